@@ -1,0 +1,43 @@
+# `make demo` and `make test` set everything up in .venv on a machine with Python 3.11 or newer, make and git.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo demo-seeds test slow lint setup setup-dev clean help
+
+demo: setup ## train a character model and ACT-ENC on German numbers, and show what ACT-ENC cut
+	$(BIN)/caesura demo --out runs/demo
+
+demo-seeds: setup ## the demo for three seeds: both models must get 90% right each time
+	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
+
+test: setup-dev ## the quick tests
+	$(BIN)/python -m pytest -m "not slow"
+
+slow: setup-dev ## the tests that take longer: real text, learning
+	$(BIN)/python -m pytest -m slow
+
+lint: setup-dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+setup: $(VENV)/.run
+setup-dev: $(VENV)/.dev
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Caesura needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || { echo "setting up $(VENV) (a minute or two) ..."; $(PYTHON) -m venv $(VENV); }
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@$(PIP) -e ".[dev]"
+	@touch $@
+
+clean: ## remove the environment and what tools leave behind; trained models in runs/ stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
