@@ -2,4 +2,4 @@
 
 
 class InputError(Exception):
-    """Bad input or config. The message names the place and the remedy; the command line exits with status 2."""
+    """Bad input or config: the message names the place and the remedy, the exit status is 2."""

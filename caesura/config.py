@@ -1,0 +1,338 @@
+"""The configuration of a run: YAML in and out, every mistake named with its file, line and remedy."""
+
+import inspect
+import os
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from caesura import yamlfile
+from caesura.errors import InputError
+from caesura.phrasing import problems
+from caesura.yamlfile import Key, Place, Source, place_of, show
+
+Level = Literal["char", "word", "bpe", "wordpiece"]
+MAX_BASES = 4
+BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
+
+
+def _wrong(key: str, message: str) -> PydanticCustomError:
+    """A rule of our own, broken at `key` of the section being checked ("" for the value itself)."""
+    return PydanticCustomError("rule", "{message}", {"key": key, "message": message})
+
+
+def _file(path: Path) -> Path:
+    if not path.name:
+        raise _wrong("", "a file name is wanted")
+    return path
+
+
+def _table(path: Path) -> Path:
+    if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
+        raise _wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
+    return path
+
+
+def _corpus_kind(value: Any) -> str | None:
+    if isinstance(value, Mapping | Files):
+        return "<files>"
+    return "<table>" if isinstance(value, str | Path) else None
+
+
+class Section(BaseModel):
+    """One mapping of the file; unknown keys and near-miss types are refused, an empty one is its defaults."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+TextFile = Annotated[Path, Field(strict=False), AfterValidator(_file)]
+TableFile = Annotated[Path, Field(strict=False), AfterValidator(_table)]
+
+
+class Files(Section):
+    """Parallel text as two files, line by line."""
+
+    src: TextFile = Field(description="source sentences, one a line; plain, .gz or .xz")
+    trg: TextFile = Field(description="their translations, line by line")
+
+
+Corpus = Annotated[
+    Annotated[Files, Tag("<files>")] | Annotated[TableFile, Tag("<table>")], Discriminator(_corpus_kind)
+]
+
+
+class Side(Section):
+    """How one language's text becomes symbols."""
+
+    lang: str = Field(min_length=1, description="language code, such as de")
+    level: Level = Field(description="what a symbol is: char, word, bpe or wordpiece")
+    voc_limit: int | None = Field(
+        default=None, ge=5, description="largest vocabulary, the 4 special symbols included; null: all"
+    )
+    max_length: int | None = Field(
+        default=None, ge=1, description="longest training sentence in symbols; longer pairs are dropped"
+    )
+
+    @model_validator(mode="after")
+    def _subwords_need_a_size(self) -> "Side":
+        if self.level in ("bpe", "wordpiece") and self.voc_limit is None:
+            raise _wrong("voc_limit", f"level {self.level} needs a vocabulary size, such as 15000")
+        return self
+
+
+class Data(Section):
+    """The text and how it is read; relative paths start from the folder of the file they are written in."""
+
+    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz or .xz")
+    dev: Corpus = Field(description="the same, for validation")
+    test: Corpus | None = Field(default=None, description="the same, for the final scores")
+    src: Side = Field(description="the source side")
+    trg: Side = Field(description="the target side")
+    joint: bool = Field(default=False, description="one subword vocabulary for both sides")
+    errors: Literal["strict", "replace"] = Field(
+        default="strict", description="bytes that are not UTF-8: stop, or �"
+    )
+
+    @model_validator(mode="after")
+    def _joint_sides_agree(self) -> "Data":
+        if self.joint and self.src.level not in ("bpe", "wordpiece"):
+            raise _wrong("joint", f"only bpe and wordpiece can be joint, not {self.src.level}")
+        if self.joint and (self.src.level, self.src.voc_limit) != (self.trg.level, self.trg.voc_limit):
+            raise _wrong("joint", "src and trg must have the same level and voc_limit")
+        return self
+
+
+class Component(Section):
+    """A part of the model: its registered name and the options of its constructor (see `check_options`)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(min_length=1, description="the registered name")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the user wrote for the constructor, unchecked."""
+        return dict(self.model_extra or {})
+
+
+class PenalisedComponent(Component):
+    """A component with an auxiliary loss."""
+
+    tau: float = Field(default=0.0, description="weight of this component's penalty in the loss")
+
+
+class Model(Section):
+    """The three parts of a translator."""
+
+    segmenter: PenalisedComponent = Field(description="symbols to segment vectors")
+    encoder: Component = Field(description="segment vectors to states")
+    decoder: PenalisedComponent = Field(description="states to target symbols")
+
+
+class Training(Section):
+    """How the model is trained; the defaults are the paper's."""
+
+    seed: int = Field(default=1, ge=0, lt=2**32, description="all randomness follows from it")
+    batch_size: int = Field(default=40, ge=1, description="size of a batch, in units of batch_type")
+    batch_type: Literal["sentences", "symbols"] = Field(
+        default="sentences", description="what batch_size counts"
+    )
+    learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
+    clip_grad_norm: float | None = Field(
+        default=None, gt=0, description="largest gradient norm; null: no clipping"
+    )
+    patience: int = Field(
+        default=3, ge=1, description="validations without a new best before the rate is lowered"
+    )
+    decrease_factor: float = Field(
+        default=0.5, gt=0, lt=1, description="the learning rate is multiplied by this"
+    )
+    max_halvings: int = Field(default=10, ge=1, description="stop after so many in a row without a new best")
+    validation_freq: int = Field(default=8000, ge=1, description="training sentences between validations")
+    epochs: int | None = Field(default=None, ge=1, description="upper bound; null: none")
+    updates: int | None = Field(default=None, ge=1, description="upper bound; null: none")
+    normalization: Literal["symbols", "sentences"] = Field(
+        default="symbols", description="cross-entropy per target symbol, or summed per sentence"
+    )
+    keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: a GPU where there is one"
+    )
+    threads: int | None = Field(default=None, ge=1, description="CPU threads; null: PyTorch's choice")
+    examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
+    tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")
+
+
+class Testing(Section):
+    """How sentences are translated and scored; the defaults are the paper's."""
+
+    beam_size: int = Field(default=5, ge=1, description="hypotheses kept a step")
+    alpha: float = Field(
+        default=1.0, ge=0, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
+    )
+    beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
+    batch_size: int = Field(default=64, ge=1, description="sentences translated together")
+    max_output_ratio: float = Field(
+        default=2.0, ge=0, description="longest output = ratio * source symbols + extra"
+    )
+    max_output_extra: int = Field(default=50, ge=1, description="see max_output_ratio")
+    bleu_tokenize: BleuTokenize = Field(
+        default="13a", description="sacrebleu's tokenizer; none: text is tokenized"
+    )
+    lowercase: bool = Field(default=False, description="score without regard to case")
+    max_input: int = Field(default=5000, ge=1, description="longest line that is translated, in characters")
+
+
+class Config(Section):
+    """A whole run: data, model, training, testing."""
+
+    name: str = Field(pattern=r"^\w[\w .+-]*$", description="what the run is called, in folders and tables")
+    data: Data = Field(description="the text")
+    model: Model = Field(description="the translator")
+    training: Training = Field(default=Training(), description="how it is trained")
+    testing: Testing = Field(default=Testing(), description="how it translates and is scored")
+    _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.model_dump() == other.model_dump()
+
+    def dump(self) -> str:
+        """The resolved config as YAML, defaults written out; `load_config` reads it back as an equal one."""
+        return yamlfile.dump(self.model_dump(mode="json"))
+
+    def error(self, key: str, message: str) -> InputError:
+        """An InputError about a dotted key, with the file and line where it (or its section) was written."""
+        path = tuple(key.split("."))
+        return InputError(place_of(self._places, path).says(path, message))
+
+    @contextmanager
+    def blame(self, section: str) -> Iterator[None]:
+        """Makes a ValueError an InputError about `section`, or the key in it that the message starts with."""
+        try:
+            yield
+        except ValueError as problem:
+            message = str(problem)
+            word, _, rest = message.partition(" ")
+            if rest and (*section.split("."), word) in self._places:
+                raise self.error(f"{section}.{word}", rest) from problem
+            raise self.error(section, message) from problem
+
+
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Config:
+    """Reads and checks a config, with its `base` below and `overrides` such as training.seed=2 on top."""
+    source = _read_with_bases(Path(path))
+    layer = Source({}, {}, [])
+    for override in overrides:
+        layer = layer.under(yamlfile.read_override(override))
+    source = source.under(layer)
+    _resolve_paths(source)
+    try:
+        config = Config.model_validate(source.tree)
+    except ValidationError as invalid:
+        broken = {problem.key for problem in source.problems}  # what could not be read is not judged as well
+        wrong = problems(invalid, Config, source.places)
+        wrong = [p for p in wrong if not any(p.key[: n + 1] in broken for n in range(len(p.key)))]
+        yamlfile.refuse(source.problems + wrong)
+    yamlfile.refuse(source.problems)
+    config._places = source.places
+    return config
+
+
+def check_options(
+    config: Config, section: str, target: Callable[..., Any], given: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The options of a component with their defaults, checked against the signature of `target`.
+
+    Types may be int, float, bool, str, Literal, lists and unions; `given` names what the program supplies.
+    """
+    path, given = tuple(section.split(".")), set(given)
+    component: Any = config
+    for part in path:
+        component = getattr(component, part)
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and name not in given:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
+            fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
+    settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    options = create_model("Options", __config__=settings, **fields)
+    try:
+        checked = options.model_validate(component.options)
+    except ValidationError as invalid:
+        yamlfile.refuse(problems(invalid, options, config._places, path, given))
+    return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """The keys in which two configs differ, as `training.seed: 1 -> 2`."""
+    before, after = dict(_flatten(old.model_dump(mode="json"))), dict(_flatten(new.model_dump(mode="json")))
+    keys = [key for key in {**before, **after} if before.get(key, ...) != after.get(key, ...)]
+
+    def side(values: dict[Key, Any], key: Key) -> str:
+        return show(values[key], limit=1000) if key in values else "(absent)"
+
+    return [f"{'.'.join(key)}: {side(before, key)} -> {side(after, key)}" for key in keys]
+
+
+def _flatten(tree: Mapping[str, Any], path: Key = ()) -> Iterator[tuple[Key, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _read_with_bases(path: Path, depth: int = 0) -> Source:
+    """A file laid over the one that its `base` names, and so on."""
+    source = yamlfile.read_file(path)
+    base = source.tree.pop("base", None)
+    if ("base",) not in source.places:
+        return source
+    if not isinstance(base, str) or not base:
+        source.fault(("base",), f"{show(base)} is not a file name")
+        return source
+    place = source.places["base",]
+    if depth == MAX_BASES:
+        raise InputError(place.says(("base",), f"more than {MAX_BASES} files deep; do they go in a circle?"))
+    if not (path.parent / base).is_file():
+        raise InputError(place.says(("base",), f"no file {show(base)} in {path.parent}"))
+    return _read_with_bases(path.parent / base, depth + 1).under(source)
+
+
+def _resolve_paths(source: Source) -> None:
+    def resolve(owner: dict[str, Any], key: Key) -> None:
+        if (value := owner.get(key[-1])) and isinstance(value, str):
+            owner[key[-1]] = place_of(source.places, key).resolve(value)
+
+    data = source.tree.get("data")
+    if isinstance(data, dict):
+        for name in ("train", "dev", "test"):
+            resolve(data, ("data", name))
+            if isinstance(files := data.get(name), dict):
+                resolve(files, ("data", name, "src"))
+                resolve(files, ("data", name, "trg"))

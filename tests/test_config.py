@@ -1,0 +1,463 @@
+"""Configs: what is read, what is written back, and every mistake with its file, line and remedy."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caesura.config import Config, Files, check_options, differences, load_config
+from caesura.errors import InputError
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.yaml"))
+
+GOOD = """\
+name: trial
+data:
+  train: {src: train.de, trg: train.en}
+  dev: dev.tsv.gz
+  src: {lang: de, level: char, max_length: 200}
+  trg:
+    lang: en
+    level: char
+model:
+  segmenter:
+    type: act
+    tau: 1
+    act_size: 50
+  encoder: {type: recurrent, hidden_size: 500}
+  decoder: {type: recurrent}
+training:
+  patience: 3
+  learning_rate: 3e-4
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    return tmp_path
+
+
+def refusal(text: str | bytes, *overrides: str) -> str:
+    Path("bad.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as caught:
+        load_config("bad.yaml", overrides)
+    return str(caught.value)
+
+
+def test_a_good_file_is_read_with_the_papers_defaults(folder: Path) -> None:
+    config = load_config(folder / "good.yaml")
+    assert config.data.train == Files(src=folder / "train.de", trg=folder / "train.en")
+    assert config.data.dev == folder / "dev.tsv.gz"
+    assert config.data.test is None
+    assert config.model.segmenter.type == "act"
+    assert config.model.segmenter.tau == 1.0
+    assert config.model.segmenter.options == {"act_size": 50}
+    assert config.model.decoder.tau == 0.0
+    assert config.training.learning_rate == 3e-4
+    assert (config.training.batch_size, config.training.patience, config.training.max_halvings) == (40, 3, 10)
+    assert (config.testing.beam_size, config.testing.alpha, config.testing.beta) == (5, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_recipe_is_read_and_written_back(recipe: Path, tmp_path: Path) -> None:
+    config = load_config(recipe)
+    (tmp_path / "config.yaml").write_text(config.dump())
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+def test_recipes_are_named_after_their_files() -> None:
+    assert len(RECIPES) >= 7
+    assert all(load_config(path).name == f"{path.parent.name}-{path.stem}" for path in RECIPES)
+
+
+# A piece of the good file, what stands there instead, and the complaint about that line (...: any ending).
+MISTAKES = [
+    ("level: char,", "levl: char,", "data.src.levl: unknown key; did you mean 'level'?"),
+    (
+        "level: char,",
+        "level: chars,",
+        "data.src.level: 'chars' is not one of char, word, bpe, wordpiece; did you mean 'char'?",
+    ),
+    ("level: char,", "level: null,", "data.src.level: null is not one of char, word, bpe, wordpiece"),
+    ("level: char,", "level: bpe,", "data.src.voc_limit: level bpe needs a vocabulary size, such as 15000"),
+    ("level: char,", "", "data.src.level: missing: what a symbol is: char, word, bpe or wordpiece"),
+    ("lang: de", "lang: 7", "data.src.lang: 7 is not text; put it in quotes"),
+    ("lang: de", "lang: true", "data.src.lang: true is not text; put it in quotes"),
+    ("lang: de", "lang: ''", "data.src.lang: is empty"),
+    ("max_length: 200", "max_length: 2e2", "data.src.max_length: 200.0 is not a whole number; write 200"),
+    ("max_length: 200", "max_length: 2.5", "data.src.max_length: 2.5 is not a whole number"),
+    ("max_length: 200", "max_length: '200'", "data.src.max_length: '200' is not a whole number"),
+    ("max_length: 200", "voc_limit: 4", "data.src.voc_limit: 4 is too small; at least 5"),
+    ("patience: 3", "patience: -1", "training.patience: -1 is too small; at least 1"),
+    ("patience: 3", "patience: true", "training.patience: true is not a whole number"),
+    ("patience: 3", "patience:", "training.patience: null is not a whole number"),
+    ("patience: 3", f"patience: {'9' * 400}", "training.patience: the number '9999..."),
+    (": 3e-4", ": 0", "training.learning_rate: 0 is too small; more than 0"),
+    (": 3e-4", ": .inf", "training.learning_rate: '.inf' is not a number"),
+    (": 3e-4", ": 1e999", "training.learning_rate: the number '1e999' is out of range"),
+    (": 3e-4", ": fast", "training.learning_rate: 'fast' is not a number"),
+    (": 3e-4", ": !!float x", "training.learning_rate: 'x' is not a number of this kind"),
+    ("patience: 3", "tensorboard: yes", "training.tensorboard: 'yes' is not true or false"),
+    ("patience: 3", "decrease_factor: 2", "training.decrease_factor: 2 is too large; less than 1"),
+    ("patience: 3", "Patience: 3", "training.Patience: unknown key; did you mean 'patience'?"),
+    ("patience: 3", "xyz: 3", "training.xyz: unknown key"),
+    ("tau: 1", "tau: [1]", "model.segmenter.tau: [1] is not a number"),
+    ("{type: recurrent}", "recurrent", "model.decoder: 'recurrent' is not a section of `key: value` lines"),
+    ("{type: recurrent}", "", "model.decoder.type: missing: the registered name"),
+    ("dev.tsv.gz", "[a, b]", 'data.dev: ["a", "b"] is not a FILE.tsv or {src: FILE, trg: FILE}'),
+    ("dev.tsv.gz", "''", "data.dev: '' is not a .tsv; for two text files write {src: FILE, trg: FILE}"),
+    (
+        "dev.tsv.gz",
+        "x/dev.de",
+        "data.dev: 'dev.de' is not a .tsv; for two text files write {src: FILE, trg: FILE}",
+    ),
+    ("trg: train.en", "trgg: train.en", "data.train.trgg: unknown key; did you mean 'trg'?"),
+    ("trg: train.en", "trg: ''", "data.train.trg: a file name is wanted"),
+    ("trg: train.en", "trg: 7", "data.train.trg: 7 is not a file name"),
+    (", trg: train.en", "", "data.train.trg: missing: their translations, line by line"),
+    (
+        "trial",
+        "../up",
+        "name: '../up' may hold letters, digits, spaces and . _ + - only, and not start with a mark",
+    ),
+    ("act_size: 50", "tau: 2", "model.segmenter.tau: written twice, first on line 12"),
+    (
+        "act_size: 50",
+        "act_size: !!python/name:os.system x",
+        "model.segmenter.act_size: the tag python/name:os.system is...",
+    ),
+    ("{type: recurrent}", "!x {type: a}", "model.decoder: the tag !x is not supported"),
+    ("act_size: 50", 'act_size: "\\ud800"', "model.segmenter.act_size: half a character (a lone surrogate)"),
+    ("act_size: 50", "[a]: 50", "model.segmenter: a key must be a plain word"),
+    ("act_size: 50", "\tact_size: 50", "a tab; indent with spaces"),
+    ("act_size: 50", "act_size: *size", "aliases (*name) are not supported..."),
+    ("act_size: 50", "act_size: \x07", "character '\\x07' is not allowed"),
+    ("act_size: 50", f"act_size: {'[' * 20}{']' * 20}", "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "complaint"), MISTAKES)
+def test_a_mistake_is_named_with_its_line_and_remedy(
+    folder: Path, old: str, new: str, complaint: str
+) -> None:
+    line = GOOD[: GOOD.index(old)].count("\n") + 1
+    message = refusal(GOOD.replace(old, new, 1))
+    if complaint.endswith("..."):
+        assert message.startswith(f"bad.yaml:{line}: {complaint[:-3]}")
+        assert "\n" not in message
+    else:
+        assert message == f"bad.yaml:{line}: {complaint}"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "bad.yaml:1: the file is empty; a config has sections such as data: and model:"),
+        (b"# nothing\n", "bad.yaml:1: the file is empty; a config has sections such as data: and model:"),
+        (b"- a\n", "bad.yaml:1: the file must hold `key: value` pairs, not a list"),
+        (b"just text", "bad.yaml:1: the file must hold `key: value` pairs, not text"),
+        (b"name: a\ndata: \xff\n", "bad.yaml:2: not UTF-8; save the file as UTF-8"),
+        (b"a: 1\n---\nb: 1\n", "bad.yaml:2: but found another document"),
+        (b"#" * (2**20 + 1), "bad.yaml: larger than 1 MiB; this is no config"),
+        (b"[" * 2**20, "bad.yaml:1: nested too deeply"),
+        (
+            b"a: &x [1]\nb: *x\n",
+            "bad.yaml:2: aliases (*name) are not supported; write the value out, or share",
+        ),
+    ],
+)
+def test_what_is_no_config_at_all(folder: Path, content: bytes, message: str) -> None:
+    assert refusal(content).startswith(message)
+
+
+def test_a_missing_file_and_a_folder(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file or directory$"):
+        load_config("nowhere.yaml")
+    with pytest.raises(InputError, match=r"Is a directory$"):
+        load_config(folder)
+
+
+def test_all_mistakes_of_a_file_come_together_in_its_order(folder: Path) -> None:
+    text = GOOD.replace("lang: de", "lng: de").replace("patience: 3", "patience: 0\n  patience: 1")
+    assert refusal(text + "testing: [1]\n", "name=a/b").splitlines() == [
+        "--set name=a/b: 'a/b' may hold letters, digits, spaces and . _ + - only, and not start with a mark",
+        "bad.yaml:5: data.src.lng: unknown key; did you mean 'lang'?",
+        "bad.yaml:18: training.patience: written twice, first on line 17",
+        "bad.yaml:20: testing: [1] is not a section of `key: value` lines",
+    ]
+
+
+def test_not_more_mistakes_are_shown_than_anyone_reads(folder: Path) -> None:
+    *lines, last = refusal(GOOD + "".join(f"x{n}: 1\n" for n in range(60))).splitlines()
+    assert len(lines) == 50
+    assert last == "... and 10 more"
+
+
+def test_a_missing_section_is_explained(folder: Path) -> None:
+    assert refusal("name: a\n").splitlines() == [
+        "bad.yaml:1: data: missing: the text",
+        "bad.yaml:1: model: missing: the translator",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["data.joint=true"], "only bpe and wordpiece can be joint, not char"),
+        (
+            [
+                "data.joint=true",
+                "data.src={level: bpe, voc_limit: 90}",
+                "data.trg={level: bpe, voc_limit: 80}",
+            ],
+            "src and trg must have the same level and voc_limit",
+        ),
+    ],
+)
+def test_joint_sides_must_agree(folder: Path, overrides: list[str], complaint: str) -> None:
+    assert refusal(GOOD, *overrides) == f"--set data.joint=true: {complaint}"
+
+
+def test_yaml_traps(folder: Path) -> None:
+    text = (
+        GOOD.replace("lang: de", "lang: no")
+        .replace("trial", "2014-01-01")
+        .replace("patience: 3", "seed: 8_0")
+    )
+    Path("traps.yaml").write_text("\ufeff" + text + "testing:\n", encoding="utf-8")
+    config = load_config("traps.yaml")
+    assert (config.data.src.lang, config.name, config.training.seed) == ("no", "2014-01-01", 80)
+    assert config.testing.beam_size == 5
+
+
+def test_overrides_are_laid_over_the_file(folder: Path) -> None:
+    config = load_config(
+        "good.yaml",
+        [
+            "training.learning_rate=1e-3",
+            "testing.beam_size=1",
+            "training.clip_grad_norm=",
+            "data.dev=x/dev.tsv",
+        ],
+    )
+    assert config.training.learning_rate == 1e-3
+    assert config.training.patience == 3
+    assert config.testing.beam_size == 1
+    assert config.data.dev == folder / "x" / "dev.tsv"
+
+
+def test_relative_paths_start_from_the_file_and_overrides_from_here(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "good.yaml").write_text(GOOD)
+    config = load_config("deep/good.yaml", ["data.train.src=other.de"])
+    assert config.data.train == Files(src=folder / "other.de", trg=folder / "deep" / "train.en")
+
+
+def test_another_type_takes_nothing_from_the_old_one(folder: Path) -> None:
+    both = ["model.segmenter.embedding_dim=8", "model.segmenter.type=lookup"]
+    for overrides in (both, both[::-1]):
+        segmenter = load_config("good.yaml", overrides).model.segmenter
+        assert (segmenter.type, segmenter.tau, segmenter.options) == ("lookup", 0.0, {"embedding_dim": 8})
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.learning_rat=1e-3", "unknown key; did you mean 'learning_rate'?"),
+        ("training.seed=[", "expected the node content"),
+        ("training.seed", "write it as key=value, such as training.seed=2"),
+        ("=3", "write it as key=value, such as training.seed=2"),
+        ("training..seed=3", "write it as key=value, such as training.seed=2"),
+        ("training.seed=-1", "-1 is too small; at least 0"),
+        ("training={sed: 1}", "training.sed: unknown key; did you mean 'seed'?"),
+        ("training.seed.x=1", 'training.seed: {"x": 1} is not a whole number'),
+        ("base=good.yaml", "unknown key"),
+    ],
+)
+def test_a_wrong_override_is_named_as_it_was_written(folder: Path, override: str, message: str) -> None:
+    assert refusal(GOOD, override).startswith(f"--set {override}: {message}")
+
+
+def test_a_base_lies_below_the_file_and_each_answers_for_its_lines(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "child.yaml").write_text("base: ../good.yaml\nname: child\ntraining:\n  patience: 0\n")
+    with pytest.raises(
+        InputError, match=r"^sub/child\.yaml:4: training\.patience: 0 is too small; at least 1$"
+    ):
+        load_config("sub/child.yaml")
+    config = load_config("sub/child.yaml", ["training.patience=5"])
+    assert (config.name, config.training.patience, config.training.learning_rate) == ("child", 5, 3e-4)
+    assert config.data.dev == folder / "dev.tsv.gz"
+    (folder / "good.yaml").write_text(GOOD.replace("3e-4", "-1"))
+    with pytest.raises(
+        InputError, match=r"^sub/\.\./good\.yaml:18: training\.learning_rate: -1 is too small"
+    ):
+        load_config("sub/child.yaml", ["training.patience=5"])
+
+
+@pytest.mark.parametrize(
+    ("base", "complaint"),
+    [
+        ("gone.yaml", "no file 'gone.yaml' in ."),
+        ("bad.yaml", "more than 4 files deep; do they go in a circle?"),
+    ],
+)
+def test_a_base_that_cannot_be_had(folder: Path, base: str, complaint: str) -> None:
+    assert refusal(f"name: a\nbase: {base}\n") == f"bad.yaml:2: base: {complaint}"
+    assert "bad.yaml:1: base: 7 is not a file name" in refusal(f"base: 7\n{GOOD}")
+
+
+class Unit:
+    def __init__(
+        self,
+        vocab_size: int,
+        act_size: int,
+        dropout: float = 0.0,
+        kind: Literal["gru", "lstm"] = "gru",
+        size: int | Literal["auto"] | None = None,
+        copy: bool = False,
+    ) -> None:
+        if act_size < 1:
+            raise ValueError(f"act_size must be at least 1, not {act_size}")
+
+
+def options(*overrides: str) -> dict[str, Any]:
+    return check_options(load_config("good.yaml", overrides), "model.segmenter", Unit, {"vocab_size"})
+
+
+def test_options_are_checked_against_the_constructor(folder: Path) -> None:
+    assert options() == {"act_size": 50, "dropout": 0.0, "kind": "gru", "size": None, "copy": False}
+    checked = options("model.segmenter.dropout=1", "model.segmenter.size=auto", "model.segmenter.copy=true")
+    assert checked == {"act_size": 50, "dropout": 1.0, "kind": "gru", "size": "auto", "copy": True}
+    assert isinstance(checked["dropout"], float)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dropuot=0.1", "unknown key; did you mean 'dropout'?"),
+        ("vocab_size=9", "the program sets this itself; remove it"),
+        ("dropout=much", "'much' is not a number"),
+        ("kind=grru", "'grru' is not one of gru, lstm; did you mean 'gru'?"),
+        ("size=x", "'x' is not a whole number; 'x' is not one of auto"),
+        ("copy=1", "1 is not true or false"),
+    ],
+)
+def test_wrong_options_are_named_where_they_were_written(folder: Path, override: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        options(f"model.segmenter.{override}")
+    assert str(caught.value) == f"--set model.segmenter.{override}: {message}"
+
+
+def test_options_in_the_file_have_its_line(folder: Path) -> None:
+    (folder / "good.yaml").write_text(GOOD.replace("act_size: 50", "act_sise: 50"))
+    with pytest.raises(
+        InputError, match=r"^good\.yaml:13: model\.segmenter\.act_sise: unknown key; did you mean"
+    ):
+        options()
+    (folder / "good.yaml").write_text(GOOD.replace("    act_size: 50\n", ""))
+    with pytest.raises(InputError, match=r"^good\.yaml:10: model\.segmenter\.act_size: missing$"):
+        options()
+
+
+def test_blame_gives_a_constructors_complaint_its_line(folder: Path) -> None:
+    config = load_config("good.yaml", ["training.seed=2"])
+    with (
+        pytest.raises(
+            InputError, match=r"^good\.yaml:13: model\.segmenter\.act_size: must be at least 1, not 0$"
+        ),
+        config.blame("model.segmenter"),
+    ):
+        Unit(vocab_size=9, act_size=0)
+    with (
+        pytest.raises(InputError, match=r"^good\.yaml:10: model\.segmenter: sizes do not fit$"),
+        config.blame("model.segmenter"),
+    ):
+        raise ValueError("sizes do not fit")
+    assert str(config.error("training.seed", "odd")) == "--set training.seed=2: odd"
+    assert str(config.error("testing.alpha", "odd")) == "good.yaml:1: testing.alpha: odd"
+
+
+def test_differences_name_the_keys(folder: Path) -> None:
+    old = load_config("good.yaml")
+    assert differences(old, load_config("good.yaml")) == []
+    new = load_config(
+        "good.yaml", ["training.seed=2", "model.segmenter={type: lookup, dim: 4}", "data.dev=b.tsv"]
+    )
+    assert differences(old, new) == [
+        f"data.dev: '{folder}/dev.tsv.gz' -> '{folder}/b.tsv'",
+        "model.segmenter.type: 'act' -> 'lookup'",
+        "model.segmenter.tau: 1.0 -> 0.0",
+        "model.segmenter.act_size: 50 -> (absent)",
+        "training.seed: 1 -> 2",
+        "model.segmenter.dim: (absent) -> 4",
+    ]
+
+
+def test_a_config_made_in_code_complains_without_a_line(folder: Path) -> None:
+    config = Config.model_validate(load_config("good.yaml").model_dump())
+    assert config == load_config("good.yaml")
+    assert str(config.error("training.seed", "odd")) == "training.seed: odd"
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # Text that looks like something else is what a careless dump gets wrong.
+    | st.sampled_from(["no", "3e-4", "1e5", ".5", "~", "", "2014-01-01", "0x1f", "1:30", "012", "<<", "\x85"])
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc.-1é ", min_size=1), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    value=VALUES,
+    rate=st.floats(1e-300, 1e300),
+    lang=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+)
+def test_a_dump_is_read_back_as_the_same_config(
+    tmp_path_factory: pytest.TempPathFactory, value: Any, rate: float, lang: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "good.yaml").write_text(GOOD)
+    tree = load_config(folder / "good.yaml").model_dump()
+    tree["model"]["encoder"]["option"] = value
+    tree["training"]["learning_rate"] = rate
+    tree["data"]["src"]["lang"] = lang
+    config = Config.model_validate(tree)
+    (folder / "dump.yaml").write_text(config.dump(), encoding="utf-8")
+    again = load_config(folder / "dump.yaml")
+    assert again == config
+    assert differences(again, config) == []
+    assert again.dump() == config.dump()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rate=st.floats(1e-9, 1e3), text=st.text("ab =.,é", min_size=1))
+def test_overrides_say_what_the_file_would(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, rate: float, text: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "good.yaml"
+    path.write_text(GOOD)
+    overrides = [f"training.seed={seed}", f"training.learning_rate={rate!r}", f"data.trg.lang='{text}'"]
+    config = load_config(path, overrides)
+    assert (config.training.seed, config.training.learning_rate, config.data.trg.lang) == (seed, rate, text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(content=st.binary(max_size=60) | st.text("ab:-[]{}&*!|>'\"#%@` \n\t01.e", max_size=60).map(str.encode))
+def test_no_file_whatever_shows_a_traceback(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        load_config(path)
