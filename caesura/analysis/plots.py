@@ -1,0 +1,221 @@
+"""Figures; nothing is measured here, only drawn."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import matplotlib
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from caesura.errors import InputError
+
+# Okabe and Ito's palette, for all kinds of colour vision; its yellow is too faint on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+INK, FAINT = "#333333", "#DDDDDD"
+# One font a script is enough; those that are not installed are passed over.
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Noto Sans JP",
+    "Source Han Sans",
+    "IPAexGothic",
+    "Hiragino Sans",
+    "Yu Gothic",
+    "Microsoft YaHei",
+    "WenQuanYi Zen Hei",
+    "Arial Unicode MS",
+)
+_LABEL_GAP = 0.15  # between line labels, in inches: one line of text
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One training run as its validations saw it: lists of one length, nan where a value is missing."""
+
+    sentences: Sequence[float]  # training sentences seen
+    segment_length: Sequence[float]  # characters a segment
+    score: Sequence[float]  # BLEU or exact match, in the unit of the axis
+    gradient_share: Sequence[float] | None = None  # characters whose halting score has a gradient, 0 to 1
+
+
+def plot_trajectories(
+    runs: Mapping[str, Trajectory], path: str | Path, score_name: str = "exact match"
+) -> tuple[Path, Path]:
+    """Draws `trajectory_figure` into path.png and path.svg and returns both; equal input, equal bytes."""
+    stem = Path(path)
+    if stem.suffix.lower() in (".png", ".svg"):
+        stem = stem.with_suffix("")
+    with _style():
+        return _save(trajectory_figure(runs, score_name), stem)
+
+
+def trajectory_figure(runs: Mapping[str, Trajectory], score_name: str = "exact match") -> Figure:
+    """Segment length above score over the training sentences seen, each line labelled at its end.
+
+    Where runs know the share of characters with a halting gradient, a strip between the two shows it, dashed.
+    """
+    _check(runs)
+    panels: list[tuple[str, str, float]] = [("segment_length", "characters a segment", 2.2)]
+    if any(run.gradient_share is not None for run in runs.values()):
+        panels.append(("gradient_share", "characters with\nhalting gradient", 1.1))
+    panels.append(("score", score_name, 2.2))
+    heights = [height for _, _, height in panels]
+    with _style():
+        figure = Figure(figsize=(7.0, sum(heights) + 0.8))
+        grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)
+        for axes, (field, title, height) in zip(grid[:, 0], panels, strict=True):
+            _panel(axes, runs, field, title, height)
+        bottom = grid[-1, 0]
+        bottom.set_xlabel("training sentences seen")
+        bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+        bottom.set_xlim(left=0)
+        figure.align_ylabels(grid[:, 0])
+        figure.subplots_adjust(
+            left=0.11, right=0.8, top=0.97, bottom=0.55 / figure.get_figheight(), hspace=0.12
+        )
+    return figure
+
+
+def _panel(axes: Axes, runs: Mapping[str, Trajectory], field: str, title: str, height: float) -> None:
+    dashed = field == "gradient_share"
+    axes.set_ylabel(title, parse_math=False)
+    ends: list[tuple[str, str, float, float]] = []
+    for (name, run), (colour, dashes) in zip(runs.items(), _looks(), strict=False):
+        values = getattr(run, field)
+        if values is None:
+            continue
+        axes.plot(
+            run.sentences, values, color=colour, linestyle=(0, (4, 2)) if dashed else dashes,
+            linewidth=0.9 if dashed else 1.7, solid_capstyle="round",
+        )  # fmt: skip
+        finite = [(x, y) for x, y in zip(run.sentences, values, strict=True) if math.isfinite(y)]
+        if finite:
+            ends.append((name, colour, *finite[-1]))
+            axes.plot(*finite[-1], marker="o", markersize=2.5 if dashed else 4, color=colour)
+    if dashed:
+        axes.set_ylim(-0.05, 1.05)
+        axes.set_yticks([0, 0.5, 1])
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    else:
+        axes.margins(y=0.08)
+        _label_ends(axes, ends, _LABEL_GAP / height)
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: float) -> None:
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)  # fixed now: the labels' heights are fractions of it
+    wanted = [(y - low) / (high - low) for _, _, _, y in ends]
+    leader = {
+        "arrowstyle": "-",
+        "linewidth": 0.5,
+        "alpha": 0.6,
+        "relpos": (0, 0.5),
+        "shrinkA": 1,
+        "shrinkB": 3,
+    }
+    for (name, colour, x, y), place in zip(ends, _spread(wanted, gap), strict=True):
+        axes.annotate(
+            name, xy=(x, y), xytext=(1.03, place), textcoords="axes fraction", annotation_clip=False,
+            color=colour, fontsize=9, va="center", ha="left", parse_math=False,
+            arrowprops=leader | {"color": colour},
+        )  # fmt: skip
+
+
+def _spread(wanted: Sequence[float], gap: float) -> list[float]:
+    """Moves heights apart to at least `gap`, within 0 to 1 if they fit, by the least squared movement in all.
+
+    With i * gap taken off the i-th height from below, "at least gap apart" reads "never falling": this is
+    isotonic regression, solved by pooling neighbours that fall.
+    """
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    pools: list[list[float]] = []
+    for i, index in enumerate(order):
+        pools.append([wanted[index] - i * gap])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    room = 1 - gap * (len(wanted) - 1)
+    low, high = (0.0, room) if room >= 0 else (room / 2, room / 2)
+    levels = [min(max(fmean(pool), low), high) for pool in pools for _ in pool]
+    result = [0.0] * len(wanted)
+    for i, index in enumerate(order):
+        result[index] = levels[i] + i * gap
+    return result
+
+
+def _looks() -> Iterator[tuple[str, Any]]:
+    """Colour and dashes of each run in turn; colours first, so that dashes appear with the eighth run."""
+    for dashes in cycle(["solid", (0, (5, 1.5)), (0, (1, 1.2))]):
+        for colour in COLOURS:
+            yield colour, dashes
+
+
+def _short(number: float) -> str:
+    """1234567 as 1.23M: a count that fits under a tick."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def _check(runs: Mapping[str, Trajectory]) -> None:
+    if not runs:
+        raise InputError("no runs to draw")
+    for name, run in runs.items():
+        lists = [run.segment_length, run.score]
+        if run.gradient_share is not None:
+            lists.append(run.gradient_share)
+        if any(len(values) != len(run.sentences) for values in lists):
+            raise ValueError(f"run {name!r}: the lists of its trajectory differ in length")
+        if not len(run.sentences):
+            raise InputError(f"run {name!r} has no validations to draw")
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """House style and fonts for what is drawn and saved inside; the settings before come back afterwards."""
+    installed = set(font_manager.get_font_names())
+    settings: dict[Any, Any] = {
+        "font.family": [font for font in FONTS if font in installed],
+        "font.size": 9.5,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": "#999999",
+        "axes.linewidth": 0.7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": FAINT,
+        "grid.linewidth": 0.6,
+        "xtick.color": "#999999",
+        "ytick.color": "#999999",
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "svg.hashsalt": "caesura",
+        "svg.fonttype": "none",  # text stays text: searchable, and the reader's fonts fill what ours lack
+    }
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(settings)
+        # A box for a letter that no installed font has is no reason to trouble the user.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield
+
+
+def _save(figure: Figure, stem: Path) -> tuple[Path, Path]:
+    """Writes PNG and SVG without date or version, so that a figure changes only when its contents do."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    figure.savefig(png, dpi=160, bbox_inches="tight", metadata={"Software": None})
+    figure.savefig(svg, bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    return png, svg

@@ -1,0 +1,149 @@
+"""Translation scores, each with sacrebleu's signature: BLEU, chrF2, chrF of order 2, exact match."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest, Result
+
+from caesura.errors import InputError
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one system; BLEU and chrF run from 0 to 100 as in sacrebleu (the paper prints chrF / 100)."""
+
+    bleu: float
+    chrf: float  # chrF2: beta 2, character order 6
+    chrf_bigram: float  # beta 2, character order 2
+    exact: float  # share of lines equal to their reference, 0 to 1
+    signatures: dict[str, str]  # for "bleu", "chrf" and "chrf_bigram", led by the name as sacrebleu prints it
+    sentences: int
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """One metric of one system under bootstrap resampling: mean ± interval is the 95% confidence interval."""
+
+    score: float
+    mean: float
+    interval: float
+    p_value: float | None  # against the first system; None for the first system itself
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One system beside the first one."""
+
+    bleu: Resampled
+    chrf: Resampled  # chrF2, order 6
+    signatures: dict[str, str]
+
+
+def score(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
+) -> Scores:
+    """Scores one system's lines against one reference each.
+
+    `tokenize="none"` means text that is tokenised already; `lowercase` holds for exact match too.
+    """
+    _check(hypotheses, references)
+    metrics = {
+        "bleu": _bleu(tokenize, lowercase),
+        "chrf": CHRF(lowercase=lowercase),
+        "chrf_bigram": CHRF(char_order=2, lowercase=lowercase),
+    }
+    results = {key: metric.corpus_score(hypotheses, [references]) for key, metric in metrics.items()}
+    # chrF's beta is in the name alone, so the name belongs to the signature.
+    signatures = {key: f"{results[key].name}|{metric.get_signature()}" for key, metric in metrics.items()}
+    pairs = zip(hypotheses, references, strict=True)
+    equal = sum(h.lower() == r.lower() if lowercase else h == r for h, r in pairs)
+    return Scores(
+        bleu=float(results["bleu"].score),
+        chrf=float(results["chrf"].score),
+        chrf_bigram=float(results["chrf_bigram"].score),
+        exact=equal / len(references),
+        signatures=signatures,
+        sentences=len(references),
+    )
+
+
+def paired_bootstrap(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    samples: int = 1000,
+    seed: int = 12345,
+) -> dict[str, Comparison]:
+    """Compares each system with the first by sacrebleu's paired bootstrap; the first has no p-value.
+
+    One deviation: a system whose score equals the first one's gets p = 1. Sacrebleu gives 1 / (samples + 1)
+    to a copy of the first system, which reads as a significant difference of nothing.
+    """
+    if not systems:
+        raise InputError("no systems to compare")
+    for name, hypotheses in systems.items():
+        _check(hypotheses, references, f"system {name!r}: ")
+    if samples < 1:
+        raise InputError(f"{samples} bootstrap samples; at least 1 is needed")
+    if seed < 1:  # sacrebleu takes seed 0 for "no seed" in the paired test
+        raise InputError(f"bootstrap seed {seed}; it must be 1 or more")
+    metrics = {"BLEU": _bleu(tokenize, lowercase), "chrF2": CHRF(lowercase=lowercase)}
+    with _sacrebleu_seed(seed):
+        test = PairedTest(
+            list(systems.items()), metrics, [references], test_type="bs", n_samples=samples, n_jobs=1
+        )
+        found, table = test()
+    signatures = {"bleu": f"BLEU|{found['BLEU']}", "chrf": f"chrF2|{found['chrF2']}"}
+    bleu, chrf = _resampled(table["BLEU"]), _resampled(table["chrF2"])
+    rows = zip(systems, bleu, chrf, strict=True)
+    return {name: Comparison(bleu=b, chrf=c, signatures=dict(signatures)) for name, b, c in rows}
+
+
+def _bleu(tokenize: str, lowercase: bool) -> BLEU:
+    if tokenize not in BLEU.TOKENIZERS:
+        raise InputError(f"unknown tokenizer {tokenize!r}; known: {', '.join(BLEU.TOKENIZERS)}")
+    try:
+        # `force`: tokenised text is what "none" is for, so sacrebleu need not warn about it.
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
+    except (RuntimeError, ImportError, OSError) as error:  # a tokenizer with a package or model of its own
+        raise InputError(
+            f"tokenizer {tokenize!r} cannot be loaded: {' '.join(str(error).split())}"
+        ) from error
+
+
+def _check(hypotheses: Sequence[str], references: Sequence[str], where: str = "") -> None:
+    if len(hypotheses) != len(references):
+        raise InputError(f"{where}{len(hypotheses)} translations but {len(references)} references")
+    if not references:
+        raise InputError(f"{where}no lines to score")
+
+
+@contextmanager
+def _sacrebleu_seed(seed: int) -> Iterator[None]:
+    """Sacrebleu reads its seed from the environment only; what was there before comes back afterwards."""
+    before = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
+
+
+def _resampled(column: Sequence[str | Result]) -> list[Resampled]:
+    results = [result for result in column if isinstance(result, Result)]
+    rows = []
+    for result in results:
+        assert result.mean is not None  # the bootstrap always sets both
+        assert result.ci is not None
+        p_value = result.p_value
+        if p_value is not None and result.score == results[0].score:
+            p_value = 1.0
+        rows.append(Resampled(float(result.score), float(result.mean), float(result.ci), p_value))
+    return rows

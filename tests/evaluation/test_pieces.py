@@ -1,0 +1,74 @@
+"""The shown form of pieces can be read back, whatever is in them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caesura.errors import InputError
+from caesura.evaluation.pieces import join_pieces, split_pieces
+
+PATIENT = settings(deadline=None)
+AWKWARD = st.sampled_from(list("|␣\\ ntrxu0aÄ東\n\t\r\0\x0b\x0c\x1c\x7f\x85\u2028\u2029\ud800"))
+ANY = st.characters(exclude_categories=[])
+PIECES = st.lists(st.text(AWKWARD, min_size=1, max_size=6) | st.text(ANY, min_size=1, max_size=4), max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["in", " g", "ru", "pp", "en"], "in|␣g|ru|pp|en"),
+        (["a|b", "␣", "\\"], r"a\|b|\␣|\\"),
+        (["\\n", "\n"], r"\\n|\n"),
+        (["a\tb\r"], r"a\tb\r"),
+        (["\0\x85\u2028"], r"\x00\x85\u2028"),
+        (["\ud800x"], r"\ud800x"),
+        (["東京", "都"], "東京|都"),
+        (["alles"], "alles"),
+        ([], ""),
+    ],
+)
+def test_shown_forms(pieces, shown):
+    assert join_pieces(pieces) == shown
+    assert split_pieces(shown) == pieces
+
+
+@PATIENT
+@given(PIECES)
+def test_pieces_come_back_exactly(pieces):
+    assert split_pieces(join_pieces(pieces)) == pieces
+
+
+@PATIENT
+@given(PIECES)
+def test_a_sentence_is_one_line_that_can_be_written(pieces):
+    shown = join_pieces(pieces)
+    assert len(shown.splitlines()) == (1 if pieces else 0)
+    assert " " not in shown
+    assert shown.encode("utf-8").decode("utf-8") == shown
+
+
+@PATIENT
+@given(PIECES, PIECES)
+def test_different_pieces_look_different(one, other):
+    assert (join_pieces(one) == join_pieces(other)) == (one == other)
+
+
+def test_a_typed_space_is_a_space():
+    assert split_pieces("in| g|ru") == ["in", " g", "ru"]
+
+
+@pytest.mark.parametrize("shown", ["a||b", "|a", "a|", "|"])
+def test_empty_pieces_are_refused(shown):
+    with pytest.raises(InputError, match="empty piece"):
+        split_pieces(shown)
+
+
+def test_an_empty_piece_cannot_be_shown():
+    with pytest.raises(InputError, match="empty piece"):
+        join_pieces(["a", ""])
+
+
+@pytest.mark.parametrize(("shown", "column"), [(r"a\q", 2), ("ab\\", 3), (r"a|\xg0", 3), (r"\u12", 1)])
+def test_unknown_escapes_are_named_with_their_place(shown, column):
+    with pytest.raises(InputError, match=f"column {column}: unknown escape"):
+        split_pieces(shown)
