@@ -1,0 +1,155 @@
+"""Sentences of similar length put together, padded, and sent to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from caesura.data.vocabulary import BOS, EOS, PAD
+
+Ids = Sequence[int] | NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Padded ids of B sentences; the target fields are None where there is only a source."""
+
+    src: Tensor  # [B, T] each row ends in </s>, then <pad>
+    src_lengths: Tensor  # [B] </s> included
+    trg_in: Tensor | None  # [B, U] <s> y1 y2 ...
+    trg_out: Tensor | None  # [B, U] y1 y2 ... </s>
+    trg_lengths: Tensor | None  # [B] </s> included
+    indices: NDArray[np.int64]  # [B] positions in the corpus
+
+    def __len__(self) -> int:
+        return self.src.shape[0]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """The same batch with its tensors on another device."""
+
+        def moved(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+
+        return replace(
+            self,
+            src=self.src.to(device, non_blocking=non_blocking),
+            src_lengths=self.src_lengths.to(device, non_blocking=non_blocking),
+            trg_in=moved(self.trg_in),
+            trg_out=moved(self.trg_out),
+            trg_lengths=moved(self.trg_lengths),
+        )
+
+
+def collate(pairs: Sequence[tuple[Ids, Ids | None]], indices: ArrayLike | None = None) -> Batch:
+    """Pad pairs of ids without specials into one batch; </s> and <s> are added here."""
+    if not pairs:
+        raise ValueError("a batch needs at least one sentence")
+    positions = np.arange(len(pairs)) if indices is None else np.asarray(indices, dtype=np.int64)
+    if positions.shape != (len(pairs),):
+        raise ValueError(f"{len(pairs)} sentences, but indices of shape {positions.shape}")
+    src, src_lengths = _padded([s for s, _ in pairs])
+    targets = [t for _, t in pairs if t is not None]
+    if not targets:
+        return Batch(src, src_lengths, None, None, None, positions)
+    if len(targets) < len(pairs):
+        raise ValueError(f"only {len(targets)} of {len(pairs)} sentences have a target")
+    trg_out, trg_lengths = _padded(targets)
+    trg_in = trg_out.roll(1, dims=1)
+    trg_in[:, 0] = BOS
+    trg_in[trg_in == EOS] = PAD  # of the shorter rows: their </s> moved one to the right
+    return Batch(src, src_lengths, trg_in, trg_out, trg_lengths, positions)
+
+
+def _padded(rows: Sequence[Ids]) -> tuple[Tensor, Tensor]:
+    lengths = np.fromiter((len(row) + 1 for row in rows), dtype=np.int64, count=len(rows))
+    steps = np.arange(lengths.max())  # [T]
+    ids = np.full((len(rows), len(steps)), PAD, dtype=np.int64)
+    last = lengths[:, None] - 1
+    ids[steps < last] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    ids[steps == last] = EOS
+    return torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """Which sentences go together in each epoch: a pure function of the seed and the epoch.
+
+    The corpus is shuffled and cut into pools of about `pool` batches; a pool is sorted, longest first, and
+    cut into batches; the batches are shuffled. By "sentences", a batch has `batch_size` of them. By
+    "symbols", its larger side has at most `batch_size`, padding and </s> counted; a longer sentence is alone.
+    """
+
+    lengths: NDArray[np.integer]  # [N, 2] source and target symbols, without </s>
+    batch_size: int
+    batch_type: Literal["sentences", "symbols"] = "sentences"
+    seed: int = 0
+    pool: int = 100
+
+    def __post_init__(self) -> None:
+        if self.lengths.ndim != 2 or self.lengths.shape[1] != 2:
+            raise ValueError(f"lengths should be [N, 2], not {self.lengths.shape}")
+        if self.batch_type not in ("sentences", "symbols"):
+            raise ValueError(f'batch_type should be "sentences" or "symbols", not {self.batch_type!r}')
+        if self.batch_size < 1 or self.pool < 1:
+            raise ValueError("batch_size and pool should be 1 or more")
+
+    def epoch(self, epoch: int) -> EpochBatches:
+        """The batches of one epoch, as arrays of positions in the corpus; every sentence comes once."""
+        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, epoch])))
+        order = generator.permutation(len(self.lengths))
+        key, per_pool, wide = self._sorting()
+        for start in range(0, len(order), per_pool):
+            part = order[start : start + per_pool]
+            part[:] = part[np.argsort(-key[part], kind="stable")]
+        starts = self._cuts(wide[order], per_pool)
+        return EpochBatches(order, starts, generator.permutation(len(starts) - 1))
+
+    def _sorting(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
+        """What to sort by, how many sentences to a pool, and the larger side of each."""
+        src, trg = self.lengths.astype(np.int64).T + 1  # [N] each, </s> included
+        wide = np.maximum(src, trg)
+        if self.batch_type == "sentences":
+            # The side that is longer for its language: both sides waste little. By the sum, IWSLT14 in
+            # characters and batches of 512 has 19 % more steps; by the source alone, 22 %.
+            return np.maximum(src * trg.sum(), trg * src.sum()), self.batch_size * self.pool, wide
+        # The first sentence of a batch has to be its widest: it alone decides how many fit.
+        per_batch = max(1.0, self.batch_size / wide.mean()) if len(wide) else 1.0
+        return wide * (wide.max(initial=0) + 1) + np.minimum(src, trg), round(self.pool * per_batch), wide
+
+    def _cuts(self, wide: NDArray[np.integer], per_pool: int) -> NDArray[np.int64]:
+        count = len(wide)
+        if self.batch_type == "sentences":
+            return np.append(np.arange(0, count, self.batch_size), count)
+        sizes = np.maximum(1, self.batch_size // wide)
+        cuts = [0]
+        while cuts[-1] < count:  # once a batch, not once a sentence
+            start = cuts[-1]
+            pool_end = (start // per_pool + 1) * per_pool
+            cuts.append(min(start + int(sizes[start]), pool_end, count))
+        return np.asarray(cuts)
+
+
+class EpochBatches(Sequence[NDArray[np.int64]]):
+    """The batches of one epoch: a list of index arrays, cut out of one permutation when asked for."""
+
+    def __init__(self, order: NDArray[np.int64], starts: NDArray[np.int64], turn: NDArray[np.int64]) -> None:
+        self._order, self._starts, self._turn = order, starts, turn
+
+    def __len__(self) -> int:
+        return len(self._turn)
+
+    @overload
+    def __getitem__(self, i: int) -> NDArray[np.int64]: ...
+    @overload
+    def __getitem__(self, i: slice) -> EpochBatches: ...
+    def __getitem__(self, i: int | slice) -> NDArray[np.int64] | EpochBatches:
+        if isinstance(i, slice):
+            return EpochBatches(self._order, self._starts, self._turn[i])
+        batch = self._turn[i]
+        return self._order[self._starts[batch] : self._starts[batch + 1]]

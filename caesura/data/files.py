@@ -1,0 +1,99 @@
+"""Lines in, whole files out: reading text that may be anything, and writing that leaves nothing half done."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, Literal, cast
+
+from caesura.errors import InputError
+
+Errors = Literal["strict", "replace"]
+
+LINE_LIMIT = 1_000_000  # bytes
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_lines(path: str | Path, errors: Errors = "strict", limit: int = LINE_LIMIT) -> Iterator[str | None]:
+    """The lines of a text file (plain, .gz, .xz, or "-" for standard input); None for one over `limit` bytes.
+
+    Lines end at "\\n" alone, so that two files stay parallel whatever other separators are inside them.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    number = 0
+    try:
+        with _opened(path) as stream:
+            # Room for a line at the limit with everything that is taken off it: BOM, "\r", "\n".
+            while raw := stream.readline(limit + 5):
+                number += 1
+                whole = raw.endswith(b"\n")
+                body = raw.removesuffix(b"\n").removesuffix(b"\r")
+                if number == 1:
+                    body = body.removeprefix(_BOM)
+                if len(body) <= limit:
+                    yield _text(body, f"{name}:{number}", errors)
+                    continue
+                while not whole and (rest := stream.readline(1 << 16)):
+                    whole = rest.endswith(b"\n")
+                yield None
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise InputError(f"{name}: damaged or cut off after line {number}: {error}") from error
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from error
+
+
+def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
+    if str(path) == "-":
+        return nullcontext(sys.stdin.buffer)
+    if str(path).endswith(".gz"):
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if str(path).endswith(".xz"):
+        return lzma.open(path, "rb")
+    return open(path, "rb")
+
+
+def _text(body: bytes, place: str, errors: Errors) -> str:
+    if errors == "replace":
+        return body.decode("utf-8", "replace").replace("\0", "\ufffd")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        at, byte = error.start + 1, body[error.start]
+        raise InputError(
+            f"{place}: invalid UTF-8 at byte {at} (0x{byte:02x}); --errors replace goes on"
+        ) from None
+    if "\0" in text:
+        raise InputError(f"{place}: NUL at byte {body.index(0) + 1} (0x00); --errors replace goes on")
+    return text
+
+
+def digest(path: str | Path) -> str:
+    """A hash of the bytes of a file."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes its place at `path` only when it is whole and on disk."""
+    beside = Path(f"{path}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise

@@ -1,0 +1,421 @@
+"""Symbols and their numbers: characters, words, BPE and wordpieces behind one interface."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+from caesura.data.files import write_beside
+from caesura.errors import InputError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+KINDS = ("char", "word", "bpe", "wordpiece")
+
+FORMAT = 1
+MAX_TOKENS = 10_000_000
+
+Spans = list[tuple[int, int]]
+
+_WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
+_MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
+
+
+class _Ids(dict[str, int]):
+    def __missing__(self, symbol: str) -> int:
+        return UNK
+
+
+class Vocabulary(ABC):
+    """A list of tokens and the rule that cuts text into them; ids 0 to 3 are the specials."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
+        self.tokens: list[str] = [*SPECIALS, *symbols]
+        # How often each token (specials too) occurred in the training text; <unk> counts what was cut off.
+        self.counts: list[int] | None = None if counts is None else list(counts)
+        # A word of the text may be spelled like a special, so the specials are not in here.
+        self._ids = _Ids((s, i) for i, s in enumerate(symbols, len(SPECIALS)))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} vocabulary of {len(self)}>"
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without <s> and </s>."""
+        return self.encode_spans(text)[0]
+
+    @abstractmethod
+    def encode_spans(self, text: str) -> tuple[list[int], Spans]:
+        """The ids of a text, and the characters [start, end) of it that each symbol covers."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids up to the first </s>; <pad> and <s> are skipped."""
+        kept: list[int] = []
+        for i in map(int, ids):
+            if i == EOS:
+                break
+            if i not in (PAD, BOS):
+                kept.append(i)
+        return self._join(kept)
+
+    @abstractmethod
+    def _join(self, ids: list[int]) -> str: ...
+
+    def display(self, ids: Iterable[int]) -> list[str]:
+        """One readable string a symbol: `jung@@ tiere` for BPE, `jung ##tiere` for wordpieces."""
+        return [SPECIALS[i] if i < len(SPECIALS) else self._shown(self.tokens[i]) for i in map(int, ids)]
+
+    def _shown(self, token: str) -> str:
+        return token
+
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """The BPE merges, in the order of their use; none for the other kinds."""
+        return []
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of everything that decides which ids a text gets."""
+        content = json.dumps([FORMAT, self.kind, self.tokens, self.merges])
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary as JSON, one token a line."""
+        parts = [f'"format": {FORMAT}', f'"kind": {json.dumps(self.kind)}', f'"tokens": {_rows(self.tokens)}']
+        if self.counts is not None:
+            parts.append(f'"counts": {json.dumps(self.counts)}')
+        if self.kind == "bpe":
+            parts.append(f'"merges": {_rows(self.merges)}')
+        with write_beside(path) as file:
+            file.write(("{" + ",\n".join(parts) + "}\n").encode())
+
+
+class CharVocabulary(Vocabulary):
+    """One code point a symbol, white space included."""
+
+    kind = "char"
+
+    def encode(self, text: str) -> list[int]:
+        return list(map(self._ids.__getitem__, text))
+
+    def encode_spans(self, text: str) -> tuple[list[int], Spans]:
+        return self.encode(text), [(i, i + 1) for i in range(len(text))]
+
+    def _join(self, ids: list[int]) -> str:
+        return "".join(self.tokens[i] for i in ids)
+
+
+class WordVocabulary(Vocabulary):
+    """What stands between white space."""
+
+    kind = "word"
+
+    def encode(self, text: str) -> list[int]:
+        return list(map(self._ids.__getitem__, text.split()))
+
+    def encode_spans(self, text: str) -> tuple[list[int], Spans]:
+        return self.encode(text), [m.span() for m in _WORD.finditer(text)]
+
+    def _join(self, ids: list[int]) -> str:
+        return " ".join(self.tokens[i] for i in ids)
+
+
+class PieceVocabulary(Vocabulary):
+    """Words cut into pieces, each word by itself and the same way everywhere."""
+
+    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
+        super().__init__(symbols, counts)
+        self._cut_once = lru_cache(maxsize=1 << 16)(self._cut)
+
+    @abstractmethod
+    def _cut(self, word: str) -> tuple[list[int], list[int]]:
+        """The ids of a word, and where in the word each piece ends."""
+
+    def _cut_kept(self, word: str) -> tuple[list[int], list[int]]:
+        return self._cut_once(word) if len(word) <= _MAX_KEPT else self._cut(word)
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for word in text.split():
+            ids.extend(self._cut_kept(word)[0])
+        return ids
+
+    def encode_spans(self, text: str) -> tuple[list[int], Spans]:
+        ids: list[int] = []
+        spans: Spans = []
+        for match in _WORD.finditer(text):
+            pieces, ends = self._cut_kept(match.group())
+            ids.extend(pieces)
+            first = match.start()
+            spans.extend((first + a, first + b) for a, b in pairwise([0, *ends]))
+        return ids, spans
+
+
+class BpeVocabulary(PieceVocabulary):
+    """Byte-pair encoding of words (on characters); a token that ends its word ends in a space.
+
+    Words have no white space inside, so no text can be mistaken for the mark, as `</w>` or `@@` could be.
+    A character not seen at the end of a word is taken without the mark there: only new characters are <unk>.
+    """
+
+    kind = "bpe"
+
+    def __init__(
+        self, symbols: Sequence[str], merges: Sequence[tuple[str, str]], counts: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(symbols, counts)
+        self._merges = list(merges)
+
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        return self._merges
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+        from tokenizers.models import BPE
+
+        unknown = " " + SPECIALS[UNK]  # starts with white space: no text is spelled like it
+        vocab = {**self._ids, unknown: UNK}
+        return Tokenizer(BPE(vocab=vocab, merges=self._merges, unk_token=unknown, end_of_word_suffix=" "))
+
+    def _cut(self, word: str) -> tuple[list[int], list[int]]:
+        encoding = self._tokenizer.encode(word)
+        ids, spans = encoding.ids, encoding.offsets
+        if UNK in ids:
+            ids = [self._ids[word[a:b]] if i == UNK else i for i, (a, b) in zip(ids, spans, strict=True)]
+        return ids, [end for _, end in spans]
+
+    def _join(self, ids: list[int]) -> str:
+        return "".join("<unk> " if i == UNK else self.tokens[i] for i in ids).rstrip(" ")
+
+    def _shown(self, token: str) -> str:
+        return token[:-1] if token.endswith(" ") else token + "@@"
+
+
+class WordpieceVocabulary(PieceVocabulary):
+    """Longest match first in each word; a token that begins its word begins with a space.
+
+    Unlike the usual implementations, a new character makes one <unk> and not the whole word, and words may be
+    of any length: a Chinese or Japanese sentence without spaces is one "word". A character not seen inside a
+    word is taken with the mark there.
+    """
+
+    kind = "wordpiece"
+
+    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
+        super().__init__(symbols, counts)
+        # Length of the longest token, mark excluded, by its first character and by whether it begins a word.
+        self._longest: dict[tuple[bool, str], int] = {}
+        for token in symbols:
+            text = token.lstrip(" ")
+            key = (token != text, text[0])
+            self._longest[key] = max(len(text), self._longest.get(key, 0))
+
+    def _cut(self, word: str) -> tuple[list[int], list[int]]:
+        ids: list[int] = []
+        ends: list[int] = []
+        start = 0
+        while start < len(word):
+            mark = "" if start else " "
+            longest = self._longest.get((not start, word[start]), 0)
+            for end in range(min(start + longest, len(word)), start, -1):
+                found = self._ids.get(mark + word[start:end])
+                if found is not None:
+                    break
+            else:
+                end = start + 1
+                found = self._ids[" " + word[start]]
+            ids.append(found)
+            ends.append(end)
+            start = end
+        return ids, ends
+
+    def _join(self, ids: list[int]) -> str:
+        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
+
+    def _shown(self, token: str) -> str:
+        return token[1:] if token.startswith(" ") else "##" + token
+
+
+def characters_covered(spans: Iterable[tuple[int, int]]) -> int:
+    """How many characters of the text the symbols of these spans cover."""
+    return sum(end - start for start, end in spans)
+
+
+def train_vocabulary(kind: str, lines: Iterable[str], size: int | None = None) -> Vocabulary:
+    """Make a vocabulary of at most `size` symbols, specials included, from lines of text."""
+    if kind not in KINDS:
+        raise InputError(f"vocabulary kind {kind!r} is not known; one of {', '.join(KINDS)}")
+    if size is not None and size <= len(SPECIALS):
+        raise InputError(f"a vocabulary of {size} has room for nothing but {' '.join(SPECIALS)}; take more")
+    if kind in ("char", "word"):
+        return _train_counted(kind, lines, size)
+    if size is None:
+        raise InputError(f"a {kind} vocabulary needs a size, for example 15000")
+    return _train_pieces(kind, lines, size)
+
+
+def _train_counted(kind: str, lines: Iterable[str], size: int | None) -> Vocabulary:
+    counter: Counter[str] = Counter()
+    for line in lines:
+        counter.update(line if kind == "char" else line.split())
+    ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+    room = len(ranked) if size is None else size - len(SPECIALS)
+    kept, cut = ranked[:room], ranked[room:]
+    if not kept:
+        raise InputError("no text to make a vocabulary from; is the file empty?")
+    counts = [0, sum(n for _, n in cut), 0, 0, *(n for _, n in kept)]
+    return (CharVocabulary if kind == "char" else WordVocabulary)([s for s, _ in kept], counts)
+
+
+def _train_pieces(kind: str, lines: Iterable[str], size: int) -> Vocabulary:
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.trainers import BpeTrainer
+
+    room = size - len(SPECIALS)
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as words:
+        alphabet = _spool(kind, lines, words)
+        if len(alphabet) > room:
+            raise InputError(
+                f"a {kind} vocabulary of {size} is too small: the characters of this text alone take "
+                f"{len(alphabet) + len(SPECIALS)}; take more, or a char vocabulary"
+            )
+        tokenizer = Tokenizer(BPE())
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        # Left alone, the trainer numbers marked characters in the order of a hash map, other in each run, and
+        # breaks ties by these numbers. Named as specials they have fixed ones.
+        trainer = BpeTrainer(
+            vocab_size=room,
+            min_frequency=2,
+            show_progress=False,
+            special_tokens=alphabet,
+            limit_alphabet=0,
+        )
+        # Set afterwards: the constructor does not take None for the one that is not wanted.
+        if kind == "bpe":
+            trainer.end_of_word_suffix = " "
+        else:
+            trainer.continuing_subword_prefix = " "
+        tokenizer.train_from_iterator(words, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    if kind == "bpe":
+        return BpeVocabulary(pieces, [(a, b) for a, b in model["merges"]])
+    # The trainer marks what continues a word; stored is the mark of what begins one.
+    return WordpieceVocabulary([p[1:] if p.startswith(" ") else " " + p for p in pieces])
+
+
+def _spool(kind: str, lines: Iterable[str], words: IO[str]) -> list[str]:
+    """Copy the text, so that it can be read twice in constant memory; return the symbols of one character."""
+    plain: set[str] = set()
+    marked: set[str] = set()
+    for line in lines:
+        parts = line.split()
+        plain.update(*parts)
+        if kind == "bpe":
+            marked.update(word[-1] for word in parts)
+        else:
+            marked.update(*(word[1:] for word in parts))
+        words.write(" ".join(parts) + "\n")
+    if not plain:
+        raise InputError("no text to make a vocabulary from; is the file empty?")
+    words.seek(0)
+    return [*sorted(plain), *(c + " " if kind == "bpe" else " " + c for c in sorted(marked))]
+
+
+def load_vocabulary(path: str | Path) -> Vocabulary:
+    """Read a vocabulary that `save` wrote; anything else is refused with the reason."""
+    try:
+        content = json.loads(Path(path).read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not a vocabulary: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a vocabulary: {error}") from error
+    try:
+        return _checked(content)
+    except InputError as error:
+        raise InputError(f"{path}: not a vocabulary: {error}") from None
+
+
+def _checked(content: Any) -> Vocabulary:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f'"format" should be {FORMAT}')
+    kind, tokens, counts = content.get("kind"), content.get("tokens"), content.get("counts")
+    if kind not in KINDS:
+        raise InputError(f'"kind" should be one of {", ".join(KINDS)}')
+    if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
+        raise InputError('"tokens" should be a list of strings')
+    if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
+        raise InputError(f'"tokens" should begin with {" ".join(SPECIALS)}')
+    symbols = tokens[len(SPECIALS) :]
+    if not 0 < len(symbols) <= MAX_TOKENS:
+        raise InputError(f'"tokens" should have 1 to {MAX_TOKENS} besides the specials, not {len(symbols)}')
+    if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
+        raise InputError(f"token {twice!r} is there more than once")
+    wrong = next((t for t in symbols if not _well_formed(kind, t)), None)
+    if wrong is not None:
+        raise InputError(f"{wrong!r} is no {kind} token")
+    if counts is not None and not (
+        isinstance(counts, list)
+        and len(counts) == len(tokens)
+        and all(type(n) is int and n >= 0 for n in counts)
+    ):
+        raise InputError('"counts" should have one number a token')
+    if kind == "bpe":
+        return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)), counts)
+    if kind == "wordpiece":
+        return WordpieceVocabulary(symbols, counts)
+    return CharVocabulary(symbols, counts) if kind == "char" else WordVocabulary(symbols, counts)
+
+
+def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:
+    if not isinstance(merges, list):
+        raise InputError('"merges" should be a list of pairs')
+    for pair in merges:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, str) for s in pair)):
+            raise InputError(f'"merges" should be a list of pairs of tokens, not {pair!r}')
+        if not {pair[0], pair[1], pair[0] + pair[1]} <= symbols:
+            raise InputError(
+                f"the merge of {pair[0]!r} and {pair[1]!r} has a part or a result that is no token"
+            )
+    return [(a, b) for a, b in merges]
+
+
+def _well_formed(kind: str, token: str) -> bool:
+    if kind == "char":
+        return len(token) == 1
+    if kind == "bpe":
+        token = token.removesuffix(" ")
+    elif kind == "wordpiece":
+        token = token.removeprefix(" ")
+    return token.split() == [token]
+
+
+def _rows(items: Sequence[Any]) -> str:
+    # What cannot be seen is escaped: line separators, controls, lone surrogates.
+    rows = (json.dumps(item, ensure_ascii=not "".join(item).isprintable()) for item in items)
+    return "[\n" + ",\n".join(rows) + "]"
