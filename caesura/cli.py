@@ -1,0 +1,370 @@
+"""The command line. Torch is imported inside the commands, so that --help answers at once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from caesura.errors import InputError
+
+if TYPE_CHECKING:
+    from caesura.evaluation.evaluate import Evaluation
+    from caesura.model import Output, Search, Translator
+
+app = typer.Typer(
+    name="caesura",
+    help="Translation models that learn where to cut their input.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a model folder")]
+InputFile = Annotated[str, typer.Argument(metavar="FILE", help="a sentence a line; - is standard input")]
+Errors = Annotated[
+    Literal["strict", "replace"], typer.Option("--errors", help="bytes that are not UTF-8: stop, or �")
+]
+Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
+Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds source, target, boundaries")]
+Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True)] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="show where an error came from")] = False,
+) -> None:
+    if version:
+        from caesura import __version__
+
+        typer.echo(f"caesura {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
+    seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
+) -> None:
+    """Train a character model and ACT-ENC on German numbers, and show what ACT-ENC cut."""
+    from caesura.demo import run_demo
+
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", seeds):
+        raise InputError(f"--seeds {seeds}: whole numbers separated by commas are wanted, such as 1,2,3")
+    if not run_demo(out, [int(seed) for seed in seeds.split(",")]):
+        raise typer.Exit(1)
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="a YAML file; recipes/ has many")],
+    out: Annotated[Path | None, typer.Option("--out", help="the model folder; runs/NAME by default")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting; may be repeated")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", help="stop cleanly after this long: 90s, 9m, 2h")
+    ] = None,
+) -> None:
+    """Train a model; the same command again goes on where it stopped."""
+    from caesura.config import load_config
+    from caesura.terminal import TrainingDisplay
+    from caesura.training.loop import train as run
+
+    loaded = load_config(config, settings or ())
+    seconds = None if time_limit is None else parse_duration(time_limit)
+    folder = out or Path("runs") / loaded.name
+    with TrainingDisplay(loaded.training.validation_freq) as display:
+        run(loaded, folder, display, seconds)
+        display.say(f"the model is in {folder}")
+
+
+@app.command()
+def translate(
+    model: ModelFolder,
+    file: InputFile = "-",
+    beam: Beam = None,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="print so many: number, score, text")] = 1,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="draw from the model instead of searching")
+    ] = False,
+    temperature: Annotated[float, typer.Option("--temperature", help="of sampling")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="of sampling")] = 1,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="print the cut source and a TAB before")
+    ] = False,
+    as_json: Json = False,
+    errors: Errors = "strict",
+    device: Device = "auto",
+) -> None:
+    """Translate line by line: as many lines out as in (or N a line with --n-best N)."""
+    translator = _load(model, device)
+    width = translator.config.testing.beam_size if beam is None else beam
+    if n_best > width or (sample and n_best > 1):
+        raise InputError(f"--n-best {n_best}: at most the beam size ({width}), and 1 with --sample")
+    search = _sampler(temperature, seed) if sample else translator.searcher(beam)
+    for number, output, text in _process(translator, file, errors, search):
+        if as_json:
+            _print_json(_translation_record(text, output, n_best))
+        elif n_best > 1:
+            for hypothesis, translation in zip(output.hypotheses[:n_best], output.texts, strict=False):
+                print(f"{number}\t{hypothesis.score:.4f}\t{translation}")
+        else:
+            print(_shown(output) + "\t" if segments else "", end="")
+            print(output.texts[0] if output.texts else "")
+        sys.stdout.flush()
+
+
+@app.command()
+def segment(
+    model: ModelFolder,
+    file: InputFile = "-",
+    as_json: Json = False,
+    errors: Errors = "strict",
+    device: Device = "auto",
+) -> None:
+    """Show where a model cuts its input: in|␣g|ru|pp|en (--json: with halting scores and weights)."""
+    translator = _load(model, device)
+    for _, output, text in _process(translator, file, errors, None):
+        cut = output.segmentation
+        if as_json:
+            scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}
+            _print_json({"text": text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
+        else:
+            print(_shown(output))
+        sys.stdout.flush()
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    src: Source,
+    trg: Target = None,
+    beam: Beam = None,
+    as_json: Json = False,
+    errors: Errors = "strict",
+    device: Device = "auto",
+) -> None:
+    """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
+    from caesura import terminal
+
+    translator = _load(model, device)
+    found = _evaluate(translator, src, trg, beam, errors)
+    if as_json:
+        _print_json({"model": str(model), **_evaluation_record(found)})
+        return
+    scores = found.scores
+    rows = [
+        ["BLEU", f"{scores.bleu:.2f}", scores.signatures["bleu"]],
+        ["chrF2", f"{scores.chrf:.2f}", scores.signatures["chrf"]],
+        ["chrF, order 2", f"{scores.chrf_bigram:.2f}", scores.signatures["chrf_bigram"]],
+        ["exactly right", f"{scores.exact:.1%}", f"{scores.sentences} lines"],
+        ["segment length", f"{found.segments.mean:.3f}", f"characters; longest {found.segments.longest}"],
+    ]
+    if found.gradient_share is not None:
+        rows.append(["halting gradient", f"{found.gradient_share:.1%}", "of characters"])
+    terminal.table(f"{translator.config.name} on {src}", ["", "", ""], rows)
+    if found.boundaries:
+        _boundary_table(found)
+
+
+@app.command()
+def compare(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="folders; the first is the baseline")
+    ],
+    src: Source,
+    trg: Target = None,
+    beam: Beam = None,
+    as_json: Json = False,
+    errors: Errors = "strict",
+    device: Device = "auto",
+) -> None:
+    """The paper's Table 2 for your models, with a paired bootstrap against the first."""
+    from caesura.comparison import compare_models, show_comparison
+
+    _check_unique(models)
+    text = _sentences(src, trg, errors)
+    rows = compare_models([(str(model), _load(model, device)) for model in models], text, beam)
+    if as_json:
+        _print_json([{**row.record(), **_evaluation_record(row.evaluation)} for row in rows])
+    else:
+        show_comparison(rows, f"on {src}")
+
+
+def parse_duration(text: str) -> float:
+    """90s, 9m, 1.5h or plain seconds, as seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text.strip())
+    if not match:
+        raise InputError(f"--time-limit {text}: should look like 90s, 9m or 2h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
+
+
+def _load(folder: Path, device: str) -> Translator:
+    import torch
+
+    from caesura.model import Translator
+
+    if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise InputError(f"--device {device}: not here; auto or cpu would work")
+    wanted = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    return Translator.from_pretrained(folder, wanted)
+
+
+def _process(
+    translator: Translator, file: str, errors: Errors, search: Search | None
+) -> Iterator[tuple[int, Output, str]]:
+    """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines."""
+    from caesura.data.corpus import read_lines
+
+    longest = translator.config.testing.max_input
+    lines = enumerate(read_lines(file, errors), 1)
+    # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
+    size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
+    while chunk := list(islice(lines, size)):
+        texts = []
+        for number, line in chunk:
+            if line is None or len(line) > longest:
+                name = "standard input" if file == "-" else file
+                print(
+                    f"caesura: {name}:{number}: longer than {longest} characters (testing.max_input); "
+                    "an empty line is printed for it",
+                    file=sys.stderr,
+                )
+                line = ""
+            texts.append(line)
+        outputs = translator.process(texts, search)
+        for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
+            yield number, output, text
+
+
+def _sampler(temperature: float, seed: int) -> Search:
+    from caesura.search.sampling import sample
+
+    if not temperature > 0:
+        raise InputError(f"--temperature {temperature}: must be above 0; --beam 1 is the limit towards 0")
+
+    def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
+        seeds = [seed * 1_000_003 + position for position in positions]
+        return [[h] for h in sample(decoder, encoded, limits, seeds, temperature)]
+
+    return search
+
+
+def _sentences(src: str, trg: str | None, errors: Errors) -> Any:
+    from caesura.data.corpus import ParallelText
+    from caesura.training.prepare import read_sentences
+
+    text = read_sentences(ParallelText(src, trg), errors)
+    if not text.sources:
+        raise InputError(f"{src}: no sentences to score")
+    return text
+
+
+def _evaluate(
+    translator: Translator, src: str, trg: str | None, beam: int | None, errors: Errors
+) -> Evaluation:
+    from caesura import terminal
+    from caesura.evaluation.evaluate import evaluate as run
+
+    text = _sentences(src, trg, errors)
+    with terminal.counting("translating", len(text.sources)) as progress:
+        search = translator.searcher(beam)
+        return run(translator, text.sources, text.references, text.gold, search, progress)
+
+
+def _check_unique(models: list[Path]) -> None:
+    if len({model.resolve() for model in models}) < len(models):
+        raise InputError("compare: a model folder is named twice")
+
+
+def _boundary_table(found: Evaluation) -> None:
+    from caesura import terminal
+
+    rows = [
+        [name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}"]
+        for name, row in (found.boundaries or {}).items()
+    ]
+    terminal.table("boundaries against gold", ["", "precision", "recall", "F1"], rows)
+
+
+def _evaluation_record(found: Evaluation) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    boundaries = {name: asdict(row) for name, row in found.boundaries.items()} if found.boundaries else None
+    return {
+        "scores": asdict(found.scores),
+        "segments": asdict(found.segments),
+        "gradient_share": found.gradient_share,
+        "boundaries": boundaries,
+    }
+
+
+def _translation_record(text: str, output: Output, n_best: int) -> dict[str, Any]:
+    hypotheses = [
+        {"text": translation, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
+        for h, translation in zip(output.hypotheses[:n_best], output.texts, strict=False)
+    ]
+    return {"source": text, "pieces": output.segmentation.pieces, "hypotheses": hypotheses}
+
+
+def _shown(output: Output) -> str:
+    from caesura.evaluation.pieces import join_pieces
+
+    return join_pieces(output.segmentation.pieces)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the program; a user's mistake is one sentence and status 2, never a traceback."""
+    try:
+        status = app(standalone_mode=False) or 0
+    except SystemExit:
+        raise
+    except BaseException as problem:
+        if "--traceback" in sys.argv:
+            raise
+        status = _explain(problem)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _explain(problem: BaseException) -> int:
+    """Say what went wrong on the error stream; the exit status that belongs to it."""
+    if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument
+        problem.show()
+        return int(problem.exit_code)
+    if isinstance(problem, KeyboardInterrupt) or type(problem).__name__ == "Abort":
+        return 130
+    if type(problem).__name__ == "Interrupted":
+        return 128 + int(getattr(problem, "number", 2))
+    if isinstance(problem, BrokenPipeError):
+        sys.stdout = None  # the reader has gone; there is nobody to tell
+        return 0
+    if isinstance(problem, InputError):
+        print(f"caesura: {problem}", file=sys.stderr)
+        return 2
+    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+    if isinstance(problem, OSError) and problem.errno in unwritable:
+        print(f"caesura: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
+        return 1
+    print(f"caesura: {type(problem).__name__}: {problem} (--traceback shows where)", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    main()

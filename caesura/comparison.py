@@ -1,0 +1,114 @@
+"""Several models on one text: the paper's Table 2, with a paired bootstrap against the first."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from caesura import terminal
+from caesura.evaluation.evaluate import Evaluation, evaluate
+from caesura.evaluation.scores import Comparison, paired_bootstrap
+from caesura.model import Translator
+from caesura.training.journal import VALIDATIONS
+from caesura.training.prepare import Sentences
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of a comparison."""
+
+    name: str
+    parameters: int
+    training_seconds: float | None  # to the best validation, as the model folder has it
+    translating_seconds: float
+    evaluation: Evaluation
+    bootstrap: Comparison | None  # None where only one model is compared
+
+    def record(self) -> dict[str, Any]:
+        """The figures that are not in the evaluation, for JSON."""
+        tested = self.bootstrap
+        p_values = {"bleu": tested.bleu.p_value, "chrf": tested.chrf.p_value} if tested else None
+        return {
+            "model": self.name,
+            "parameters": self.parameters,
+            "training_seconds": self.training_seconds,
+            "translating_seconds": self.translating_seconds,
+            "p_values": p_values,
+            "signatures": None if tested is None else tested.signatures,
+        }
+
+
+def compare_models(
+    models: Sequence[tuple[str, Translator]], text: Sentences, beam: int | None = None
+) -> list[Row]:
+    """Translate the text with every (folder, model) and test the differences to the first."""
+    measured = []
+    for folder, model in models:
+        with terminal.counting(f"translating with {folder}", len(text.sources)) as progress:
+            began = time.perf_counter()
+            search = model.searcher(beam)
+            found = evaluate(model, text.sources, text.references, text.gold, search, progress)
+            measured.append((found, time.perf_counter() - began))
+    tested: dict[str, Comparison] = {}
+    if len(models) > 1:
+        testing = models[0][1].config.testing
+        systems = {
+            folder: [output.texts[0] if output.texts else "" for output in found.outputs]
+            for (folder, _), (found, _) in zip(models, measured, strict=True)
+        }
+        tested = paired_bootstrap(systems, text.references, testing.bleu_tokenize, testing.lowercase)
+    return [
+        Row(
+            folder,
+            model.parameter_count(),
+            training_seconds(Path(folder)),
+            seconds,
+            found,
+            tested.get(folder),
+        )
+        for (folder, model), (found, seconds) in zip(models, measured, strict=True)
+    ]
+
+
+def training_seconds(folder: Path) -> float | None:
+    """Seconds of training to the best validation, from the model folder's own log."""
+    try:
+        with (folder / VALIDATIONS).open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t"))
+        return float([row["seconds"] for row in rows if row["verdict"] == "best"][-1])
+    except (OSError, KeyError, IndexError, ValueError):
+        return None
+
+
+def show_comparison(rows: Sequence[Row], where: str) -> None:
+    """Print the table; p-values are of the difference to the first model."""
+    gold = rows[0].evaluation.boundaries is not None
+    columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "trained"]
+    columns += ["sentences/s", *(["boundary F1"] if gold else [])]
+    cells = []
+    for row in rows:
+        found = row.evaluation
+        p = row.bootstrap.bleu.p_value if row.bootstrap else None
+        rate = found.scores.sentences / row.translating_seconds
+        line = [
+            row.name,
+            f"{found.scores.bleu:.2f}",
+            "" if p is None else f"{p:.3f}",
+            f"{found.scores.chrf:.2f}",
+            f"{found.scores.exact:.1%}",
+            f"{row.parameters:,}",
+            f"{found.segments.mean:.2f} (max {found.segments.longest})",
+            "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
+            f"{rate:.0f}",
+        ]
+        if gold and found.boundaries:
+            line.append(f"{found.boundaries['model'].f1:.3f}")
+        cells.append(line)
+    scores = rows[0].evaluation.scores
+    notes = ["p: paired bootstrap of BLEU against the first model"] if len(rows) > 1 else []
+    caption = "\n".join([scores.signatures["bleu"], scores.signatures["chrf"], *notes])
+    terminal.table(where, columns, cells, caption)

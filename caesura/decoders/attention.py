@@ -1,0 +1,28 @@
+"""MLP attention (Bahdanau et al. 2015): v . tanh(W query + U memory), without biases."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class MlpAttention(nn.Module):
+    """Weighs the encoder's states by how well they answer a query."""
+
+    def __init__(self, query_dim: int, memory_dim: int, attention_size: int) -> None:
+        super().__init__()
+        if attention_size < 1:
+            raise ValueError(f"attention_size must be at least 1, not {attention_size}")
+        self.query = nn.Linear(query_dim, attention_size, bias=False)
+        self.key = nn.Linear(memory_dim, attention_size, bias=False)
+        self.energy = nn.Linear(attention_size, 1, bias=False)
+
+    def forward(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Context [B, K, M] and weights [B, K, S] for query [B, K, D], keys [B, S, A], values [B, S, M].
+
+        The hypotheses of a sentence share its keys and values.
+        """
+        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])
+        energies = self.energy(hidden).squeeze(3).masked_fill(~mask[:, None], -torch.inf)
+        weights = torch.softmax(energies, 2)
+        return weights.to(values.dtype) @ values, weights

@@ -1,0 +1,70 @@
+"""What a decoder is: `start`, `step`, `reorder` for search, `forward` for training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from caesura.encoders.base import Encoded
+
+DECODERS: dict[str, str | type[Decoder[Any]]] = {"recurrent": "caesura.decoders.recurrent:RecurrentDecoder"}
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One target symbol for B sentences of K hypotheses each."""
+
+    logits: Tensor  # [B, K, V] scores of the next symbol, before softmax
+    attention: Tensor | None = None  # [B, K, S] where this step looked
+    ends: Tensor | None = (
+        None  # [B, K] bool: the symbol just read ended a segment; None: not a segmenting decoder
+    )
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A whole target side, teacher-forced."""
+
+    logits: Tensor  # [B, U, V]
+    attention: Tensor  # [B, U, S]
+    penalty: Tensor  # [B] auxiliary loss of each sentence, before tau
+    ends: Tensor | None = None  # [B, U] bool: this target symbol ends a segment
+
+
+class Decoder(nn.Module, Generic[State]):
+    """A machine that writes one symbol a step. Search knows `start`, `step` and `reorder`, and nothing else.
+
+    All that changes along a hypothesis is in the state that `step` returns; what belongs to a sentence (its
+    encoded source) is kept once and shared by its hypotheses.
+    """
+
+    def start(self, encoded: Encoded) -> State:
+        """The state before the first symbol: B sentences of one hypothesis each."""
+        raise NotImplementedError
+
+    def step(self, state: State, symbols: Tensor) -> tuple[Step, State]:
+        """Read the previous symbols [B, K] (<s> at first) and score the next ones."""
+        raise NotImplementedError
+
+    def reorder(self, state: State, sentences: Tensor, hypotheses: Tensor) -> State:
+        """Keep `sentences` [B'] and in each of them `hypotheses` [B', K'], which may repeat."""
+        raise NotImplementedError
+
+    def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
+        """Score the target `trg_in` [B, U] (<s> y1 y2 ...) symbol by symbol."""
+        state = self.start(encoded)
+        steps = []
+        for symbols in trg_in.unbind(1):
+            step, state = self.step(state, symbols[:, None])
+            steps.append(step)
+        logits = torch.cat([step.logits for step in steps], 1)
+        attention = torch.cat([step.attention for step in steps if step.attention is not None], 1)
+        return Decoded(logits, attention, logits.new_zeros(len(logits)))
+
+    def __call__(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
+        return super().__call__(encoded, trg_in, trg_lengths)

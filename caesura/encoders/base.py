@@ -1,0 +1,32 @@
+"""What an encoder is: segment vectors in, one state a segment out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+ENCODERS: dict[str, str | type[Encoder]] = {"recurrent": "caesura.encoders.recurrent:RecurrentEncoder"}
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a decoder attends to. B sentences, S segments."""
+
+    states: Tensor  # [B, S, M] one state a segment; what stands beyond a sentence's last one is never read
+    lengths: Tensor  # [B]      segments in each sentence
+    summary: Tensor  # [B, M']  what the decoder's initial state is made of
+
+
+class Encoder(nn.Module):
+    """Turns segment vectors [B, S, D] into `Encoded`; a subclass sets the two sizes."""
+
+    output_dim: int
+    summary_dim: int
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
+        """Encode `vectors` [B, S, D] of `lengths` [B] segments each."""
+        raise NotImplementedError
+
+    def __call__(self, vectors: Tensor, lengths: Tensor) -> Encoded:
+        return super().__call__(vectors, lengths)

@@ -1,0 +1,313 @@
+"""Translator = segmenter + encoder + decoder: its loss in named parts, and text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from caesura.config import Config, check_options, load_config
+from caesura.data.batching import Batch, collate
+from caesura.data.files import write_beside
+from caesura.data.vocabulary import PAD, SPECIALS, Spans, Vocabulary, load_vocabulary
+from caesura.decoders.base import DECODERS, Decoder
+from caesura.encoders.base import ENCODERS, Encoded, Encoder
+from caesura.errors import InputError
+from caesura.search.beam import beam_search
+from caesura.search.greedy import greedy
+from caesura.search.hypothesis import Hypothesis
+from caesura.segmenters.base import SEGMENTERS, Segmenter, Segments
+
+CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
+    "config.yaml",
+    "model.safetensors",
+    "src.vocab.json",
+    "trg.vocab.json",
+)
+
+# (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
+Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypothesis]]]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The training loss of a batch and its parts; all scalars."""
+
+    total: Tensor  # what is differentiated
+    cross_entropy: Tensor  # nats, summed over the batch
+    symbols: Tensor  # target symbols, </s> included
+    sentences: int
+    penalty: Tensor  # segmenter's, mean over sentences, before tau
+    remainder: Tensor  # true remainders over symbols, mean over sentences (docs/paper_notes.md, 4)
+    decoder_penalty: Tensor
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """How a model cut one text."""
+
+    pieces: list[str]  # their concatenation is the text
+    covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
+    ends: list[bool]  # per symbol of the source, </s> left out
+    weights: list[float]
+    scores: list[float] | None  # halting scores; None where the segmenter has none
+
+    @property
+    def bounds(self) -> list[int]:
+        """Character offsets, strictly inside the text, at which a piece begins."""
+        bounds, at = [], 0
+        for piece in self.pieces[:-1]:
+            at += len(piece)
+            bounds.append(at)
+        return bounds
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a model made of one line."""
+
+    segmentation: Segmentation
+    hypotheses: list[Hypothesis]  # best first; none for an empty line or where nothing was searched
+    texts: list[str]  # of the hypotheses
+
+
+class Translator(nn.Module):
+    """A translation model: any segmenter, encoder and decoder, and the two vocabularies it reads and writes."""
+
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        encoder: Encoder,
+        decoder: Decoder[Any],
+        vocabularies: tuple[Vocabulary, Vocabulary],
+        config: Config,
+    ) -> None:
+        super().__init__()
+        self.segmenter, self.encoder, self.decoder = segmenter, encoder, decoder
+        self.src_vocabulary, self.trg_vocabulary = vocabularies
+        self.config = config
+
+    @classmethod
+    def build(cls, config: Config, src_vocabulary: Vocabulary, trg_vocabulary: Vocabulary) -> Translator:
+        """A new model with random weights as the config describes it."""
+        parts = _components(config, len(src_vocabulary), len(trg_vocabulary))
+        return cls(*parts, (src_vocabulary, trg_vocabulary), config)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, device: str | torch.device = "cpu") -> Translator:
+        """Load a model folder; everything in it is data, nothing in it is run."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise InputError(
+                f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one"
+            )
+        for name in (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder}: not a complete model folder, {name} is missing")
+        vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
+        model = cls.build(load_config(folder / CONFIG), *vocabularies)
+        model.load_weights(folder / WEIGHTS)
+        return model.to(device).eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.src_vocabulary.save(folder / SRC_VOCABULARY)
+        self.trg_vocabulary.save(folder / TRG_VOCABULARY)
+        with write_beside(folder / CONFIG) as file:
+            file.write(self.config.dump().encode())
+        with write_beside(folder / WEIGHTS) as file:
+            file.write(save({name: value.detach().contiguous() for name, value in self.state_dict().items()}))
+
+    def load_weights(self, path: Path) -> None:
+        """Read weights whose names and shapes are those of this model."""
+        try:
+            weights = load_file(path)
+        except (SafetensorError, OSError) as problem:
+            raise InputError(f"{path}: damaged or truncated weights ({problem})") from problem
+        own = {name: tuple(value.shape) for name, value in self.state_dict().items()}
+        theirs = {name: tuple(value.shape) for name, value in weights.items()}
+        if own != theirs:
+            name = sorted(dict(own.items() ^ theirs.items()))[0]
+            wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
+            raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
+        self.load_state_dict(weights)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def parameter_count(self) -> int:
+        """How many numbers training changes."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Segments, Encoded]:
+        """Segment and encode source symbols [B, T]."""
+        segments = self.segmenter(src, src_lengths)
+        return segments, self.encoder(segments.vectors, segments.lengths)
+
+    def forward(self, batch: Batch) -> Loss:
+        """Cross-entropy + tau * penalty, the cross-entropy a mean over symbols or sentences as configured."""
+        if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
+            raise ValueError("a loss needs a batch with targets")
+        segments, encoded = self.encode(batch.src, batch.src_lengths)
+        decoded = self.decoder(encoded, batch.trg_in, batch.trg_lengths)
+        logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
+        cross_entropy = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="sum")
+        settings, model = self.config.training, self.config.model
+        symbols, sentences = batch.trg_lengths.sum(), len(batch)
+        penalty, decoder_penalty = segments.penalty.mean(), decoded.penalty.mean()
+        total = cross_entropy / (symbols if settings.normalization == "symbols" else sentences)
+        total = total + model.segmenter.tau * penalty + model.decoder.tau * decoder_penalty
+        remainder = ((segments.weights * segments.ends).sum(1) / batch.src_lengths).mean()
+        return Loss(total, cross_entropy, symbols, sentences, penalty, remainder, decoder_penalty)
+
+    def __call__(self, batch: Batch) -> Loss:
+        return super().__call__(batch)
+
+    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
+        """Translate sentences with beam search (`beam=1` is greedy); an empty line stays empty."""
+        return [
+            output.texts[0] if output.texts else "" for output in self.process(texts, self.searcher(beam))
+        ]
+
+    def segment(self, texts: Sequence[str]) -> list[list[str]]:
+        """Cut sentences as the model does; the pieces of a sentence joined give it back."""
+        return [output.segmentation.pieces for output in self.process(texts, None)]
+
+    def searcher(self, beam: int | None = None) -> Search:
+        """Beam search with the configured settings, or greedy search where the beam is 1."""
+        testing = self.config.testing
+        width = testing.beam_size if beam is None else beam
+        if width == 1:
+            return lambda decoder, encoded, limits, _: [[h] for h in greedy(decoder, encoded, limits)]
+        return lambda decoder, encoded, limits, _: beam_search(
+            decoder, encoded, limits, width, testing.alpha, testing.beta
+        )
+
+    @torch.no_grad()
+    def process(
+        self,
+        texts: Sequence[str],
+        search: Search | None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Output]:
+        """Segment and, given a search, translate; sentences of similar length share a batch, order is kept.
+
+        `progress` is called with the number of sentences done after each batch.
+        """
+        was_training = self.training
+        self.eval()
+        encoded = [self.src_vocabulary.encode_spans(text) for text in texts]
+        outputs: list[Output | None] = [None] * len(texts)
+        for i, (ids, _) in enumerate(encoded):
+            if not ids:
+                text = texts[i]
+                outputs[i] = Output(Segmentation([text] if text else [], [], [], [], None), [], [])
+        order = sorted((i for i, (ids, _) in enumerate(encoded) if ids), key=lambda i: len(encoded[i][0]))
+        size = self.config.testing.batch_size
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
+            segments, memory = self.encode(batch.src, batch.src_lengths)
+            found = search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
+            cuts = _segmentations([texts[i] for i in rows], [encoded[i][1] for i in rows], segments)
+            for i, cut, hypotheses in zip(rows, cuts, found, strict=True):
+                outputs[i] = Output(
+                    cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
+                )
+            if progress:
+                progress(len(rows))
+        self.train(was_training)
+        return [output for output in outputs if output is not None]
+
+    def _limits(self, batch: Batch) -> Tensor:
+        """[B]: the longest output of each sentence, so that no search can hang."""
+        testing = self.config.testing
+        return (batch.src_lengths * testing.max_output_ratio).long() + testing.max_output_extra
+
+
+def resolve(config: Config) -> Config:
+    """The config with every default of its components written out; what cannot be built is refused here."""
+    with torch.device("meta"):  # shapes without memory
+        _components(config, len(SPECIALS) + 1, len(SPECIALS) + 1)
+    parts = {}
+    for part, (registry, given) in _PARTS.items():
+        options = check_options(config, f"model.{part}", _class(config, part, registry), given)
+        parts[part] = getattr(config.model, part).model_copy(update=options)
+    return config.model_copy(update={"model": config.model.model_copy(update=parts)})
+
+
+# Where the classes of each part are registered, and which of their arguments the program supplies.
+_PARTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "segmenter": (SEGMENTERS, ("vocab_size",)),
+    "encoder": (ENCODERS, ("input_dim",)),
+    "decoder": (DECODERS, ("vocab_size", "memory_dim", "summary_dim")),
+}
+
+
+def _components(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter, Encoder, Decoder[Any]]:
+    segmenter = _component(config, "segmenter", (src_size,))
+    encoder = _component(config, "encoder", (segmenter.output_dim,))
+    decoder = _component(config, "decoder", (trg_size, encoder.output_dim, encoder.summary_dim))
+    return segmenter, encoder, decoder
+
+
+def _component(config: Config, part: str, supplied: tuple[int, ...]) -> Any:
+    """The configured segmenter, encoder or decoder, with its options checked against its constructor."""
+    registry, given = _PARTS[part]
+    target = _class(config, part, registry)
+    options = check_options(config, f"model.{part}", target, given)
+    with config.blame(f"model.{part}"):
+        return target(**dict(zip(given, supplied, strict=True)), **options)
+
+
+def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
+    """The class that a part's `type` names; only registered ones, so that no config can run code."""
+    name = getattr(config.model, part).type
+    if name not in registry:
+        known = ", ".join(sorted(registry))
+        raise config.error(f"model.{part}.type", f"unknown {part} '{name}'; there are {known}")
+    target = registry[name]
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        target = getattr(import_module(module), attribute)
+    return target
+
+
+def _segmentations(texts: list[str], spans: list[Spans], segments: Segments) -> list[Segmentation]:
+    """Cut each text where its symbols' segments end; </s> is left out, and so is a segment of </s> alone."""
+    ends, weights = segments.ends.tolist(), segments.weights.tolist()
+    scores = segments.scores.tolist() if segments.scores is not None else None
+    results = []
+    for row, (text, places) in enumerate(zip(texts, spans, strict=True)):
+        count = len(places)
+        pieces, covered, begin, width = [], [], 0, 0
+        for t, (start, end) in enumerate(places):
+            width += end - start
+            last = t == count - 1
+            if ends[row][t] or last:
+                stop = len(text) if last else end
+                pieces.append(text[begin:stop])
+                covered.append(width)
+                begin, width = stop, 0
+        results.append(
+            Segmentation(
+                pieces,
+                covered,
+                ends[row][:count],
+                weights[row][:count],
+                scores[row][:count] if scores is not None else None,
+            )
+        )
+    return results

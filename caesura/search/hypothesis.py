@@ -1,0 +1,50 @@
+"""What every search returns, and how a given target is scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caesura.data.vocabulary import BOS, EOS, PAD
+from caesura.decoders.base import Decoder
+from caesura.encoders.base import Encoded
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A target side that a search has written."""
+
+    symbols: tuple[int, ...]  # </s> included where the search wrote it
+    log_prob: float  # natural logarithm of its probability
+    score: float  # what hypotheses are ranked by: log_prob over the length penalty
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ends in </s>; otherwise it ran into the length limit."""
+        return self.symbols[-1:] == (EOS,)
+
+
+def length_penalty(length: int, alpha: float, beta: float) -> float:
+    """((beta + length) / (beta + 1)) ** alpha; </s> counts (docs/paper_notes.md)."""
+    return ((beta + length) / (beta + 1)) ** alpha
+
+
+def log_probs(logits: Tensor) -> Tensor:
+    """Log-probabilities of the next symbol, in float32 or better; <pad> and <s> are never written."""
+    scores = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
+    scores[..., [PAD, BOS]] = -torch.inf
+    return scores
+
+
+@torch.no_grad()
+def score_targets(decoder: Decoder[Any], encoded: Encoded, trg_out: Tensor, trg_lengths: Tensor) -> Tensor:
+    """[B]: the log-probability of each given target [B, U], forced through the decoder."""
+    start = trg_out.new_full((len(trg_out), 1), BOS)
+    trg_in = torch.cat((start, trg_out[:, :-1]), 1)
+    logits = decoder(encoded, trg_in, trg_lengths).logits
+    picked = log_probs(logits).gather(2, trg_out[..., None]).squeeze(2)
+    within = torch.arange(trg_out.shape[1], device=trg_out.device) < trg_lengths[:, None]
+    return picked.masked_fill(~within, 0.0).sum(1)

@@ -1,0 +1,161 @@
+"""ACT-ENC (Kreutzer & Sokolov 2018, Algorithm 1): a GRU with a halting unit that emits one vector a segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from caesura.segmenters.base import Segmenter, Segments, positions_mask
+
+
+@dataclass(frozen=True)
+class ActState:
+    """Where the sentences of a batch stand between two pieces of them. A: act_size."""
+
+    hidden: Tensor  # [B, A] s, the state
+    mean: Tensor  # [B, A]   s_mean, the open segment's running mean
+    halting_sum: Tensor  # [B] H
+    non_halting: Tensor  # [B] the sum that Algorithm 1 calls R
+    count: Tensor  # [B]     symbols read so far
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What the recurrence leaves behind, for every symbol of a batch."""
+
+    means: Tensor  # [B, T, A] s_mean after this symbol: the segment's vector where it ends
+    ends: Tensor  # [B, T]
+    weights: Tensor  # [B, T]
+    scores: Tensor  # [B, T]
+    state: ActState
+
+
+class ActSegmenter(Segmenter):
+    """A layer in place of `nn.Embedding` that learns where to cut: [B, T] symbols to [B, S, output_dim] segments.
+
+    The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon, and
+    at the sentence's last symbol. Its vector is the mean of its states, weighted by the scores, projected.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_dim: int,
+        act_size: int,
+        output_dim: int,
+        epsilon: float = 0.01,
+        halting_bias: float = 1.0,
+    ) -> None:
+        super().__init__()
+        for name, value in (
+            ("embedding_dim", embedding_dim),
+            ("act_size", act_size),
+            ("output_dim", output_dim),
+        ):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if not 0 <= epsilon < 1:
+            raise ValueError(f"epsilon must be at least 0 and less than 1, not {epsilon}")
+        self.embedding = nn.Embedding(vocab_size, embedding_dim)
+        self.cell = nn.GRUCell(embedding_dim, act_size)
+        self.halting = nn.Linear(act_size, 1)
+        self.output = nn.Linear(act_size, output_dim)
+        self.epsilon = epsilon
+        self.output_dim = output_dim
+        # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
+        nn.init.constant_(self.halting.bias, halting_bias)
+
+    def forward(
+        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
+    ) -> Segments:
+        """Segment `symbols` [B, T]; feed a sentence in pieces with `state` and `final=False` on all but the last."""
+        if state is not None:
+            assert isinstance(state, ActState)
+            if final and bool((lengths < 1).any()):
+                raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
+        scan = self._scan(symbols, lengths, state, final)
+        vectors, segments = self._emit(scan)
+        # R counts one 1 for the whole sentence, so the penalty can be negative (docs/paper_notes.md, 4).
+        count = scan.state.count.clamp(min=1)
+        penalty = torch.where(scan.state.count > 0, (1 - scan.state.non_halting) / count, 0.0)
+        return Segments(
+            vectors=vectors,
+            lengths=segments,
+            ends=scan.ends,
+            weights=scan.weights,
+            scores=scan.scores,
+            penalty=penalty if final else torch.zeros_like(penalty),
+            state=None if final else scan.state,
+        )
+
+    def start(self, size: int, like: Tensor) -> ActState:
+        """The state before the first symbol of `size` sentences, with the dtype and device of `like`."""
+        zeros = like.new_zeros(size)
+        hidden = like.new_zeros(size, self.cell.hidden_size)
+        return ActState(hidden, hidden, zeros, zeros, zeros)
+
+    def _inputs(self, symbols: Tensor) -> Tensor:
+        """[B, T, 3A]: the cell's input projections, through a table over the vocabulary where that is smaller."""
+        weight, bias = self.cell.weight_ih, self.cell.bias_ih
+        if self.embedding.num_embeddings <= symbols.numel():
+            return F.embedding(symbols, F.linear(self.embedding.weight, weight, bias))
+        return F.linear(self.embedding(symbols), weight, bias)
+
+    def _scan(self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool) -> Scan:
+        """Algorithm 1's loop over all sentences at once, with masks; `f` is a constant for the gradient."""
+        inputs = self._inputs(symbols)
+        # State, mean and halting sum stay in float32 or better, whatever autocast does to the products.
+        inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
+        W_halt, b_halt = self.halting.weight.to(inputs.dtype), self.halting.bias.to(inputs.dtype)
+        size, steps = symbols.shape
+        mask = positions_mask(lengths, steps)
+        forced = mask & ~positions_mask(lengths - 1, steps) if final else torch.zeros_like(mask)
+        at = state or self.start(size, inputs)
+        s, mean, H, R = at.hidden, at.mean, at.halting_sum, at.non_halting
+        means, ends, weights, scores = [], [], [], []
+        # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, T, 3A] a step
+        for x, real, force in zip(inputs.unbind(1), mask.unbind(1), forced.unbind(1), strict=True):
+            new = self._cell(x, s)
+            with torch.autocast(inputs.device.type, enabled=False):
+                h = torch.sigmoid(F.linear(new, W_halt, b_halt)).squeeze(1)
+            f = ((H + h >= 1 - self.epsilon) | force) & real
+            going = real & ~f
+            p = torch.where(f, 1 - H, h * going)
+            mean = mean + p[:, None] * new
+            R = R + h * going
+            s = torch.where(f[:, None], mean, torch.where(real[:, None], new, s))
+            for row, value in ((means, mean), (ends, f), (weights, p), (scores, h)):
+                row.append(value)
+            mean = mean * ~f[:, None]
+            H = (H + h * going) * ~f
+        if not steps:
+            empty = inputs.new_zeros(size, 0)
+            return Scan(inputs.new_zeros(size, 0, self.cell.hidden_size), mask, empty, empty, at)
+        return Scan(
+            torch.stack(means, 1),
+            torch.stack(ends, 1),
+            torch.stack(weights, 1),
+            torch.stack(scores, 1) * mask,
+            ActState(s, mean, H, R, at.count + lengths),
+        )
+
+    def _cell(self, inputs: Tensor, s: Tensor) -> Tensor:
+        """nn.GRUCell with its input projection [B, 3A] given."""
+        i_rz, i_n = inputs.split((2 * s.shape[1], s.shape[1]), 1)
+        h_rz, h_n = F.linear(s, self.cell.weight_hh, self.cell.bias_hh).split((2 * s.shape[1], s.shape[1]), 1)
+        r, z = torch.sigmoid(i_rz + h_rz).chunk(2, 1)
+        n = torch.tanh(i_n + r * h_n)
+        return n + z * (s - n)
+
+    def _emit(self, scan: Scan) -> tuple[Tensor, Tensor]:
+        """One output projection a segment: the p of a segment sum to 1, so W_o can wait (docs/paper_notes.md, 2)."""
+        lengths = scan.ends.sum(1)
+        rows, positions = scan.ends.nonzero(as_tuple=True)
+        segment = scan.ends.cumsum(1)[rows, positions] - 1
+        flat = self.output(scan.means[rows, positions])
+        longest = int(lengths.max()) if len(lengths) else 0
+        vectors = flat.new_zeros(len(lengths), longest, self.output_dim)
+        return vectors.index_put((rows, segment), flat), lengths

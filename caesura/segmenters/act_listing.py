@@ -1,0 +1,49 @@
+"""Algorithm 1 of the paper, line by line, for one sentence: the reference that ActSegmenter is held to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from caesura.segmenters.act import ActSegmenter
+
+
+class Listing(NamedTuple):
+    """The outputs of Algorithm 1 for one sentence of T symbols and S segments."""
+
+    vectors: Tensor  # [S, D]
+    ends: list[bool]  # [T]
+    weights: Tensor  # [T]
+    scores: Tensor  # [T]
+    penalty: Tensor  # []
+
+
+def act_enc(layer: ActSegmenter, x: Tensor) -> Listing:
+    """Run Algorithm 1 with the parameters of `layer` on one sentence x [T]."""
+    outputs, ends, weights, scores = [], [], [], []
+    zero = layer.embedding.weight.new_zeros(())
+    R = zero  # l. 2
+    s_mean, o_mean, H = zero, zero, zero  # l. 3, 4
+    s = zero.expand(1, layer.cell.hidden_size)  # l. 5
+    for t, x_t in enumerate(x):  # l. 6
+        s = layer.cell(layer.embedding(x_t)[None], s)  # l. 7
+        o = layer.output(s)  # l. 8
+        h = torch.sigmoid(layer.halting(s)).squeeze()  # l. 9
+        # l. 10; the last symbol halts too, or the tail would be lost (docs/paper_notes.md, 1)
+        f = bool(H + h >= 1 - layer.epsilon) or t == len(x) - 1
+        p = 1 - H if f else h  # l. 11
+        H = H + h  # l. 12
+        s_mean = s_mean + p * s  # l. 13
+        o_mean = o_mean + p * o  # l. 14
+        R = R + (0 if f else h)  # l. 15
+        ends.append(f)
+        weights.append(p)
+        scores.append(h)
+        if f:  # l. 16
+            outputs.append(o_mean)  # l. 17
+            s = s_mean  # l. 18
+            s_mean, o_mean, H = zero, zero, zero  # l. 19
+    R = (1 - R) / len(x)  # l. 22
+    return Listing(torch.cat(outputs), ends, torch.stack(weights), torch.stack(scores), R)

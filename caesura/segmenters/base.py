@@ -1,0 +1,54 @@
+"""What a segmenter is: symbols in, one vector a segment out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+# One line a segmenter: its name in a config, and where its class lives. Extensions add their class itself.
+SEGMENTERS: dict[str, str | type[Segmenter]] = {
+    "lookup": "caesura.segmenters.lookup:LookupSegmenter",
+    "act": "caesura.segmenters.act:ActSegmenter",
+}
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What a segmenter returns. B sentences, T source symbols, S segments, D features."""
+
+    vectors: Tensor  # [B, S, D] one embedding a segment, zero beyond a sentence's last one
+    lengths: Tensor  # [B]       segments in each sentence
+    ends: Tensor  # [B, T]       bool: this symbol ends a segment; False on padding
+    weights: Tensor  # [B, T]    what this symbol gives to its segment; 0 on padding
+    penalty: Tensor  # [B]       auxiliary loss of each sentence, before tau
+    spill: Tensor | None = None  # [B, T]   what a boundary symbol gives to the next segment; None: nothing
+    scores: Tensor | None = None  # [B, T]  the halting score itself, for analysis
+    state: object | None = None  # what the next piece of the same sentences continues from (streaming)
+
+
+class Segmenter(nn.Module):
+    """Reads symbols and returns vectors; how many vectors is its own business.
+
+    A subclass sets `output_dim` and owns its reader (an embedding, a convolution, a pretrained encoder), so
+    symbol ids are all that it takes. Nothing downstream knows which segmenter it has.
+    """
+
+    output_dim: int
+
+    def forward(
+        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
+    ) -> Segments:
+        """Segment `symbols` [B, T]; `final=False` leaves each last segment open for the next piece."""
+        raise NotImplementedError
+
+    def __call__(
+        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
+    ) -> Segments:
+        return super().__call__(symbols, lengths, state, final)
+
+
+def positions_mask(lengths: Tensor, size: int) -> Tensor:
+    """[B, size] bool: True on the first `lengths[b]` positions of row b."""
+    return torch.arange(size, device=lengths.device) < lengths[:, None]

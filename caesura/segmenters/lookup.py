@@ -1,0 +1,32 @@
+"""The segmenter of word, BPE, wordpiece and character models: one vector a symbol."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from caesura.segmenters.base import Segmenter, Segments, positions_mask
+
+
+class LookupSegmenter(Segmenter):
+    """A table: every symbol is a segment of its own, and its embedding is the segment's vector."""
+
+    def __init__(self, vocab_size: int, embedding_dim: int) -> None:
+        super().__init__()
+        if embedding_dim < 1:
+            raise ValueError(f"embedding_dim must be at least 1, not {embedding_dim}")
+        self.embedding = nn.Embedding(vocab_size, embedding_dim)
+        self.output_dim = embedding_dim
+
+    def forward(
+        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
+    ) -> Segments:
+        """Look each symbol up; pieces of a sentence need no state."""
+        mask = positions_mask(lengths, symbols.shape[1])
+        vectors = self.embedding(symbols) * mask[..., None]
+        return Segments(
+            vectors=vectors,
+            lengths=lengths,
+            ends=mask,
+            weights=mask.to(vectors.dtype),
+            penalty=vectors.new_zeros(len(symbols)),
+        )

@@ -1,0 +1,125 @@
+"""What the command line draws: progress, validations, tables. Rich, and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from caesura.evaluation.pieces import join_pieces
+
+if TYPE_CHECKING:
+    from caesura.model import Output
+    from caesura.training.checkpoint import Progress as TrainingProgress
+    from caesura.training.loop import Validation
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 42s, 3m05s, 2h10m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def validation_line(v: dict[str, Any]) -> str:
+    """The figures of one validation in one line."""
+    parts = [
+        f"{duration(v['seconds']):>6}",
+        f"{v['sentences']:>9,} sentences",
+        f"BLEU {v['bleu']:5.2f}",
+        f"chrF2 {v['chrf']:5.2f}",
+        f"exact {v['exact']:6.1%}",
+        f"segments {v['segment_length']:.2f} (max {v['longest_segment']})",
+    ]
+    if v["gradient_share"] is not None:
+        parts.append(f"halting gradient {v['gradient_share']:4.0%}")
+    if v["boundary_f1"] is not None:
+        parts.append(f"boundary F1 {v['boundary_f1']:.2f}")
+    return "  ".join([*parts, v["verdict"]])
+
+
+class TrainingDisplay:
+    """A progress line while training, and a line a validation with a few segmented examples."""
+
+    def __init__(self, validation_freq: int) -> None:
+        self._freq = validation_freq
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=err,
+            transient=True,
+            disable=not err.is_terminal,
+        )
+        self._task = self._bar.add_task("reading", total=None)
+        self._loss = ""
+
+    def __enter__(self) -> TrainingDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """A sentence above the bar."""
+        out.print(text, markup=False)
+
+    def working(self, what: str, done: int) -> None:
+        """Reading and numbering text."""
+        self._bar.update(self._task, description=f"{what}: {done:,} lines")
+
+    def update(self, progress: TrainingProgress, loss: float | None) -> None:
+        """Move the bar towards the next validation."""
+        if loss is not None:
+            self._loss = f"  cross-entropy {loss:.3f}"
+        text = f"epoch {progress.epoch + 1}, update {progress.update:,}{self._loss}"
+        self._bar.update(self._task, description=text, completed=progress.since_validation, total=self._freq)
+
+    def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
+        """The figures, and how some sentences were cut and translated."""
+        out.print(validation_line(vars(validation)), markup=False)
+        for _, output, reference in examples:
+            out.print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
+            translation = output.texts[0] if output.texts else ""
+            mark = "=" if translation == reference else f"(should be: {reference})"
+            out.print(f"        → {translation}  {mark}", markup=False, style="dim")
+
+
+@contextmanager
+def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on the terminal's error stream; call what it gives with the number of things done."""
+    columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
+    """A table whose first column is text and whose others are numbers."""
+    drawn = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")
+    for i, column in enumerate(columns):
+        drawn.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    wide = Console(highlight=False, width=None if out.is_terminal else 120)
+    wide.print(drawn)

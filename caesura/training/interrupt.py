@@ -1,0 +1,51 @@
+"""Stopping cleanly: Ctrl-C, a request to end, a time limit."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupted(Exception):
+    """A signal ended the work; the state is saved."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Interrupt:
+    """Inside it, SIGINT and SIGTERM are remembered instead of acted on; a second one acts at once."""
+
+    def __init__(self, time_limit: float | None = None) -> None:
+        self.signal: int | None = None
+        self._deadline = None if time_limit is None else time.monotonic() + time_limit
+        self._before: dict[int, Any] = {}
+
+    def reason(self) -> str | None:
+        """Why to stop now, or None."""
+        if self.signal is not None:
+            return f"signal {signal.Signals(self.signal).name}"
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            return "time limit"
+        return None
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number

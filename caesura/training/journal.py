@@ -1,0 +1,67 @@
+"""What a run writes down as it goes: metrics.jsonl, validations.tsv, and TensorBoard where it is wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from caesura.errors import InputError
+
+METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
+
+
+class Journal:
+    """Appends records to the log files of a run folder."""
+
+    def __init__(self, folder: Path, sizes: dict[str, int], tensorboard: bool = False) -> None:
+        """Open the files, cut back to `sizes` bytes: a killed run may have written past its checkpoint."""
+        self._files = {}
+        for name in (METRICS, VALIDATIONS):
+            path = folder / name
+            with path.open("ab") as file:
+                file.truncate(min(sizes.get(name, 0), file.tell()))
+            self._files[name] = path.open("a", encoding="utf-8")
+        self._board: Any = None
+        if tensorboard:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as problem:
+                raise InputError(
+                    "training.tensorboard needs the extra: pip install 'caesura[tensorboard]'"
+                ) from problem
+            self._board = SummaryWriter(folder / "tensorboard")
+
+    def record(self, kind: str, update: int, values: dict[str, Any]) -> None:
+        """One JSON line; numbers go to TensorBoard as well."""
+        self._write(METRICS, json.dumps({"kind": kind, "update": update, **values}, ensure_ascii=False))
+        if self._board is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    self._board.add_scalar(f"{kind}/{name}", value, update)
+
+    def validation(self, columns: dict[str, Any]) -> None:
+        """One line of validations.tsv, under a header."""
+        if self._files[VALIDATIONS].tell() == 0:
+            self._write(VALIDATIONS, "\t".join(columns))
+        cells = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in columns.values())
+        self._write(VALIDATIONS, "\t".join(cells))
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes written so far, on disk."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        return {name: file.tell() for name, file in self._files.items()}
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self, name: str, line: str) -> None:
+        self._files[name].write(line + "\n")
+        self._files[name].flush()
