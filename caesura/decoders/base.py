@@ -51,8 +51,8 @@ class Decoder(nn.Module, Generic[State]):
         """Read the previous symbols [B, K] (<s> at first) and score the next ones."""
         raise NotImplementedError
 
-    def reorder(self, state: State, sentences: Tensor, hypotheses: Tensor) -> State:
-        """Keep `sentences` [B'] and in each of them `hypotheses` [B', K'], which may repeat."""
+    def reorder(self, state: State, sentences: Tensor | None, hypotheses: Tensor) -> State:
+        """Keep `sentences` [B'] (None: all, as they are), and of each its `hypotheses` [B', K'], repeats allowed."""
         raise NotImplementedError
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:

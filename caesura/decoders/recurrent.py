@@ -1,4 +1,4 @@
-"""The GRU decoder with attention of Bahdanau et al., in the authors' form: no readout layer before the output."""
+"""The GRU decoder with attention of Bahdanau et al., in the authors' form: no readout before the output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, Step
 from caesura.encoders.base import Encoded
+from caesura.kernels.attention_decoder import DecoderWeights, decode
+from caesura.kernels.gru import gru_step
 from caesura.segmenters.base import positions_mask
 
 
@@ -48,7 +50,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         self.attention = MlpAttention(hidden_size, memory_dim, attention_size)
         self.cell = nn.GRUCell(embedding_dim + memory_dim, hidden_size)
         self.output = nn.Linear(hidden_size, vocab_size)
-        # The paper's parameter counts leave no room for a projection here; only where sizes differ there is one.
+        # The paper's parameter counts leave no room for a projection; there is one only where sizes differ.
         same = summary_dim == hidden_size
         self.initial: nn.Module = nn.Identity() if same else nn.Linear(summary_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
@@ -69,27 +71,33 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         logits = self.output(self.dropout(hidden))
         return Step(logits, weights), replace(state, hidden=hidden)
 
-    def reorder(self, state: RecurrentState, sentences: Tensor, hypotheses: Tensor) -> RecurrentState:
-        """Keys and values move only where sentences leave."""
+    def reorder(
+        self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor
+    ) -> RecurrentState:
+        """Keys and values move only where sentences do."""
+        if sentences is None:
+            rows = torch.arange(len(hypotheses), device=hypotheses.device)
+            return replace(state, hidden=state.hidden[rows[:, None], hypotheses])
         hidden = state.hidden[sentences[:, None], hypotheses]
-        if len(sentences) == len(state.keys):
-            return replace(state, hidden=hidden)
         keys, values, mask = state.keys[sentences], state.values[sentences], state.mask[sentences]
         return replace(state, hidden=hidden, keys=keys, values=values, mask=mask)
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
-        """Teacher forcing: embeddings' projections and the output layer are one product each, outside the loop."""
+        """Teacher forcing: the inputs' projections and the output layer are one product each."""
         state = self.start(encoded)
         inputs = self._project(trg_in)
-        hidden, attention = [], []
-        # split: its gradient is one cat; that of inputs[:, t] would fill a whole [B, U, 3H] a step
-        for x in inputs.split(1, 1):
-            new, weights = self._advance(state, x)
-            state = replace(state, hidden=new)
-            hidden.append(new)
-            attention.append(weights)
-        logits = self.output(self.dropout(torch.cat(hidden, 1)))
-        return Decoded(logits, torch.cat(attention, 1), logits.new_zeros(len(logits)))
+        weights = DecoderWeights(
+            self.attention.query.weight,
+            self.attention.energy.weight,
+            state.context_weight,
+            self.cell.weight_hh,
+            self.cell.bias_hh,
+        )
+        hidden, attention = decode(
+            inputs, state.hidden.squeeze(1), state.keys, state.values, state.mask, weights
+        )
+        logits = self.output(self.dropout(hidden))
+        return Decoded(logits, attention, logits.new_zeros(len(logits)))
 
     def _project(self, symbols: Tensor) -> Tensor:
         """[B, U, 3H]: what the embedded symbols give to the gates."""
@@ -98,12 +106,8 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return F.linear(embedded, self.cell.weight_ih[:, :width], self.cell.bias_ih)
 
     def _advance(self, state: RecurrentState, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend with the previous state, then one GRU step: the new hidden [B, K, H] and the weights [B, K, S]."""
+        """Attend with the previous state, then one GRU step: new hidden [B, K, H] and weights [B, K, S]."""
         old = state.hidden
         context, weights = self.attention(old, state.keys, state.values, state.mask)
-        size = self.cell.hidden_size
-        i_rz, i_n = (inputs + F.linear(context, state.context_weight)).split((2 * size, size), -1)
-        h_rz, h_n = F.linear(old, self.cell.weight_hh, self.cell.bias_hh).split((2 * size, size), -1)
-        r, z = torch.sigmoid(i_rz + h_rz).chunk(2, -1)
-        n = torch.tanh(i_n + r * h_n)
-        return n + z * (old - n), weights
+        gates = F.linear(old, self.cell.weight_hh, self.cell.bias_hh)
+        return gru_step(inputs + F.linear(context, state.context_weight), gates, old), weights

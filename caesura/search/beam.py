@@ -24,8 +24,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses a sentence, best first, each of at most `limits` [B] symbols, </s> included.
 
-    A hypothesis is finished when </s> is among the best `beam` continuations of its sentence; a sentence is
-    done with `beam` finished ones. What is open at the limit is returned as it is, after the finished ones.
+    A hypothesis is finished when </s> is among the best `beam` continuations of its sentence. A sentence is done
+    when it has `beam` finished ones and none that is open scores better, as long as it is, than the worst of
+    those. What is open at the limit is returned as it is, after the finished ones.
     """
     if beam < 1:
         raise ValueError(f"beam must be at least 1, not {beam}")
@@ -35,7 +36,10 @@ def beam_search(
 
     def close(sentence: int, symbols: list[int], log_prob: float) -> None:
         score = log_prob / length_penalty(len(symbols), alpha, beta)
-        pools[sentence].append(Hypothesis(tuple(symbols), log_prob, score))
+        pool = pools[sentence]
+        pool.append(Hypothesis(tuple(symbols), log_prob, score))
+        pool.sort(key=lambda h: (h.finished, h.score), reverse=True)
+        del pool[beam:]
 
     alive = list(range(len(limits)))  # sentence of each row
     limit_of = limits.tolist()
@@ -59,21 +63,26 @@ def beam_search(
         parents, symbols = parents.gather(1, order), choices.gather(1, order)
         rows = torch.arange(len(alive), device=device)
         written = torch.cat((written[rows[:, None], parents], symbols[..., None]), 2)
-        best_open = totals[:, 0].tolist()
+        penalty = length_penalty(t + 1, alpha, beta)
         going = [
             row
-            for row, sentence in enumerate(alive)
-            if len(pools[sentence]) < beam and t + 1 < limit_of[sentence] and best_open[row] > -torch.inf
+            for row, total in enumerate(totals[:, 0].tolist())
+            if total > -torch.inf
+            and t + 1 < limit_of[alive[row]]
+            and (len(pools[alive[row]]) < beam or total / penalty > pools[alive[row]][-1].score)
         ]
         for row in set(range(len(alive))) - set(going):
             _close_open(close, alive[row], written[row], totals[row], beam - len(pools[alive[row]]))
         if not going:
             break
+        if len(going) == len(alive):
+            state = decoder.reorder(state, None, parents)
+            continue
         kept = torch.tensor(going, device=device)
         state = decoder.reorder(state, kept, parents[kept])
         written, totals, symbols = written[kept], totals[kept], symbols[kept]
         alive = [alive[row] for row in going]
-    return [sorted(pool, key=lambda h: (h.finished, h.score), reverse=True)[:beam] for pool in pools]
+    return pools
 
 
 def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

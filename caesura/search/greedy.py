@@ -42,7 +42,7 @@ def walk(decoder: Decoder[Any], encoded: Encoded, limits: Tensor, choose: Choice
         going = ((symbols != EOS) & (t + 1 < limits[alive])).nonzero().squeeze(1)
         if len(going) == 0:
             break
-        if len(going) < len(alive):
+        if len(going) < len(alive):  # nothing moves where all go on
             state = decoder.reorder(state, going, going.new_zeros(len(going), 1))
             alive, symbols = alive[going], symbols[going]
     rows = zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)

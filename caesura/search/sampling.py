@@ -26,6 +26,8 @@ def sample(
         raise ValueError(
             f"temperature must be above 0, not {temperature}; for temperature 0 use greedy search"
         )
+    if len(seeds) != len(limits):
+        raise ValueError(f"{len(limits)} sentences need as many seeds, not {len(seeds)}")
     longest = int(limits.max()) if len(limits) else 0
     draws = (
         np.stack([np.random.default_rng(seed).random(longest) for seed in seeds])

@@ -1,0 +1,373 @@
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caesura.data import corpus as corpus_module
+from caesura.data.corpus import Corpus, ParallelText, read_lines
+from caesura.data.vocabulary import train_vocabulary
+from caesura.errors import InputError
+
+SRC = ["das haus", "ein tier", "", "東京に行く", "eine sehr lange zeile die zu lang ist", "und"]
+TRG = ["the house", "an animal", "empty", "i go to tokyo", "a line", " "]
+
+
+def write(path, lines, opener=open):
+    with opener(path, "wb") as file:
+        file.write("".join(line + "\n" for line in lines).encode())
+    return path
+
+
+@pytest.fixture
+def text(tmp_path):
+    return ParallelText(write(tmp_path / "t.de", SRC), write(tmp_path / "t.en", TRG))
+
+
+@pytest.fixture(scope="module")
+def chars():
+    return train_vocabulary("char", SRC + TRG)
+
+
+@pytest.fixture
+def build(text, chars, tmp_path, monkeypatch):
+    """Builds with the settings given, and says whether it had to."""
+    written = []
+    monkeypatch.setattr(
+        corpus_module, "_write", lambda *a, real=corpus_module._write: (written.append(1), real(*a))
+    )
+
+    def call(src=chars, trg=chars, **settings):
+        before = len(written)
+        corpus = Corpus.build(text, src, trg, tmp_path / "cache", "train", **settings)
+        return corpus, len(written) > before
+
+    return call
+
+
+# Reading lines
+
+
+@pytest.mark.parametrize(
+    ("raw", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n\nb\n", ["a", "", "b"]),
+        (b"a\r\nb\r\r\n", ["a", "b\r"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
+        ("a\u2028b\x85c\x0bd\x0ce\x1cf\rg\n".encode(), ["a\u2028b\x85c\x0bd\x0ce\x1cf\rg"]),
+    ],
+)
+def test_lines_end_at_newlines_alone(tmp_path, raw, lines):
+    for name, opener in (("t", open), ("t.gz", gzip.open), ("t.xz", lzma.open)):
+        with opener(tmp_path / name, "wb") as file:
+            file.write(raw)
+        assert list(read_lines(tmp_path / name)) == lines
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))), st.booleans())
+def test_any_lines_come_back(tmp_path_factory, lines, final_newline):
+    lines = [line.rstrip("\r").removeprefix("\ufeff") for line in lines] + ["end"]
+    path = tmp_path_factory.mktemp("lines") / "t"
+    path.write_bytes(("\n".join(lines) + "\n" * final_newline).encode())
+    assert list(read_lines(path)) == lines
+
+
+def test_standard_input_is_read(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("ä\nb".encode())))
+    assert list(read_lines("-")) == ["ä", "b"]
+    assert not sys.stdin.closed
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_line_over_the_limit_is_none(tmp_path, end):
+    path = tmp_path / "t"
+    for length in range(1, 25):
+        path.write_bytes(b"\xef\xbb\xbf" + b"x" * length + b"\n" + b"y" * length + end)
+        wanted = ["x" * length, "y" * length] if length <= 10 else [None, None]
+        assert list(read_lines(path, limit=10)) == wanted, length
+
+
+def test_a_giant_line_is_never_held(tmp_path):
+    path = tmp_path / "t.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"a\n")
+        for _ in range(30):
+            file.write(b"x" * 1_000_000)
+        file.write(b"\nb\n")
+    tracemalloc.start()
+    try:
+        assert list(read_lines(path, limit=10_000)) == ["a", None, "b"]
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("raw", "told", "replaced"),
+    [
+        (
+            b"ok\nab\xffc\n",
+            r"t:2: invalid UTF-8 at byte 3 \(0xff\); --errors replace goes on",
+            ["ok", "ab\ufffdc"],
+        ),
+        (b"\xc3", r"t:1: invalid UTF-8 at byte 1 \(0xc3\)", ["\ufffd"]),
+        (b"\n\n\xc3\xa4\0\n", r"t:3: NUL at byte 3 .*--errors replace goes on", ["", "", "ä\ufffd"]),
+    ],
+)
+def test_bytes_that_are_no_text(tmp_path, raw, told, replaced):
+    path = tmp_path / "t"
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=told):
+        list(read_lines(path))
+    assert list(read_lines(path, errors="replace")) == replaced
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    whole = "".join(f"{i * 7919 % 1009} line\n" for i in range(5000)).encode()
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(whole)[:-100])
+    (tmp_path / "cut.xz").write_bytes(lzma.compress(whole)[:-100])
+    spoilt = bytearray(gzip.compress(whole))
+    spoilt[len(spoilt) // 2] ^= 255
+    (tmp_path / "spoilt.gz").write_bytes(spoilt)
+    (tmp_path / "plain.gz").write_bytes(whole)
+    (tmp_path / "plain.xz").write_bytes(whole)
+    (tmp_path / "empty.xz").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    for name in ("cut.gz", "cut.xz", "spoilt.gz", "plain.gz", "plain.xz", "empty.xz", "folder", "missing"):
+        with pytest.raises(InputError, match=name):
+            list(read_lines(tmp_path / name))
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")
+def test_a_file_without_permission_is_named(tmp_path):
+    path = write(tmp_path / "secret", ["a"])
+    path.chmod(0)
+    with pytest.raises(InputError, match="secret: Permission denied"):
+        list(read_lines(path))
+
+
+# Parallel text
+
+
+def test_two_files_and_a_tsv_are_the_same_text(tmp_path, text):
+    rows = [f"{s}\t{t}" for s, t in zip(SRC, TRG, strict=True)]
+    for name, opener in (("t.tsv", open), ("t.tsv.gz", gzip.open), ("t.tsv.xz", lzma.open)):
+        assert list(ParallelText(write(tmp_path / name, rows, opener))) == list(text)
+    assert list(text) == [(s, t, None) for s, t in zip(SRC, TRG, strict=True)]
+
+
+def test_boundaries_come_with_their_source(tmp_path):
+    wanted = [("haustür", "front door", [4]), ("ab", "x", []), ("東京都", "tokyo", [1, 2])]
+    tsv = write(tmp_path / "t.tsv", [f"{s}\t{t}\t{' '.join(map(str, b))}" for s, t, b in wanted])
+    assert list(ParallelText(tsv)) == wanted
+    src = write(tmp_path / "a.de.gz", [s for s, _, _ in wanted], gzip.open)
+    trg = write(tmp_path / "a.en", [t for _, t, _ in wanted])
+    assert list(ParallelText(src, trg)) == [(s, t, None) for s, t, _ in wanted]
+    beside = write(tmp_path / "a.de.bounds", [" ".join(map(str, b)) for _, _, b in wanted])
+    assert list(ParallelText(src, trg)) == wanted
+    assert list(ParallelText(src, trg, beside.rename(tmp_path / "gold"))) == wanted
+
+
+@pytest.mark.parametrize("cell", ["0", "3", "2 1", "1 1", "x", "-1", "1,2", "1.0", "²", "9" * 5000])
+def test_wrong_boundaries_are_told_with_their_line(tmp_path, cell):
+    tsv = write(tmp_path / "t.tsv", ["abc\tx\t1 2", f"abc\tx\t{cell}"])
+    with pytest.raises(InputError, match=r"t\.tsv:2: boundaries"):
+        list(ParallelText(tsv))
+    paths = [write(tmp_path / n, lines) for n, lines in (("s", ["abc"]), ("t", ["x"]), ("b", [cell]))]
+    with pytest.raises(InputError, match="b:1: boundaries"):
+        list(ParallelText(*paths))
+
+
+@pytest.mark.parametrize("row", ["no tab", "a\tb\t1\t2", ""])
+def test_wrong_columns_are_told_with_their_line(tmp_path, row):
+    with pytest.raises(InputError, match=r"t\.tsv:2: \d columns; should be source, TAB, target"):
+        list(ParallelText(write(tmp_path / "t.tsv", ["a\tb", row])))
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 7), (7, 3), (0, 2), (4, 5)])
+def test_files_of_different_length_are_told_with_both_counts(tmp_path, n, m):
+    src, trg = write(tmp_path / "s.de", ["a"] * n), write(tmp_path / "t.en", ["b"] * m)
+    with pytest.raises(InputError, match=rf"s\.de has {n} lines, .*t\.en has {m} lines"):
+        list(ParallelText(src, trg))
+
+
+def test_a_source_without_target_should_be_a_tsv(tmp_path):
+    with pytest.raises(InputError, match=r"train\.de: .*\.tsv"):
+        ParallelText("train.de")
+
+
+# The corpus
+
+
+def test_ids_are_those_of_the_vocabularies(build, chars):
+    words = train_vocabulary("word", TRG)
+    corpus, _ = build(trg=words, max_src=20)
+    kept = [0, 1, 3]
+    assert len(corpus) == len(kept)
+    for (src, trg), i in zip(corpus, kept, strict=True):
+        assert src.tolist() == chars.encode(SRC[i])
+        assert trg.tolist() == words.encode(TRG[i])
+    assert corpus.lengths.tolist() == [[len(SRC[i]), len(TRG[i].split())] for i in kept]
+    assert corpus[-1][0].tolist() == corpus[2][0].tolist()
+    with pytest.raises(IndexError):
+        corpus[3]
+    with pytest.raises(ValueError, match="read-only"):
+        corpus[0][0][0] = 1
+
+
+def test_the_report_names_every_reason(build):
+    corpus, _ = build(max_src=20, max_trg=9, limit=37)
+    assert corpus.report.dropped == {
+        "empty source": 1,
+        "target longer than 9 symbols": 1,
+        "source longer than 20 symbols": 1,
+        "empty target": 1,
+    }
+    assert str(corpus.report) == (
+        "6 pairs read, 2 kept; dropped: 1 empty source, 1 target longer than 9 symbols, "
+        "1 source longer than 20 symbols, 1 empty target"
+    )
+    again, rebuilt = build(max_src=20, max_trg=9, limit=37)
+    assert not rebuilt
+    assert again.report == corpus.report
+    assert build(limit=36)[0].report.dropped["line over the limit"] == 1
+
+
+def test_limits_count_symbols_and_drop_only_what_is_over(build):
+    longest = max(len(s) for s in SRC)
+    assert len(build(max_src=longest)[0]) == len(build(max_src=longest - 1)[0]) + 1
+
+
+def test_empty_lines_stay_where_they_are_wanted(build):
+    corpus, _ = build(drop_empty=False)
+    assert len(corpus) == len(SRC)
+    assert corpus[2][0].tolist() == []
+
+
+def test_nothing_is_built_twice_and_every_change_builds(build, text, chars):
+    assert build()[1]
+    assert not build()[1]
+    os.utime(text.src)
+    assert not build()[1]
+    for change in (
+        {"max_src": 20},
+        {"max_trg": 20},
+        {"drop_empty": False},
+        {"errors": "replace"},
+        {"limit": 99},
+        {"src": train_vocabulary("char", SRC)},
+        {"trg": train_vocabulary("word", TRG)},
+    ):
+        assert build(**change)[1], change
+        assert not build(**change)[1], change
+    build()
+    text.trg.write_text(text.trg.read_text().replace("house", "mouse"))
+    corpus, rebuilt = build()
+    assert rebuilt
+    assert corpus[0][1].tolist() == chars.encode("the mouse")
+
+
+@pytest.mark.parametrize("suffix", ["bin", "idx"])
+@pytest.mark.parametrize(
+    "tear",
+    [
+        lambda p: p.write_bytes(p.read_bytes()[:-1]),
+        lambda p: p.write_bytes(p.read_bytes()[:-8]),
+        lambda p: p.write_bytes(p.read_bytes() + b"\0\0"),
+        lambda p: p.write_bytes(b""),
+        lambda p: p.unlink(),
+    ],
+)
+def test_a_torn_cache_is_built_again(build, tmp_path, suffix, tear):
+    whole = [[side.tolist() for side in pair] for pair in build()[0]]
+    tear(tmp_path / "cache" / f"train.{suffix}")
+    with pytest.raises(InputError, match="built again"):
+        Corpus.load(tmp_path / "cache", "train")
+    corpus, rebuilt = build()
+    assert rebuilt
+    assert [[side.tolist() for side in pair] for pair in corpus] == whole
+    assert len(Corpus.load(tmp_path / "cache", "train")) == len(whole)
+
+
+@pytest.mark.parametrize(
+    "page", [b"CAESURA\n{}", b"CAESURA\n{", b"nonsense", b'CAESURA\n{"pairs": "x", "ids": 1, "dtype": "O"}']
+)
+def test_a_spoilt_header_is_built_again(build, tmp_path, page):
+    build()
+    idx = tmp_path / "cache" / "train.idx"
+    idx.write_bytes(page.ljust(4096) + idx.read_bytes()[4096:])
+    assert build()[1]
+
+
+def test_a_build_that_fails_leaves_nothing(text, chars, tmp_path):
+    write(text.trg, TRG[:-1])
+    with pytest.raises(InputError, match=r"6 lines, .*5 lines"):
+        Corpus.build(text, chars, chars, tmp_path / "cache", "train")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_an_old_index_is_never_left_beside_new_ids(build, text, tmp_path, monkeypatch):
+    build()
+    text.trg.write_text(text.trg.read_text().replace("house", "mouse"))  # as long as before
+    replace = os.replace
+
+    def stop_before_the_index(source, target):
+        if str(target).endswith(".idx"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", stop_before_the_index)
+        with pytest.raises(KeyboardInterrupt):
+            build()
+    text.trg.write_text(text.trg.read_text().replace("mouse", "house"))
+    assert build()[1]
+    assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == ["train.bin", "train.idx"]
+
+
+def test_a_text_without_lines_is_an_empty_corpus(tmp_path, chars):
+    text = ParallelText(write(tmp_path / "a", []), write(tmp_path / "b", []))
+    corpus = Corpus.build(text, chars, chars, tmp_path, "c")
+    assert len(corpus) == 0
+    assert corpus.lengths.shape == (0, 2)
+
+
+def test_a_large_vocabulary_takes_wider_ids(tmp_path):
+    words = train_vocabulary("word", (str(i) for i in range(70_000)))
+    text = ParallelText(write(tmp_path / "a", ["0 69999 5"]), write(tmp_path / "b", ["69998"]))
+    corpus = Corpus.build(text, words, words, tmp_path, "c")
+    assert words.decode(corpus[0][0]) == "0 69999 5"
+    assert corpus[0][0].dtype == np.uint32
+
+
+def test_many_pairs_are_flushed_in_order_and_told(tmp_path, chars, monkeypatch):
+    monkeypatch.setattr(corpus_module, "_FLUSH", 50)
+    monkeypatch.setattr(corpus_module, "_PROGRESS", 40)
+    src = [("das" * (i % 5 + 1)) for i in range(100)]
+    text = ParallelText(write(tmp_path / "a", src), write(tmp_path / "b", src[::-1]))
+    told = []
+    corpus = Corpus.build(text, chars, chars, tmp_path, "c", progress=told.append)
+    assert [chars.decode(s) for s, _ in corpus] == src
+    assert [chars.decode(t) for _, t in corpus] == src[::-1]
+    assert told == [40, 80, 100]
+
+
+def test_the_bytes_on_disk_are_fixed(tmp_path, chars):
+    text = ParallelText(write(tmp_path / "a", ["da"]), write(tmp_path / "b", ["s"]))
+    Corpus.build(text, chars, chars, tmp_path, "c")
+    ids = np.array(chars.encode("da") + chars.encode("s"), dtype="<u2")
+    assert (tmp_path / "c.bin").read_bytes() == ids.tobytes()
+    idx = (tmp_path / "c.idx").read_bytes()
+    assert idx[4096:] == np.array([0, 2, 3], dtype="<i8").tobytes()
+    assert json.loads(idx[8:4096])["made_from"]["vocabularies"] == [chars.fingerprint] * 2

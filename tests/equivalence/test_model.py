@@ -1,0 +1,264 @@
+"""The translator and its parts: sizes against the paper, padded = unpadded, forward = steps = equations."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from helpers import ACT, LOOKUP, make_config, sentences, tiny_model, vocabulary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from caesura.data.batching import collate
+from caesura.decoders.base import Decoded, Decoder
+from caesura.decoders.recurrent import RecurrentDecoder
+from caesura.encoders.base import Encoded
+from caesura.encoders.recurrent import RecurrentEncoder
+from caesura.model import Translator
+
+CHAR = WORD = {"type": "lookup", "embedding_dim": 620}
+ACT_50 = {"type": "act", "embedding_dim": 620, "act_size": 50, "output_dim": 620, "tau": 1.0}
+ACT_25 = ACT_50 | {"act_size": 25}
+
+
+def close(actual: Tensor, expected: Tensor, what: str | None = None, tolerance: float = 1e-10) -> None:
+    torch.testing.assert_close(
+        actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
+    )
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "kind", "src", "trg", "millions"),
+    [
+        pytest.param(WORD, "word", 30_000, 30_000, 80.46, id="IWSLT word"),
+        pytest.param(CHAR, "char", 117, 97, 13.46, id="IWSLT char"),
+        pytest.param(ACT_50, "char", 117, 97, 13.60, id="IWSLT ACT-ENC 50"),
+        pytest.param(CHAR, "char", 3212, 233, 15.60, id="ASPEC char"),
+        pytest.param(CHAR, "char", 400, 400, 14.13, id="WMT char"),
+        pytest.param(ACT_25, "char", 400, 400, 14.19, id="WMT ACT-ENC 25"),
+    ],
+)
+def test_the_systems_have_as_many_parameters_as_we_count_for_the_paper(
+    segmenter: dict[str, Any], kind: str, src: int, trg: int, millions: float
+) -> None:
+    decoder = {"embedding_dim": 620, "hidden_size": 1000, "attention_size": 1000}
+    config = make_config(segmenter, {"hidden_size": 500, "num_layers": 1}, decoder)
+    with torch.device("meta"):  # shapes without memory
+        model = Translator.build(config, vocabulary(src, kind), vocabulary(trg, kind))
+    assert round(model.parameter_count() / 1e6, 2) == millions
+
+
+@settings(max_examples=25)
+@given(
+    lengths=st.lists(st.integers(1, 7), min_size=2, max_size=5),
+    layers=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_padding_and_batch_mates_do_not_change_what_the_encoder_returns(
+    lengths: list[int], layers: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    encoder = RecurrentEncoder(4, 3, layers).double()
+    vectors = torch.randn(
+        len(lengths), max(lengths) + 2, 4, dtype=torch.float64
+    )  # [B, S, D], garbage at the ends
+    together = encoder(vectors, torch.tensor(lengths))
+    for b, n in enumerate(lengths):
+        alone = encoder(vectors[b : b + 1, :n], torch.tensor([n]))
+        close(together.states[b, :n], alone.states[0], "states")
+        close(together.summary[b], alone.summary[0], "summary")
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_encoder_is_a_bidirectional_gru_whose_final_states_are_the_summary(layers: int) -> None:
+    torch.manual_seed(layers)
+    encoder = RecurrentEncoder(4, 3, layers).double()
+    theirs = nn.GRU(4, 3, layers, batch_first=True, bidirectional=True).double()
+    weights = {
+        name.replace("_l0", f"_l{layer}{end}"): value
+        for end, directions in (("", encoder.forwards), ("_reverse", encoder.backwards))
+        for layer, gru in enumerate(directions)
+        for name, value in gru.state_dict().items()
+    }
+    theirs.load_state_dict(weights)
+    vectors = torch.randn(1, 6, 4, dtype=torch.float64)
+    found, (states, finals) = encoder(vectors, torch.tensor([6])), theirs(vectors)
+    close(found.states, states, "states")
+    close(found.summary[0], finals[-2:].flatten(), "summary")  # the top layer's, forward and backward
+
+
+def memory(lengths: list[int], summary_dim: int, seed: int = 0) -> Encoded:
+    """Random encoder states [B, S, 4], with garbage beyond each sentence's end."""
+    torch.manual_seed(seed)
+    states = torch.randn(len(lengths), max(lengths), 4, dtype=torch.float64)
+    return Encoded(states, torch.tensor(lengths), torch.randn(len(lengths), summary_dim, dtype=torch.float64))
+
+
+def tiny_decoder(summary_dim: int = 5, seed: int = 0) -> RecurrentDecoder:
+    torch.manual_seed(seed)
+    decoder = RecurrentDecoder(
+        8, memory_dim=4, summary_dim=summary_dim, embedding_dim=3, hidden_size=5, attention_size=6
+    ).double()
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.mul_(2)
+    return decoder
+
+
+TARGETS = torch.tensor([[2, 4, 5, 6, 7, 4], [2, 7, 7, 0, 0, 0], [2, 1, 5, 5, 4, 0]])  # [B, U]
+TARGET_LENGTHS = torch.tensor([6, 3, 5])
+
+
+@pytest.mark.parametrize("summary_dim", [5, 7])  # the decoder's own size, and one that needs a projection
+def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients(summary_dim: int) -> None:
+    decoder, encoded = tiny_decoder(summary_dim), memory([4, 2, 6], summary_dim)
+    at_once = decoder(encoded, TARGETS, TARGET_LENGTHS)
+    # The base class's forward is repeated `step` and nothing more.
+    stepwise = Decoder.forward(decoder, encoded, TARGETS, TARGET_LENGTHS)
+    close(at_once.logits, stepwise.logits, "logits")
+    close(at_once.attention, stepwise.attention, "attention")
+    assert not at_once.penalty.any()
+    probe = torch.randn(at_once.logits.shape, dtype=torch.float64)
+    names, parameters = zip(*decoder.named_parameters(), strict=True)
+    ours = torch.autograd.grad((at_once.logits * probe).sum(), parameters)
+    theirs = torch.autograd.grad((stepwise.logits * probe).sum(), parameters)
+    for name, one, other in zip(names, ours, theirs, strict=True):
+        assert other.any(), name
+        close(one, other, name)
+
+
+def test_attention_sums_to_one_and_is_nothing_on_padding() -> None:
+    decoded = tiny_decoder()(memory([4, 2, 6], 5), TARGETS, TARGET_LENGTHS)
+    close(decoded.attention.sum(2), torch.ones(3, 6, dtype=torch.float64))
+    assert (decoded.attention >= 0).all()
+    assert not decoded.attention[0, :, 4:].any()
+    assert not decoded.attention[1, :, 2:].any()
+    assert decoded.attention[1, :, :2].std() > 0.01  # it does choose
+
+
+@pytest.mark.parametrize("summary_dim", [5, 7])
+def test_the_decoder_is_the_equations_of_the_paper(summary_dim: int) -> None:
+    """c_t = A(s_{t-1}), then s_t = GRU(s_{t-1}, [E y_{t-1}; c_t]), then W s_t + b: one sentence at a time."""
+    decoder, encoded = tiny_decoder(summary_dim), memory([4, 2, 6], summary_dim)
+    decoded = decoder(encoded, TARGETS, TARGET_LENGTHS)
+    cell, attention = decoder.cell, decoder.attention
+    for b, n in enumerate([4, 2, 6]):
+        states = encoded.states[b, :n]
+        s = encoded.summary[b]
+        if summary_dim != 5:
+            assert isinstance(decoder.initial, nn.Linear)
+            s = decoder.initial.weight @ s + decoder.initial.bias
+        for t in range(int(TARGET_LENGTHS[b])):
+            energies = torch.stack(
+                [
+                    attention.energy.weight[0]
+                    @ torch.tanh(attention.query.weight @ s + attention.key.weight @ state)
+                    for state in states
+                ]
+            )
+            weights = energies.exp() / energies.exp().sum()
+            c = sum(a * state for a, state in zip(weights, states, strict=True))
+            x = torch.cat((decoder.embedding.weight[TARGETS[b, t]], c))
+            x_r, x_z, x_n = (cell.weight_ih @ x + cell.bias_ih).chunk(3)
+            s_r, s_z, s_n = (cell.weight_hh @ s + cell.bias_hh).chunk(3)
+            r, z = torch.sigmoid(x_r + s_r), torch.sigmoid(x_z + s_z)
+            s = (1 - z) * torch.tanh(x_n + r * s_n) + z * s
+            close(decoded.attention[b, t, :n], weights, f"attention {b} {t}")
+            close(decoded.logits[b, t], decoder.output.weight @ s + decoder.output.bias, f"logits {b} {t}")
+
+
+def test_the_hypotheses_of_a_sentence_do_not_see_each_other() -> None:
+    decoder, encoded = tiny_decoder(), memory([4, 2], 5)
+    symbols = torch.tensor([[[2, 2, 2], [4, 5, 6]], [[2, 2, 2], [7, 1, 4]]]).transpose(0, 1)  # [U, B, K]
+    state = decoder.reorder(decoder.start(encoded), torch.arange(2), torch.zeros(2, 3, dtype=torch.long))
+    for row in symbols:
+        step, state = decoder.step(state, row)
+    for k in range(3):
+        alone = decoder.start(encoded)
+        for row in symbols:
+            one, alone = decoder.step(alone, row[:, k : k + 1])
+        close(step.logits[:, k : k + 1], one.logits, "logits")
+        assert step.attention is not None
+        assert one.attention is not None
+        close(step.attention[:, k : k + 1], one.attention, "attention")
+
+
+@pytest.mark.parametrize("kept", [[1], [0, 2], [2, 0], [2, 0, 1]])
+def test_reordered_sentences_go_on_as_they_would_have(kept: list[int]) -> None:
+    decoder, encoded = tiny_decoder(), memory([4, 2, 6], 5)
+    _, state = decoder.step(decoder.start(encoded), torch.tensor([[2], [2], [2]]))
+    following = torch.tensor([[4], [5], [6]])
+    expected, _ = decoder.step(state, following)
+    moved = decoder.reorder(state, torch.tensor(kept), torch.zeros(len(kept), 1, dtype=torch.long))
+    found, _ = decoder.step(moved, following[kept])
+    close(found.logits, expected.logits[kept], "logits")
+
+
+PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), strict=True))
+
+
+@pytest.mark.parametrize("normalization", ["symbols", "sentences"])
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+def test_the_named_parts_of_the_loss_add_up(segmenter: dict[str, Any], normalization: str) -> None:
+    model = tiny_model(segmenter, training={"normalization": normalization})
+    batch = collate(PAIRS)
+    loss = model(batch)
+    assert loss.sentences == 4
+    assert loss.symbols == sum(len(trg) + 1 for _, trg in PAIRS)
+    divisor = {"symbols": int(loss.symbols), "sentences": 4}[normalization]
+    tau = segmenter.get("tau", 0.0)
+    close(loss.total, loss.cross_entropy / divisor + tau * loss.penalty)
+    segments, encoded = model.encode(batch.src, batch.src_lengths)
+    assert loss.penalty == segments.penalty.mean()
+    assert (loss.penalty != 0) == (segmenter is ACT)
+    # Cross-entropy, literally: the logarithm of each reference symbol's probability, <pad> left out.
+    assert batch.trg_in is not None
+    assert batch.trg_out is not None
+    assert batch.trg_lengths is not None
+    probabilities = model.decoder(encoded, batch.trg_in, batch.trg_lengths).logits.softmax(2)
+    literal = sum(
+        -probabilities[b, u, y].log() for b, (_, trg) in enumerate(PAIRS) for u, y in enumerate([*trg, 3])
+    )
+    close(loss.cross_entropy, torch.as_tensor(literal))
+    remainders = [
+        segments.weights[b][segments.ends[b]].sum() / (len(src) + 1) for b, (src, _) in enumerate(PAIRS)
+    ]
+    close(loss.remainder, torch.stack(remainders).mean())
+
+
+def test_the_decoders_penalty_is_weighed_by_its_own_tau() -> None:
+    model = tiny_model()
+    plain = model(collate(PAIRS))
+    weighed = model.config.model.decoder.model_copy(update={"tau": 0.5})
+    model.config = model.config.model_copy(
+        update={"model": model.config.model.model_copy(update={"decoder": weighed})}
+    )
+
+    def penalise(_: nn.Module, __: Any, decoded: Decoded) -> Decoded:
+        return replace(decoded, penalty=torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64))
+
+    model.decoder.register_forward_hook(penalise)
+    loss = model(collate(PAIRS))
+    assert loss.decoder_penalty == 3.0
+    close(loss.total, plain.total + 0.5 * 3.0)
+
+
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+def test_the_loss_of_a_sentence_does_not_depend_on_its_batch(segmenter: dict[str, Any]) -> None:
+    model = tiny_model(segmenter)
+    together = model(collate(PAIRS))
+    alone = [model(collate([pair])) for pair in PAIRS]
+    close(together.cross_entropy, torch.stack([loss.cross_entropy for loss in alone]).sum())
+    close(together.penalty, torch.stack([loss.penalty for loss in alone]).mean())
+    close(together.remainder, torch.stack([loss.remainder for loss in alone]).mean())
+
+
+def test_a_segmenting_model_learns_through_every_parameter_but_the_paddings() -> None:
+    model = tiny_model(ACT)
+    model(collate(PAIRS)).total.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.any(), name
+    for embedding in (model.segmenter.embedding, model.decoder.embedding):
+        assert not embedding.weight.grad[0].any()

@@ -1,0 +1,68 @@
+"""Small models, vocabularies and ragged batches for the tests."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from caesura.config import Config
+from caesura.data.vocabulary import SPECIALS, CharVocabulary, Vocabulary, WordVocabulary
+from caesura.model import Translator
+
+LOOKUP = {"type": "lookup", "embedding_dim": 5}
+ACT = {"type": "act", "embedding_dim": 4, "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.7}
+
+
+def make_config(
+    segmenter: dict[str, Any], encoder: dict[str, Any], decoder: dict[str, Any], **sections: Any
+) -> Config:
+    """A config of a character model; its text files do not exist."""
+    side = {"lang": "xx", "level": "char"}
+    tree = {
+        "name": "test",
+        "data": {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side},
+        "model": {
+            "segmenter": segmenter,
+            "encoder": {"type": "recurrent"} | encoder,
+            "decoder": {"type": "recurrent"} | decoder,
+        },
+    }
+    return Config.model_validate(tree | sections)
+
+
+def vocabulary(size: int, kind: str = "char") -> Vocabulary:
+    """A vocabulary of exactly `size` symbols, the specials included."""
+    room = size - len(SPECIALS)
+    if kind == "word":
+        return WordVocabulary([f"w{i}" for i in range(room)])
+    return CharVocabulary([chr(ord("a") + i) if i < 26 else chr(0x4E00 + i) for i in range(room)])
+
+
+def tiny_model(
+    segmenter: dict[str, Any] = LOOKUP, seed: int = 0, scale: float = 3.0, **sections: Any
+) -> Translator:
+    """A random model in float64 with a source vocabulary of 12 and a target one of 9.
+
+    `scale` makes its distributions less flat than those of a fresh one, and segments of mixed lengths.
+    """
+    torch.manual_seed(seed)
+    decoder = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
+    config = make_config(segmenter, {"hidden_size": 3}, decoder, **sections)
+    model = Translator.build(config, vocabulary(12), vocabulary(9)).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    return model
+
+
+def ragged(lengths: list[int], vocab_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random symbols [B, T] with `lengths` [B]; what stands beyond a sentence's end is random too."""
+    symbols = torch.randint(vocab_size, (len(lengths), max(lengths, default=0)), generator=generator)
+    return symbols, torch.tensor(lengths, dtype=torch.long)
+
+
+def sentences(count: int, seed: int, vocab_size: int = 12, longest: int = 9) -> list[list[int]]:
+    """Random sentences without specials, of 1 to `longest` symbols."""
+    generator = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
+    return [torch.randint(len(SPECIALS), vocab_size, (n,), generator=generator).tolist() for n in sizes]

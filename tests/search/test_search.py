@@ -1,0 +1,291 @@
+"""Greedy, beam and sampling over any decoder: batch = alone, beam 1 = greedy, score = rescore."""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pytest
+import torch
+from helpers import ACT, LOOKUP, sentences, tiny_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from caesura.data.batching import collate
+from caesura.data.vocabulary import BOS, EOS, PAD, UNK
+from caesura.decoders.base import Step
+from caesura.encoders.base import Encoded
+from caesura.model import Translator
+from caesura.search.beam import beam_search
+from caesura.search.greedy import greedy
+from caesura.search.hypothesis import Hypothesis, length_penalty, score_targets
+from caesura.search.sampling import sample
+
+MODELS = [
+    pytest.param(tiny_model(LOOKUP, seed=3), id="lookup"),
+    pytest.param(tiny_model(ACT, seed=4), id="act"),
+]
+SENTENCES = sentences(12, seed=5)
+LIMITS = torch.tensor([15, 1, 4, 15, 2, 15, 15, 7, 3, 15, 15, 9])  # [B]
+
+
+def encode(model: Translator, texts: list[list[int]]) -> Encoded:
+    batch = collate([(text, None) for text in texts])
+    with torch.no_grad():
+        return model.encode(batch.src, batch.src_lengths)[1]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """B sentences of K hypotheses: all that a hypothesis remembers is the sum of the symbols that it read."""
+
+    table: Tensor  # [B, M, V]
+    read: Tensor  # [B, K]
+
+
+class Script:
+    """No Decoder, not even a module: it has `start`, `step`, `reorder`. The encoded source is its table."""
+
+    def start(self, encoded: Tensor) -> Walk:
+        return Walk(encoded, torch.zeros(len(encoded), 1, dtype=torch.long))
+
+    def step(self, state: Walk, symbols: Tensor) -> tuple[Step, Walk]:
+        read = state.read + symbols
+        rows = torch.arange(len(read))[:, None]
+        return Step(state.table[rows, read % state.table.shape[1]]), replace(state, read=read)
+
+    def reorder(self, state: Walk, kept: Tensor | None, hypotheses: Tensor) -> Walk:
+        kept = torch.arange(len(hypotheses)) if kept is None else kept
+        return Walk(state.table[kept], state.read[kept[:, None], hypotheses])
+
+
+def table(count: int, seed: int, vocab_size: int = 6, memory: int = 7, spread: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(count, memory, vocab_size, generator=generator, dtype=torch.float64)
+
+
+def chances(script: Tensor, symbols: tuple[int, ...]) -> list[Tensor]:
+    """Log-probabilities [V] before each symbol, by one sentence's table [M, V]."""
+    found, read = [], BOS
+    for symbol in symbols:
+        logs = torch.log_softmax(script[read % len(script)], 0)
+        found.append(logs)
+        read += symbol
+    return found
+
+
+def log_prob(script: Tensor, symbols: tuple[int, ...]) -> float:
+    return sum(float(logs[y]) for logs, y in zip(chances(script, symbols), symbols, strict=True))
+
+
+def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.symbols for h in found] == [h.symbols for h in expected]
+    for name in ("log_prob", "score"):
+        assert [getattr(h, name) for h in found] == pytest.approx(
+            [getattr(h, name) for h in expected], abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_beam_of_one_is_greedy_search(model: Translator) -> None:
+    encoded = encode(model, SENTENCES)
+    found = greedy(model.decoder, encoded, LIMITS)
+    assert {h.finished for h in found} == {True, False}
+    same([one for (one,) in beam_search(model.decoder, encoded, LIMITS, beam=1)], found)
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 9999), count=st.integers(1, 5), limit=st.integers(1, 8), spread=st.floats(0.5, 4))
+def test_a_beam_of_one_is_greedy_search_with_any_decoder(
+    seed: int, count: int, limit: int, spread: float
+) -> None:
+    tables, limits = table(count, seed, spread=spread), torch.full((count,), limit)
+    found = [one for (one,) in beam_search(Script(), tables, limits, beam=1)]
+    same(found, greedy(Script(), tables, limits))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_sentence_translates_the_same_alone_and_in_company(model: Translator) -> None:
+    encoded, decoder, seeds = encode(model, SENTENCES), model.decoder, [*range(len(SENTENCES))]
+    together = (
+        [[h] for h in greedy(decoder, encoded, LIMITS)],
+        beam_search(decoder, encoded, LIMITS, beam=5),
+        [[h] for h in sample(decoder, encoded, LIMITS, seeds)],
+    )
+    assert len({h.symbols for pool in together[1] for h in pool}) > len(SENTENCES)
+    for b, sentence in enumerate(SENTENCES):
+        own, limit = encode(model, [sentence]), LIMITS[b : b + 1]
+        same(together[0][b], greedy(decoder, own, limit))
+        same(together[1][b], beam_search(decoder, own, limit, beam=5)[0])
+        same(together[2][b], sample(decoder, own, limit, seeds[b : b + 1]))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_score_of_a_hypothesis_is_what_forced_rescoring_gives_it(model: Translator) -> None:
+    encoded, seeds = encode(model, SENTENCES), [*range(len(SENTENCES))]
+    pools = beam_search(model.decoder, encoded, LIMITS, beam=4)
+    for pool, one, other in zip(
+        pools,
+        greedy(model.decoder, encoded, LIMITS),
+        sample(model.decoder, encoded, LIMITS, seeds, temperature=0.7),
+        strict=True,
+    ):
+        pool += [one, other]
+    assert {h.finished for pool in pools for h in pool} == {True, False}
+    for sentence, pool in zip(SENTENCES, pools, strict=True):
+        # All hypotheses of the sentence as one padded batch [B, U].
+        lengths = torch.tensor([len(h.symbols) for h in pool])
+        targets = torch.full((len(pool), int(lengths.max())), PAD)
+        for row, h in zip(targets, pool, strict=True):
+            row[: len(h.symbols)] = torch.tensor(h.symbols)
+        rescored = score_targets(model.decoder, encode(model, [sentence] * len(pool)), targets, lengths)
+        assert rescored.tolist() == pytest.approx([h.log_prob for h in pool], abs=1e-9, rel=0)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 9999),
+    limits=st.lists(st.integers(1, 8), min_size=1, max_size=5),
+    beam=st.integers(1, 9),
+    spread=st.floats(0.5, 4),
+)
+def test_hypotheses_keep_the_limit_and_are_sorted_distinct_and_free_of_specials(
+    seed: int, limits: list[int], beam: int, spread: float
+) -> None:
+    tables, bounds = table(len(limits), seed, spread=spread), torch.tensor(limits)
+    pools = beam_search(Script(), tables, bounds, beam)
+    walks = [greedy(Script(), tables, bounds), sample(Script(), tables, bounds, [seed] * len(limits))]
+    for b, (pool, limit) in enumerate(zip(pools, limits, strict=True)):
+        assert 1 <= len(pool) <= beam
+        assert len({h.symbols for h in pool}) == len(pool)
+        ranks = [(h.finished, h.score) for h in pool]
+        assert ranks == sorted(ranks, reverse=True)
+        for h in [*pool, *(walk[b] for walk in walks)]:
+            assert len(h.symbols) == limit if not h.finished else 1 <= len(h.symbols) <= limit
+            assert not {PAD, BOS} & {*h.symbols}
+            assert EOS not in h.symbols[:-1]
+            assert h.log_prob == pytest.approx(log_prob(tables[b], h.symbols), abs=1e-9)
+            assert h.score == pytest.approx(h.log_prob / len(h.symbols))
+
+
+def test_pad_and_bos_are_never_written_however_probable() -> None:
+    tables = table(3, seed=0)
+    tables[..., [PAD, BOS]] += 50
+    limits = torch.full((3,), 5)
+    found = beam_search(Script(), tables, limits, beam=3)
+    written = {y for pool in found for h in pool for y in h.symbols}
+    written |= {y for h in greedy(Script(), tables, limits) for y in h.symbols}
+    written |= {y for h in sample(Script(), tables, limits, [1, 2, 3]) for y in h.symbols}
+    assert written <= {UNK, EOS, 4, 5}
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 9999), alpha=st.sampled_from([0.0, 0.6, 1.0]), beta=st.sampled_from([0.0, 5.0]))
+def test_a_wide_enough_beam_finds_the_best_of_all_sequences(seed: int, alpha: float, beta: float) -> None:
+    limit, going = 3, (UNK, 4, 5)
+    tables = table(2, seed)
+    finished = [(*stem, EOS) for size in range(limit) for stem in product(going, repeat=size)]
+    opened = [*product(going, repeat=limit)]
+    pools = beam_search(
+        Script(), tables, torch.tensor([limit, limit]), len(finished) + len(opened), alpha=alpha, beta=beta
+    )
+    for script, pool in zip(tables, pools, strict=True):
+
+        def rank(symbols: tuple[int, ...], script: Tensor = script) -> float:
+            return log_prob(script, symbols) / ((beta + len(symbols)) / (beta + 1)) ** alpha
+
+        ranked = [sorted(group, key=rank, reverse=True) for group in (finished, opened)]
+        assert [h.symbols for h in pool] == ranked[0] + ranked[1]
+        assert pool[0].score == pytest.approx(rank(ranked[0][0]))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_wider_beam_finds_no_worse_hypotheses_on_average(alpha: float) -> None:
+    tables, limits = table(200, seed=1, vocab_size=9, memory=11, spread=2.0), torch.full((200,), 40)
+    tables[..., EOS] += 4.0
+    best = [
+        [pool[0] for pool in beam_search(Script(), tables, limits, beam, alpha=alpha)]
+        for beam in (1, 2, 4, 8)
+    ]
+    # A hypothesis that the limit cut off ranks below finished ones whatever its score: leave those out.
+    ended = [found for found in zip(*best, strict=True) if all(h.finished for h in found)]
+    assert len(ended) > 180
+    means = [sum(h.score for h in found) / len(ended) for found in zip(*ended, strict=True)]
+    assert means == sorted(means)
+    assert means[0] < means[-1]
+
+
+@pytest.mark.parametrize(
+    ("length", "alpha", "beta", "expected"),
+    [(7, 1.0, 0.0, 7.0), (7, 0.0, 3.0, 1.0), (7, 0.6, 5.0, 2.0**0.6), (1, 0.9, 5.0, 1.0), (4, 0.5, 0.0, 2.0)],
+)
+def test_the_length_penalty_is_the_formula(length: int, alpha: float, beta: float, expected: float) -> None:
+    assert length_penalty(length, alpha, beta) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("alpha", "best"), [(0.0, (EOS,)), (1.0, (4, EOS))])
+def test_alpha_decides_between_a_short_and_a_long_hypothesis(alpha: float, best: tuple[int, ...]) -> None:
+    # log P: -0.7 for </s> at once (p = 0.5); -0.8 for the symbol 4 (0.45) and then </s> (0.999), -0.4 each.
+    first, then = [0.0, 0.05, 0.0, 0.5, 0.45], [0.0, 0.0005, 0.0, 0.999, 0.0005]
+    script = torch.tensor([[then, then, first, then, then, then, then]], dtype=torch.float64).log()
+    pool = beam_search(Script(), script, torch.tensor([5]), beam=2, alpha=alpha)[0]
+    assert pool[0].symbols == best
+
+
+def test_the_same_seed_gives_the_same_sample_and_others_give_others() -> None:
+    tables, limits = table(1, seed=2).expand(60, -1, -1), torch.full((60,), 6)
+    once = sample(Script(), tables, limits, [*range(60)])
+    assert sample(Script(), tables, limits, [*range(60)]) == once
+    assert len({h.symbols for h in once}) > 10
+    assert len({h.symbols for h in sample(Script(), tables, limits, [7] * 60)}) == 1
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
+def test_samples_are_as_frequent_as_the_model_says(temperature: float) -> None:
+    count, script = 6000, table(1, seed=4, spread=0.4)
+    found = sample(
+        Script(),
+        script.expand(count, -1, -1),
+        torch.full((count,), 2),
+        [*range(count)],
+        temperature=temperature,
+    )
+    going = (UNK, 4, 5)
+    everything = [(EOS,), *((a, b) for a in going for b in (*going, EOS))]
+    statistic, total = 0.0, 0.0
+    for symbols in everything:
+        chance = 1.0
+        for logs, y in zip(chances(script[0], symbols), symbols, strict=True):
+            kept = (logs / temperature).exp()
+            kept[[PAD, BOS]] = 0
+            chance *= float(kept[y] / kept.sum())
+        seen = sum(h.symbols == symbols for h in found)
+        statistic += (seen - count * chance) ** 2 / (count * chance)
+        total += chance
+        assert count * chance > 5  # or chi-square would say nothing
+    assert math.isclose(total, 1.0)
+    assert statistic < 32.9  # chi-square with 12 degrees of freedom: 1 in 1000 is above
+
+
+def test_a_low_temperature_is_greedy_search() -> None:
+    tables, limits = table(20, seed=6), torch.full((20,), 6)
+    cold = sample(Script(), tables, limits, [*range(20)], temperature=1e-4)
+    assert [h.symbols for h in cold] == [h.symbols for h in greedy(Script(), tables, limits)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_temperature_zero_points_to_greedy_search(temperature: float) -> None:
+    with pytest.raises(ValueError, match=r"^temperature must be above 0.*greedy"):
+        sample(Script(), table(1, 0), torch.tensor([3]), [0], temperature=temperature)
+
+
+def test_a_beam_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^beam must be at least 1"):
+        beam_search(Script(), table(1, 0), torch.tensor([3]), beam=0)
+
+
+def test_an_empty_batch_has_no_hypotheses() -> None:
+    nothing = torch.zeros(0, dtype=torch.long)
+    assert greedy(Script(), table(0, 0), nothing) == []
+    assert beam_search(Script(), table(0, 0), nothing) == []
+    assert sample(Script(), table(0, 0), nothing, []) == []

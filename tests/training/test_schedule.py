@@ -1,0 +1,80 @@
+"""HalveAndStop: when the learning rate is lowered, and when training ends."""
+
+from dataclasses import asdict
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caesura.training.schedule import HalveAndStop
+
+
+def restated(scores: list[float], patience: int, max_halvings: int) -> list[str]:
+    """The rule without counters: what matters is how many validations ago the best score was first seen."""
+    verdicts = []
+    for i, score in enumerate(scores):
+        before = scores[:i]
+        if not before or score > max(before):
+            verdicts.append("best")
+            continue
+        since = i - before.index(max(before))
+        if since == patience * max_halvings:
+            return [*verdicts, "stop"]
+        verdicts.append("halve" if since % patience == 0 else "wait")
+    return verdicts
+
+
+def judged(schedule: HalveAndStop, scores: list[float]) -> list[str]:
+    """The verdicts up to the first stop, after which nothing is asked any more."""
+    verdicts = []
+    for score in scores:
+        verdicts.append(schedule.update(score))
+        if verdicts[-1] == "stop":
+            break
+    return verdicts
+
+
+SCORES = st.lists(st.integers(0, 4).map(float) | st.floats(0, 100), max_size=40)
+COUNT = st.integers(1, 4)
+
+
+@given(scores=SCORES, patience=COUNT, max_halvings=COUNT)
+def test_every_verdict_is_the_one_of_the_rule(scores: list[float], patience: int, max_halvings: int) -> None:
+    assert judged(HalveAndStop(patience, max_halvings), scores) == restated(scores, patience, max_halvings)
+
+
+def test_every_short_history_of_three_scores_is_judged_by_the_rule() -> None:
+    for patience, max_halvings in product((1, 2, 3), (1, 2)):
+        for history in product((0.0, 1.0, 2.0), repeat=7):
+            scores = [*history]
+            verdicts = judged(HalveAndStop(patience, max_halvings), scores)
+            assert verdicts == restated(scores, patience, max_halvings)
+
+
+def test_a_history_worked_by_hand() -> None:
+    history = [
+        (10.0, "best"),
+        (10.0, "wait"),  # a tie is no new best
+        (9.0, "halve"),  # two without a new best
+        (9.5, "wait"),  # patience starts again
+        (11.0, "best"),  # and a new best forgets the halving
+        (10.0, "wait"),
+        (10.0, "halve"),
+        (10.0, "wait"),
+        (10.9, "stop"),  # the second halving in a row
+    ]
+    assert judged(HalveAndStop(patience=2, max_halvings=2), [s for s, _ in history]) == [
+        v for _, v in history
+    ]
+
+
+@given(scores=SCORES, cut=st.integers(0, 40), patience=COUNT, max_halvings=COUNT)
+def test_a_schedule_that_was_written_down_goes_on_as_if_uninterrupted(
+    scores: list[float], cut: int, patience: int, max_halvings: int
+) -> None:
+    whole = judged(HalveAndStop(patience, max_halvings), scores)
+    first = HalveAndStop(patience, max_halvings)
+    verdicts = judged(first, scores[:cut])
+    if "stop" not in verdicts:
+        verdicts += judged(HalveAndStop(**asdict(first)), scores[cut:])
+    assert verdicts == whole
