@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
 import sys
@@ -41,16 +42,22 @@ Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds so
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True)] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", help="show where an error came from")] = False,
-) -> None:
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         from caesura import __version__
 
         typer.echo(f"caesura {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", callback=_show_version, is_eager=True)
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="show where an error came from")] = False,
+) -> None:
+    """What stands before the command."""
 
 
 @app.command()
@@ -77,17 +84,24 @@ def train(
     time_limit: Annotated[
         str | None, typer.Option("--time-limit", help="stop cleanly after this long: 90s, 9m, 2h")
     ] = None,
+    errors: Annotated[
+        Literal["strict", "replace"] | None, typer.Option("--errors", help="short for --set data.errors=...")
+    ] = None,
 ) -> None:
     """Train a model; the same command again goes on where it stopped."""
     from caesura.config import load_config
     from caesura.terminal import TrainingDisplay
     from caesura.training.loop import train as run
 
-    loaded = load_config(config, settings or ())
+    loaded = load_config(config, [*(settings or ()), *([f"data.errors={errors}"] if errors else ())])
     seconds = None if time_limit is None else parse_duration(time_limit)
     folder = out or Path("runs") / loaded.name
     with TrainingDisplay(loaded.training.validation_freq) as display:
-        run(loaded, folder, display, seconds)
+        try:
+            run(loaded, folder, display, seconds)
+        except OSError as problem:  # a full disk does not say which
+            problem.filename = problem.filename or str(folder)
+            raise
         display.say(f"the model is in {folder}")
 
 
@@ -121,6 +135,8 @@ def translate(
         elif n_best > 1:
             for hypothesis, translation in zip(output.hypotheses[:n_best], output.texts, strict=False):
                 print(f"{number}\t{hypothesis.score:.4f}\t{translation}")
+            if not output.hypotheses:
+                print(f"{number}\t{0:.4f}\t")  # an empty line: certain to stay empty
         else:
             print(_shown(output) + "\t" if segments else "", end="")
             print(output.texts[0] if output.texts else "")
@@ -196,8 +212,9 @@ def compare(
     from caesura.comparison import compare_models, show_comparison
 
     _check_unique(models)
-    text = _sentences(src, trg, errors)
-    rows = compare_models([(str(model), _load(model, device)) for model in models], text, beam)
+    loaded = [(str(model), _load(model, device)) for model in models]
+    text = _sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
+    rows = compare_models(loaded, text, beam)
     if as_json:
         _print_json([{**row.record(), **_evaluation_record(row.evaluation)} for row in rows])
     else:
@@ -237,17 +254,22 @@ def _process(
         texts = []
         for number, line in chunk:
             if line is None or len(line) > longest:
-                name = "standard input" if file == "-" else file
-                print(
-                    f"caesura: {name}:{number}: longer than {longest} characters (testing.max_input); "
-                    "an empty line is printed for it",
-                    file=sys.stderr,
-                )
+                _warn("standard input" if file == "-" else file, number, longest)
                 line = ""
             texts.append(line)
-        outputs = translator.process(texts, search)
+        outputs = translator.process(texts, search and _counted_from(chunk[0][0], search))
         for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
             yield number, output, text
+
+
+def _warn(name: str, number: int, longest: int) -> None:
+    limit = f"longer than {longest} characters (testing.max_input)"
+    print(f"caesura: {name}:{number}: {limit}; its translation is an empty line", file=sys.stderr)
+
+
+def _counted_from(first: int, search: Search) -> Search:
+    """The search, told line numbers instead of positions in a chunk: a sample depends on its line alone."""
+    return lambda decoder, encoded, limits, rows: search(decoder, encoded, limits, [first + r for r in rows])
 
 
 def _sampler(temperature: float, seed: int) -> Search:
@@ -263,13 +285,15 @@ def _sampler(temperature: float, seed: int) -> Search:
     return search
 
 
-def _sentences(src: str, trg: str | None, errors: Errors) -> Any:
+def _sentences(src: str, trg: str | None, errors: Errors, longest: int) -> Any:
     from caesura.data.corpus import ParallelText
     from caesura.training.prepare import read_sentences
 
-    text = read_sentences(ParallelText(src, trg), errors)
+    text = read_sentences(ParallelText(src, trg), errors, longest)
     if not text.sources:
         raise InputError(f"{src}: no sentences to score")
+    for number in text.too_long:
+        _warn(src, number, longest)
     return text
 
 
@@ -279,7 +303,7 @@ def _evaluate(
     from caesura import terminal
     from caesura.evaluation.evaluate import evaluate as run
 
-    text = _sentences(src, trg, errors)
+    text = _sentences(src, trg, errors, translator.config.testing.max_input)
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
         return run(translator, text.sources, text.references, text.gold, search, progress)
@@ -332,8 +356,10 @@ def _print_json(value: Any) -> None:
 
 def main() -> None:
     """Run the program; a user's mistake is one sentence and status 2, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # text comes in as UTF-8 and goes out as UTF-8 everywhere
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        status = app(standalone_mode=False) or 0
+        status = app(prog_name="caesura", standalone_mode=False) or 0
     except SystemExit:
         raise
     except BaseException as problem:
@@ -352,13 +378,13 @@ def _explain(problem: BaseException) -> int:
         return 130
     if type(problem).__name__ == "Interrupted":
         return 128 + int(getattr(problem, "number", 2))
-    if isinstance(problem, BrokenPipeError):
-        sys.stdout = None  # the reader has gone; there is nobody to tell
-        return 0
     if isinstance(problem, InputError):
         print(f"caesura: {problem}", file=sys.stderr)
         return 2
-    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+    if type(problem).__name__ == "TrainingError":
+        print(f"caesura: {problem}", file=sys.stderr)
+        return 1
+    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
     if isinstance(problem, OSError) and problem.errno in unwritable:
         print(f"caesura: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
         return 1

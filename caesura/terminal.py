@@ -118,8 +118,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], cap
     """A table whose first column is text and whose others are numbers."""
     drawn = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")
     for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
+        drawn.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
-    wide = Console(highlight=False, width=None if out.is_terminal else 120)
-    wide.print(drawn)
+    # In a file or a pipe nothing is folded; a terminal folds the widest column first: a name, not a number.
+    Console(highlight=False, width=None if out.is_terminal else 1000).print(drawn)

@@ -71,9 +71,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         logits = self.output(self.dropout(hidden))
         return Step(logits, weights), replace(state, hidden=hidden)
 
-    def reorder(
-        self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor
-    ) -> RecurrentState:
+    def reorder(self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor) -> RecurrentState:
         """Keys and values move only where sentences do."""
         if sentences is None:
             rows = torch.arange(len(hypotheses), device=hypotheses.device)

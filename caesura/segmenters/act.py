@@ -1,4 +1,4 @@
-"""ACT-ENC (Kreutzer & Sokolov 2018, Algorithm 1): a GRU with a halting unit that emits one vector a segment."""
+"""ACT-ENC (Kreutzer & Sokolov 2018, Algorithm 1): a GRU and a halting unit that emit a vector a segment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from caesura.kernels.act_scan import ActCarry, ActWeights, act_scan
 from caesura.segmenters.base import Segmenter, Segments, positions_mask
 
 
@@ -34,10 +35,10 @@ class Scan:
 
 
 class ActSegmenter(Segmenter):
-    """A layer in place of `nn.Embedding` that learns where to cut: [B, T] symbols to [B, S, output_dim] segments.
+    """A layer in place of `nn.Embedding` that learns where to cut: [B, T] symbols to [B, S, D] segments.
 
-    The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon, and
-    at the sentence's last symbol. Its vector is the mean of its states, weighted by the scores, projected.
+    The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon,
+    and at the sentence's last symbol. Its vector is the projected mean of its states, weighted by the scores.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ActSegmenter(Segmenter):
     def forward(
         self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
     ) -> Segments:
-        """Segment `symbols` [B, T]; feed a sentence in pieces with `state` and `final=False` on all but the last."""
+        """Segment `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
         if state is not None:
             assert isinstance(state, ActState)
             if final and bool((lengths < 1).any()):
@@ -98,7 +99,7 @@ class ActSegmenter(Segmenter):
         return ActState(hidden, hidden, zeros, zeros, zeros)
 
     def _inputs(self, symbols: Tensor) -> Tensor:
-        """[B, T, 3A]: the cell's input projections, through a table over the vocabulary where that is smaller."""
+        """[B, T, 3A]: the cell's input projections, from a table over the vocabulary where it is smaller."""
         weight, bias = self.cell.weight_ih, self.cell.bias_ih
         if self.embedding.num_embeddings <= symbols.numel():
             return F.embedding(symbols, F.linear(self.embedding.weight, weight, bias))
@@ -114,44 +115,18 @@ class ActSegmenter(Segmenter):
         mask = positions_mask(lengths, steps)
         forced = mask & ~positions_mask(lengths - 1, steps) if final else torch.zeros_like(mask)
         at = state or self.start(size, inputs)
-        s, mean, H, R = at.hidden, at.mean, at.halting_sum, at.non_halting
-        means, ends, weights, scores = [], [], [], []
-        # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, T, 3A] a step
-        for x, real, force in zip(inputs.unbind(1), mask.unbind(1), forced.unbind(1), strict=True):
-            new = self._cell(x, s)
-            with torch.autocast(inputs.device.type, enabled=False):
-                h = torch.sigmoid(F.linear(new, W_halt, b_halt)).squeeze(1)
-            f = ((H + h >= 1 - self.epsilon) | force) & real
-            going = real & ~f
-            p = torch.where(f, 1 - H, h * going)
-            mean = mean + p[:, None] * new
-            R = R + h * going
-            s = torch.where(f[:, None], mean, torch.where(real[:, None], new, s))
-            for row, value in ((means, mean), (ends, f), (weights, p), (scores, h)):
-                row.append(value)
-            mean = mean * ~f[:, None]
-            H = (H + h * going) * ~f
-        if not steps:
-            empty = inputs.new_zeros(size, 0)
-            return Scan(inputs.new_zeros(size, 0, self.cell.hidden_size), mask, empty, empty, at)
-        return Scan(
-            torch.stack(means, 1),
-            torch.stack(ends, 1),
-            torch.stack(weights, 1),
-            torch.stack(scores, 1) * mask,
-            ActState(s, mean, H, R, at.count + lengths),
+        trace, carry = act_scan(
+            inputs,
+            ActWeights(self.cell.weight_hh, self.cell.bias_hh, W_halt, b_halt),
+            ActCarry(at.hidden, at.mean, at.halting_sum, at.non_halting),
+            mask,
+            forced,
+            self.epsilon,
         )
-
-    def _cell(self, inputs: Tensor, s: Tensor) -> Tensor:
-        """nn.GRUCell with its input projection [B, 3A] given."""
-        i_rz, i_n = inputs.split((2 * s.shape[1], s.shape[1]), 1)
-        h_rz, h_n = F.linear(s, self.cell.weight_hh, self.cell.bias_hh).split((2 * s.shape[1], s.shape[1]), 1)
-        r, z = torch.sigmoid(i_rz + h_rz).chunk(2, 1)
-        n = torch.tanh(i_n + r * h_n)
-        return n + z * (s - n)
+        return Scan(*trace, ActState(*carry, at.count + lengths))
 
     def _emit(self, scan: Scan) -> tuple[Tensor, Tensor]:
-        """One output projection a segment: the p of a segment sum to 1, so W_o can wait (docs/paper_notes.md, 2)."""
+        """One output projection a segment: its p sum to 1, so W_o can wait (docs/paper_notes.md, 2)."""
         lengths = scan.ends.sum(1)
         rows, positions = scan.ends.nonzero(as_tuple=True)
         segment = scan.ends.cumsum(1)[rows, positions] - 1

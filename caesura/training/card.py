@@ -15,6 +15,8 @@ from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
 from caesura.model import Translator
 
+CARD = "README.md"
+
 
 def write_card(folder: Path, model: Translator, found: Evaluation, validation: dict[str, Any]) -> None:
     """Write README.md: data, scores with signatures, seed, versions, command."""
@@ -22,12 +24,12 @@ def write_card(folder: Path, model: Translator, found: Evaluation, validation: d
     train = config.data.train
     names = f"`{train.src.name}`, `{train.trg.name}`" if isinstance(train, Files) else f"`{train.name}`"
     share = f"{found.gradient_share:.1%}" if found.gradient_share is not None else "no halting unit"
-    src, trg = config.data.src, config.data.trg
+    src, trg, segmenter = config.data.src, config.data.trg, config.model.segmenter
     card = f"""# {config.name}
 
 A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}),
-{model.parameter_count():,} parameters. Segmenter: {config.model.segmenter.type}, tau {config.model.segmenter.tau:g}, options
-{config.model.segmenter.options}.
+{model.parameter_count():,} parameters. Segmenter: {segmenter.type}, tau {segmenter.tau:g}, options
+{segmenter.options}.
 
 On the dev set, greedy:
 
@@ -47,5 +49,5 @@ Python {platform.python_version()}. To repeat it: `caesura train {folder.name}/c
 To use it: `caesura translate {folder.name} < text`, or in Python
 `caesura.Translator.from_pretrained("{folder.name}").translate([...])`.
 """
-    with write_beside(folder / "README.md") as file:
+    with write_beside(folder / CARD) as file:
         file.write(card.encode())

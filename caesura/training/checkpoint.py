@@ -30,7 +30,8 @@ class Progress:
     seconds: float = 0.0  # of training, validations included
     learning_rate: float = 0.0
     schedule: dict[str, Any] = field(default_factory=dict)
-    window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
+    # Sums since the last line of the log; on the device until read or saved, so that no update waits for it.
+    window: dict[str, Any] = field(default_factory=dict)
     journal: dict[str, int] = field(default_factory=dict)  # bytes of each log file that belong to this state
     text: list[str] = field(default_factory=list)  # digests of the training text
     finished: str = ""  # why training ended, once it has
@@ -67,7 +68,10 @@ def read_progress(path: Path) -> Progress:
         metadata = file.metadata() or {}
     if metadata.get("format") != str(FORMAT):
         raise InputError(f"{path}: checkpoint format {metadata.get('format')}; this version reads {FORMAT}")
-    return Progress(**json.loads(metadata["progress"]))
+    try:
+        return Progress(**json.loads(metadata["progress"]))
+    except (KeyError, ValueError, TypeError) as problem:
+        raise _damaged(path, f"no counters: {problem}") from problem
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -93,6 +97,8 @@ def _opened(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError) as problem:
-        raise InputError(
-            f"{path}: damaged checkpoint ({problem}); remove it to go on from the one before"
-        ) from problem
+        raise _damaged(path, problem) from problem
+
+
+def _damaged(path: Path, problem: object) -> InputError:
+    return InputError(f"{path}: damaged checkpoint ({problem}); remove it to go on from the one before")

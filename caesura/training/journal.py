@@ -45,7 +45,7 @@ class Journal:
         """One line of validations.tsv, under a header."""
         if self._files[VALIDATIONS].tell() == 0:
             self._write(VALIDATIONS, "\t".join(columns))
-        cells = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in columns.values())
+        cells = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in columns.values())
         self._write(VALIDATIONS, "\t".join(cells))
 
     def sizes(self) -> dict[str, int]:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
+from torch import Tensor
 
 from caesura.config import Config, differences, load_config
 from caesura.data.batching import Batch, BatchPlan, collate
+from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.evaluation.evaluate import Evaluation, evaluate
-from caesura.model import CONFIG, Loss, Output, Translator, resolve
-from caesura.training.card import write_card
+from caesura.evaluation.boundaries import segment_length
+from caesura.evaluation.evaluate import Evaluation, evaluate, gradient_share
+from caesura.kernels import pick
+from caesura.model import CONFIG, WEIGHTS, Loss, Output, Translator, resolve
+from caesura.training.card import CARD, write_card
 from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
@@ -86,10 +91,21 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint that belongs to exactly what is in the log now."""
+        self.check()
+        self.progress.window = {name: float(value) for name, value in self.progress.window.items()}
         self.progress.schedule = asdict(self.schedule)
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
         save_checkpoint(self.folder / "checkpoints", self.model, self.optimizer, self.progress, keep)
+
+    def check(self) -> None:
+        """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""
+        loss = float(self.progress.window.get("loss", 0.0))
+        if not math.isfinite(loss) or not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise TrainingError(
+                f"the loss is not finite around update {self.progress.update}; the state before is in "
+                f"{self.folder}/checkpoints; try a smaller training.learning_rate or training.clip_grad_norm"
+            )
 
 
 def train(
@@ -100,47 +116,52 @@ def train(
     `Interrupted` is raised, with the state saved, after SIGINT or SIGTERM.
     """
     config = resolve(config)
-    settings = config.training
     with Interrupt(time_limit) as interrupt:
         run, data = _open(config, folder, reporter)
-        progress = run.progress
-        plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
-        batches = plan.epoch(progress.epoch)
-        started = time.monotonic() - progress.seconds
-        while not progress.finished:
-            if interrupt.reason():
-                break
-            if progress.since_validation >= settings.validation_freq:
-                if _validate(run, reporter, interrupt, started):
-                    run.save()
-                continue
-            if progress.batch == len(batches):
-                progress.epoch, progress.batch = progress.epoch + 1, 0
-                batches = plan.epoch(progress.epoch)
-            if _bound_reached(run):
-                continue
-            rows = batches[progress.batch]
-            batch = collate([data.corpus[i] for i in rows], rows).to(run.model.device)
-            loss = _update(run, batch)
-            progress.update += 1
-            progress.batch += 1
-            progress.sentences += loss.sentences
-            progress.since_validation += loss.sentences
-            progress.seconds = time.monotonic() - started
-            reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
-        reason = interrupt.reason()
+        with closing(run.journal):
+            return _loop(run, data, reporter, interrupt)
+
+
+def _loop(
+    run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt
+) -> Literal["finished", "time limit"]:
+    settings, progress = run.config.training, run.progress
+    plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
+    batches = plan.epoch(progress.epoch)
+    started = time.monotonic() - progress.seconds
+    while not progress.finished:
+        if interrupt.reason():
+            break
+        if progress.since_validation >= settings.validation_freq:
+            if _validate(run, reporter, interrupt, started):
+                run.save()
+            continue
+        if progress.batch == len(batches):
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            batches = plan.epoch(progress.epoch)
+        if _bound_reached(run):
+            continue
+        rows = batches[progress.batch]
+        batch = collate([data.corpus[i] for i in rows], rows).to(run.model.device)
+        loss = _update(run, batch)
+        progress.update += 1
+        progress.batch += 1
+        progress.sentences += loss.sentences
+        progress.since_validation += loss.sentences
         progress.seconds = time.monotonic() - started
-        run.save()
-        run.journal.close()
-        if progress.finished:
-            reporter.say(f"training finished: {progress.finished}")
-            return "finished"
-        reporter.say(
-            f"stopped by the {reason} after {progress.update} updates; the same command goes on from here"
-        )
-        if interrupt.signal is not None:
-            raise Interrupted(interrupt.signal)
-        return "time limit"
+        reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
+    reason = interrupt.reason()
+    progress.seconds = time.monotonic() - started
+    run.save()
+    if progress.finished:
+        reporter.say(f"training finished: {progress.finished}")
+        return "finished"
+    reporter.say(
+        f"stopped by the {reason} after {progress.update} updates; the same command goes on from here"
+    )
+    if interrupt.signal is not None:
+        raise Interrupted(interrupt.signal)
+    return "time limit"
 
 
 def _open(config: Config, folder: Path, reporter: Reporter) -> tuple[Run, Prepared]:
@@ -149,8 +170,8 @@ def _open(config: Config, folder: Path, reporter: Reporter) -> tuple[Run, Prepar
     checkpoints = list_checkpoints(folder / "checkpoints")
     if checkpoints:
         _refuse_changes(load_config(folder / CONFIG), config, folder)
-    elif (folder / CONFIG).exists() and (folder / "model.safetensors").exists():
-        raise InputError(f"{folder}: holds a model without checkpoints; choose another --out")
+    else:
+        _refuse_overwriting(config, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -163,7 +184,7 @@ def _open(config: Config, folder: Path, reporter: Reporter) -> tuple[Run, Prepar
     torch.manual_seed(settings.seed)
     device = _device(config)
     model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
@@ -176,22 +197,37 @@ def _open(config: Config, folder: Path, reporter: Reporter) -> tuple[Run, Prepar
         schedule = HalveAndStop(**progress.schedule)
         reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
     else:
-        (folder / CONFIG).write_text(config.dump(), encoding="utf-8")
+        with write_beside(folder / CONFIG) as file:
+            file.write(config.dump().encode())
     journal = Journal(folder, progress.journal, settings.tensorboard)
     run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev)
     if not checkpoints:
+        cuts = model.process(data.dev.sources, None)  # where it starts from, before it has learnt anything
+        segments = segment_length(cut.segmentation.covered for cut in cuts)
         facts = {
+            "segment_length": segments.mean,
+            "longest_segment": segments.longest,
+            "gradient_share": gradient_share(cuts),
             "parameters": model.parameter_count(),
             "src_vocabulary": len(data.src_vocabulary),
             "trg_vocabulary": len(data.trg_vocabulary),
             "training": str(data.corpus.report),
             "device": str(device),
             "threads": torch.get_num_threads(),
+            "kernels": list(pick(device)),
         }
         journal.record("start", 0, facts)
         run.save()
         reporter.say(str(data.corpus.report))
+        reporter.say(f"segments start at {segments.mean:.2f} characters (longest {segments.longest})")
+    implementation, reason = pick(device)
     reporter.say(f"{config.name}: {model.parameter_count():,} parameters on {device}")
+    reporter.say(f"recurrences: {implementation} ({reason})")
+    if data.dev.too_long:
+        limit = config.testing.max_input
+        reporter.say(
+            f"dev lines over {limit} characters (testing.max_input) count as empty: {data.dev.too_long}"
+        )
     return run, data
 
 
@@ -208,6 +244,18 @@ def _refuse_changes(old: Config, new: Config, folder: Path) -> None:
         listed = "; ".join(changes)
         raise InputError(
             f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
+        )
+
+
+def _refuse_overwriting(config: Config, folder: Path) -> None:
+    """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
+    found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
+    written = folder / CONFIG
+    if written.is_file() and written.read_bytes() != config.dump().encode():
+        found.append(CONFIG)
+    if found:
+        raise InputError(
+            f"{folder}: has no checkpoints, but a {found[0]} that would be overwritten; choose another --out"
         )
 
 
@@ -250,13 +298,15 @@ def _update(run: Run, batch: Batch) -> Loss:
     run.optimizer.step()
     window = run.progress.window
     for name, value in sums.items():
-        window[name] = window.get(name, 0.0) + float(value)
+        window[name] = window.get(name, 0.0) + (value.double() if isinstance(value, Tensor) else value)
     return loss
 
 
 def _log(run: Run) -> float:
     """Write the means since the last line of the log, and start anew."""
-    window, progress = run.progress.window, run.progress
+    run.check()
+    progress = run.progress
+    window = {name: float(value) for name, value in progress.window.items()}
     per_sentence = {
         name: window[name] / window["sentences"]
         for name in ("loss", "penalty", "remainder", "decoder_penalty")
@@ -271,14 +321,7 @@ def _log(run: Run) -> float:
         "seconds": round(progress.seconds, 2),
     }
     if "updates" in window:
-        values["clipped"] = (
-            window["clipped"] / window["updates"]
-        )  # share of updates whose gradient was clipped
-    if not math.isfinite(values["loss"]):
-        raise TrainingError(
-            f"the loss is not finite around update {progress.update}; the state before is in "
-            f"{run.folder}/checkpoints; try a smaller training.learning_rate or training.clip_grad_norm"
-        )
+        values["clipped"] = window["clipped"] / window["updates"]  # share of updates
     run.journal.record("train", progress.update, values)
     progress.window = {}
     return cross_entropy
@@ -287,6 +330,7 @@ def _log(run: Run) -> float:
 def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float) -> bool:
     """Translate the dev set greedily and act on the score; False where it was interrupted."""
     progress, settings, dev = run.progress, run.config.training, run.dev
+    run.check()
 
     def check(_: int) -> None:
         if interrupt.reason():

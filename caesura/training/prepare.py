@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from caesura.config import Config, Files
@@ -21,6 +21,7 @@ class Sentences:
     sources: list[str]
     references: list[str]
     gold: list[list[int]] | None  # boundaries, where every line has them
+    too_long: list[int] = field(default_factory=list)  # numbers of the lines that were made empty
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,15 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
     """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set."""
     data = config.data
     text = parallel_text(data.train)
-    dev = read_sentences(parallel_text(data.dev), data.errors)
+    dev = read_sentences(parallel_text(data.dev), data.errors, config.testing.max_input)
     if not dev.sources:
         raise InputError(f"{parallel_text(data.dev).src}: the dev set is empty; a validation needs sentences")
     if resuming:
         vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
     else:
+        pairs = text.pairs(data.errors, with_bounds=False)
+        if not any(src and src.strip() and trg and trg.strip() for src, trg, _ in pairs):
+            raise InputError(f"{text.src}: nothing to train on; is the file empty?")
         vocabularies = _train_vocabularies(config, text, progress)
         for vocabulary, name in zip(vocabularies, (SRC_VOCABULARY, TRG_VOCABULARY), strict=True):
             vocabulary.save(folder / name)
@@ -67,15 +71,18 @@ def parallel_text(corpus: Files | Path) -> ParallelText:
     return ParallelText(corpus.src, corpus.trg) if isinstance(corpus, Files) else ParallelText(corpus)
 
 
-def read_sentences(text: ParallelText, errors: Errors) -> Sentences:
-    """Read a small text whole; a line over the limit becomes an empty one, so that lines stay aligned."""
-    sources, references, gold = [], [], []
-    for src, trg, bounds in text.pairs(errors):
-        sources.append(src or "")
+def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = None) -> Sentences:
+    """Read a small text whole; a source over `max_input` characters becomes empty: lines stay aligned."""
+    sources, references, gold, too_long = [], [], [], []
+    for number, (src, trg, bounds) in enumerate(text.pairs(errors), 1):
+        if src is None or (max_input is not None and len(src) > max_input):
+            too_long.append(number)
+            src, bounds = "", None if bounds is None else []
+        sources.append(src)
         references.append(trg or "")
         gold.append(bounds)
     known = [bounds for bounds in gold if bounds is not None]
-    return Sentences(sources, references, known if known and len(known) == len(gold) else None)
+    return Sentences(sources, references, known if known and len(known) == len(gold) else None, too_long)
 
 
 def _train_vocabularies(

@@ -1,0 +1,231 @@
+"""Model folders and output paths that are not as they should be, and configs with mistakes."""
+
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, command, contents, refusal, write_config
+
+FILES = ("config.yaml", "src.vocab.json", "trg.vocab.json", "model.safetensors")
+
+
+@pytest.fixture
+def model(models: dict[str, Path], tmp_path: Path) -> Path:
+    """A model folder that may be damaged."""
+    return Path(shutil.copytree(models["act"], tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_model_folder_with_a_missing_file_is_refused_by_its_name(model: Path, name: str) -> None:
+    (model / name).unlink()
+    said = refusal(caesura("translate", model, stdin=b"eins\n"))
+    assert said == f"{model}: not a complete model folder, {name} is missing"
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),  # the end of a config cannot be missed where it says what is the default
+    [(name, share) for name in FILES for share in (0.0, 0.5, 0.98) if (name, share) != (FILES[0], 0.98)],
+)
+def test_a_model_folder_with_a_truncated_file_is_refused_by_its_name(
+    model: Path, name: str, share: float
+) -> None:
+    content = (model / name).read_bytes()
+    (model / name).write_bytes(content[: int(len(content) * share)])
+    done = caesura("translate", model, stdin=b"eins\n")
+    assert done.status == 2, done.err
+    assert done.out == ""
+    assert done.err.startswith(f"caesura: {model / name}")
+    assert "Traceback" not in done.err
+
+
+def test_weights_of_another_model_are_refused(models: dict[str, Path], model: Path) -> None:
+    shutil.copy(models["word"] / "model.safetensors", model)
+    said = refusal(caesura("segment", model, stdin=b"eins\n"))
+    assert said.startswith(f"{model}/model.safetensors: does not fit config.yaml: ")
+
+
+@pytest.mark.parametrize("name", ["translate", "segment"])
+def test_a_missing_model_folder_is_named_with_the_way_to_make_one(tmp_path: Path, name: str) -> None:
+    said = refusal(caesura(name, tmp_path / "none"))
+    assert said.startswith(f"{tmp_path}/none: no such model folder; `caesura train CONFIG --out ")
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_takes_over(corpus: Path, model: Path) -> None:
+    newest = sorted((model / "checkpoints").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes()[:1000])
+    config = corpus / "act.yaml"
+    given = ("train", config, "--out", model, "--set", "training.updates=20")
+    said = refusal(caesura(*given))
+    assert said.startswith(f"{newest}: damaged checkpoint (")
+    assert said.endswith("remove it to go on from the one before")
+    newest.unlink()
+    assert caesura(*given).status == 0
+    assert newest.exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("  batch_sise: 10", "training.batch_sise: unknown key; did you mean 'batch_size'?"),
+        ("  batch_size: -3", "training.batch_size: -3 is too small; at least 1"),
+        ("  batch_size: ten", "training.batch_size: 'ten' is not a whole number"),
+    ],
+)
+def test_a_mistake_in_a_config_is_named_by_file_and_line(
+    corpus: Path, tmp_path: Path, wrong: str, said: str
+) -> None:
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    text = config.read_text().replace("  batch_size: 10", wrong)
+    config.write_text(text)
+    line = text.split("\n").index(wrong) + 1
+    assert refusal(caesura("train", config, "--out", tmp_path / "out")) == f"{config}:{line}: {said}"
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_mistakes_in_a_config_have_a_line_each(corpus: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    config.write_text(config.read_text().replace("level: char", "level: charr").replace("1e-2", "0"))
+    done = caesura("train", config, "--out", tmp_path / "out")
+    assert done.status == 2
+    assert [line.partition(": ")[2].partition(": ")[0] for line in done.err.split("\n")[1:-1]] == [
+        "data.trg.level",
+        "training.learning_rate",
+    ]
+    assert "data.src.level: 'charr' is not one of char, word, bpe, wordpiece; did you mean" in done.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("model.segmenter.embeding_dim=3", "unknown key; did you mean 'embedding_dim'?"),
+        ("model.segmenter.embedding_dim=0", "embedding_dim"),
+        ("model.segmenter.type=actt", "unknown segmenter 'actt'; there are act, lookup"),
+        ("model.decoder.hidden_size=many", "'many' is not a whole number"),
+        ("training.seed", "write it as key=value, such as training.seed=2"),
+        ("trainng.seed=1", "unknown key; did you mean 'training'?"),
+        ("data.joint=true", "only bpe and wordpiece can be joint, not char"),
+    ],
+)
+def test_a_bad_setting_is_refused_with_a_remedy(
+    corpus: Path, tmp_path: Path, setting: str, said: str
+) -> None:
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    told = refusal(caesura("train", config, "--out", tmp_path / "out", "--set", setting))
+    assert said in told
+    assert setting.split("=")[0].split(".")[0] in told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("limit", ["soon", "9 minutes", "-3s", "", "1h30m"])
+def test_a_bad_time_limit_is_refused_before_anything_is_written(
+    corpus: Path, tmp_path: Path, limit: str
+) -> None:
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    said = refusal(caesura("train", config, "--out", tmp_path / "out", "--time-limit", limit))
+    assert said == f"--time-limit {limit}: should look like 90s, 9m or 2h"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--n-best", "6"], "--n-best 6: at most the beam size (5), and 1 with --sample"),
+        (["--n-best", "3", "--beam", "2"], "--n-best 3: at most the beam size (2), and 1 with --sample"),
+        (["--n-best", "2", "--sample"], "--n-best 2: at most the beam size (5), and 1 with --sample"),
+        (["--device", "tpu"], "--device tpu: not here; auto or cpu would work"),
+        (["--sample", "--temperature", "0"], "--temperature 0.0: must be above 0"),
+        (["--sample", "--temperature", "nan"], "--temperature nan: must be above 0"),
+    ],
+)
+def test_a_bad_option_of_translate_is_refused(models: dict[str, Path], options: list[str], said: str) -> None:
+    assert refusal(caesura("translate", models["word"], *options, stdin=b"eins\n")).startswith(said)
+
+
+def test_a_device_that_is_not_here_is_refused(
+    corpus: Path, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    said = refusal(caesura("segment", models["word"], "--device", "cuda"))
+    assert said == "--device cuda: not here; auto or cpu would work"
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    said = refusal(caesura("train", config, "--out", tmp_path / "out", "--set", "training.device=cuda"))
+    assert "training.device" in said
+    assert "no CUDA device here; auto or cpu would work" in said
+
+
+@pytest.mark.parametrize("arguments", [["translat"], ["translate"], ["segment", "m", "--bogus"]])
+def test_what_the_command_line_does_not_know_has_status_2(arguments: list[str]) -> None:
+    done = caesura(*arguments)
+    assert done.status == 2
+    assert "Error" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_model_named_twice_cannot_be_compared(models: dict[str, Path], corpus: Path) -> None:
+    given = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
+    said = refusal(caesura("compare", models["word"], models["word"] / ".", *given))
+    assert said == "compare: a model folder is named twice"
+
+
+@pytest.mark.parametrize("below", ["", "out", "deep/er"])
+def test_an_output_path_at_or_below_a_file_is_refused_and_the_file_kept(
+    corpus: Path, tmp_path: Path, below: str
+) -> None:
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    before = contents(tmp_path)
+    said = refusal(caesura("train", config, "--out", config / below))
+    assert said.startswith(f"{config / below}: cannot be written to (")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "README.md", "model.safetensors"])
+def test_files_of_others_in_the_output_folder_are_not_overwritten(
+    corpus: Path, tmp_path: Path, name: str
+) -> None:
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    (tmp_path / name).write_text("# mine\n")
+    before = contents(tmp_path)
+    said = refusal(caesura("train", config, "--out", tmp_path))
+    assert said == (
+        f"{tmp_path}: has no checkpoints, but a {name} that would be overwritten; choose another --out"
+    )
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_behind_standard_output_is_one_sentence_and_status_1(models: dict[str, Path]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("translate", models["word"]),
+            input=b"eins\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=120,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"caesura: output: No space left on device\n"
+
+
+def test_a_disk_that_fills_up_while_training_loses_no_checkpoint(
+    corpus: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    given = ("train", config, "--out", tmp_path / "out")
+    assert caesura(*given, "--time-limit", "0s").status == 0
+    first = next((tmp_path / "out" / "checkpoints").iterdir())
+    room = first.stat().st_size  # the first checkpoint has no moments yet; the next ones are larger
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room + 1000, unlimited[1]))
+    try:
+        done = caesura(*given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert done.status == 1
+    assert done.err == f"caesura: {tmp_path}/out: File too large\n"
+    assert [*(tmp_path / "out" / "checkpoints").iterdir()] == [first]
+    assert caesura(*given).status == 0
+    best = (models["word"] / "model.safetensors").read_bytes()
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == best

@@ -1,0 +1,251 @@
+"""Text that is not as it should be: one sentence and status 2, or the documented handling."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, contents, refusal, write_config
+
+from caesura.evaluation.pieces import split_pieces
+
+Write = Callable[[str, bytes | str], Path]
+
+
+def lines(text: str) -> list[str]:
+    return text.split("\n")[:-1]
+
+
+def test_training_files_of_different_length_are_refused_with_both_counts(
+    tmp_path: Path, write: Write
+) -> None:
+    write("train.de", "eins\nzwei\ndrei\n"), write("train.en", "one\ntwo\n")
+    write("dev.de", "eins\n"), write("dev.en", "one\n")
+    said = refusal(caesura("train", write_config(tmp_path / "c.yaml"), "--out", tmp_path / "out"))
+    assert f"{tmp_path}/train.de has 3 lines, {tmp_path}/train.en has 2 lines" in said
+
+
+@pytest.mark.parametrize("name", ["evaluate", "compare"])
+def test_scored_files_of_different_length_are_refused_with_both_counts(
+    models: dict[str, Path], write: Write, name: str
+) -> None:
+    src, trg = write("a.de", "eins\nzwei\n"), write("a.en", "one\ntwo\nthree\nfour\n")
+    said = refusal(caesura(name, models["word"], "--src", src, "--trg", trg))
+    assert f"{src} has 2 lines, {trg} has 4 lines" in said
+
+
+@pytest.mark.parametrize("system", ["char", "act", "word", "bpe"])
+@pytest.mark.parametrize("options", [[], ["--beam", "1"], ["--sample"], ["--segments"]])
+def test_an_empty_line_stays_empty_and_in_its_place(
+    models: dict[str, Path], system: str, options: list[str]
+) -> None:
+    done = caesura("translate", models[system], *options, stdin=b"\neins zwei\n\n\nneun\n")
+    assert done.status == 0
+    empty = "\t" if "--segments" in options else ""
+    assert [line == empty for line in done.lines] == [True, False, True, True, False]
+
+
+def test_an_empty_line_has_one_empty_row_among_the_n_best(models: dict[str, Path]) -> None:
+    done = caesura("translate", models["act"], "--n-best", 2, stdin=b"eins\n\nneun\n")
+    assert [line.split("\t")[0] for line in done.lines] == ["1", "1", "2", "3", "3"]
+    assert done.lines[2] == "2\t0.0000\t"
+
+
+def test_empty_lines_are_scored_in_their_places(models: dict[str, Path], write: Write) -> None:
+    src, trg = write("a.de", "eins\n\n\n"), write("a.en", "one\n\n\n")
+    done = caesura("evaluate", models["word"], "--src", src, "--trg", trg, "--json")
+    assert done.status == 0
+    assert '"exact": 1.0' in done.out, "two empty lines are right, and so is the digit"
+    assert '"sentences": 3' in done.out
+
+
+def test_empty_training_lines_are_dropped_and_counted(corpus: Path, tmp_path: Path, write: Write) -> None:
+    for language, lost in (("de", 0), ("en", 1)):
+        text = lines((corpus / f"train.{language}").read_text())
+        text[lost] = ""
+        write(f"train.{language}", "\n".join(text) + "\n")
+        write(f"dev.{language}", (corpus / f"dev.{language}").read_bytes())
+    config = write_config(tmp_path / "c.yaml")
+    done = caesura("train", config, "--out", tmp_path / "out", "--time-limit", "0s")
+    assert done.status == 0
+    assert "60 pairs read, 58 kept; dropped: 1 empty source, 1 empty target" in done.out
+
+
+@pytest.mark.parametrize("name", ["translate", "segment"])
+def test_invalid_utf8_is_named_by_file_line_and_byte(
+    models: dict[str, Path], write: Write, name: str
+) -> None:
+    path = write("a.de", b"eins\nzw\xffei\n")
+    said = refusal(caesura(name, models["char"], path))
+    assert said == f"{path}:2: invalid UTF-8 at byte 3 (0xff); --errors replace goes on"
+    said = refusal(caesura(name, models["char"], stdin=b"\xe4ins\n"))
+    assert said.startswith("standard input:1: invalid UTF-8 at byte 1 (0xe4)")
+
+
+def test_errors_replace_goes_on_after_invalid_utf8(models: dict[str, Path], write: Write) -> None:
+    path = write("a.de", b"eins\nzw\xffei\n\0\n")
+    done = caesura("segment", models["char"], path, "--errors", "replace")
+    assert done.status == 0
+    assert ["".join(split_pieces(line)) for line in done.lines] == ["eins", "zw�ei", "�"]
+
+
+@pytest.mark.parametrize("name", ["evaluate", "compare"])
+def test_a_bad_byte_in_scored_text_is_named_and_can_be_replaced(
+    models: dict[str, Path], write: Write, name: str
+) -> None:
+    src, trg = write("a.de", "eins\nzwei\n"), write("a.en", b"one\nt\xc3\n")
+    given = (name, models["word"], "--src", src, "--trg", trg)
+    assert refusal(caesura(*given)).startswith(f"{trg}:2: invalid UTF-8 at byte 2 (0xc3)")
+    assert caesura(*given, "--errors", "replace").status == 0
+
+
+def test_a_bad_byte_in_training_text_is_named_and_can_be_replaced(
+    corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    bad = write("bad.de", b"\xff" + (corpus / "train.de").read_bytes())
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    given = (
+        "train",
+        config,
+        "--out",
+        tmp_path / "out",
+        "--set",
+        f"data.train.src={bad}",
+        "--time-limit",
+        "0s",
+    )
+    said = refusal(caesura(*given))
+    assert said == f"{bad}:1: invalid UTF-8 at byte 1 (0xff); --errors replace goes on"
+    assert caesura(*given, "--errors", "replace").status == 0
+
+
+def test_a_nul_is_named_by_file_line_and_byte(models: dict[str, Path], write: Write) -> None:
+    path = write("a.de", b"eins\nzwei\ndr\0i\n")
+    said = refusal(caesura("translate", models["char"], path))
+    assert said == f"{path}:3: NUL at byte 3 (0x00); --errors replace goes on"
+
+
+@pytest.mark.parametrize("size", [201, 1_000_000, 3_000_000])
+def test_a_line_over_the_limit_is_warned_of_and_translated_as_an_empty_one(
+    models: dict[str, Path], write: Write, size: int
+) -> None:
+    path = write("a.de", "eins\n" + "x" * size + "\nneun\n")
+    done = caesura("translate", models["char"], path)
+    assert done.status == 0
+    assert [bool(line) for line in done.lines] == [True, False, True]
+    warning = "longer than 200 characters (testing.max_input); its translation is an empty line"
+    assert done.err == f"caesura: {path}:2: {warning}\n"
+
+
+def test_a_line_at_the_limit_is_translated(models: dict[str, Path]) -> None:
+    done = caesura("translate", models["word"], "--beam", 1, stdin="ä".encode() * 200)
+    assert (done.status, done.err) == (0, "")
+    assert done.lines != [""]
+
+
+@pytest.mark.parametrize("name", ["evaluate", "compare"])
+def test_a_line_over_the_limit_is_scored_as_an_empty_translation(
+    models: dict[str, Path], write: Write, name: str
+) -> None:
+    src, trg = write("a.de", "x" * 1_000_000 + "\neins\n"), write("a.en", "\none\n")
+    done = caesura(name, models["word"], "--src", src, "--trg", trg, "--json")
+    assert done.status == 0
+    assert done.err.startswith(f"caesura: {src}:1: longer than 200 characters")
+    assert '"exact": 1.0' in done.out
+
+
+def test_a_dev_line_over_the_limit_does_not_hold_up_a_validation(
+    corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    write("dev.de", "eins\n" + "x" * 1_000_000 + "\n"), write("dev.en", "one\ntwo\n")
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    dev = f"data.dev={{src: {tmp_path}/dev.de, trg: {tmp_path}/dev.en}}"
+    bound = ("--set", dev, "--set", "training.updates=2")
+    done = caesura("train", config, "--out", tmp_path / "out", *bound)
+    assert done.status == 0
+    assert "dev lines over 200 characters (testing.max_input) count as empty: [2]" in done.out
+
+
+@pytest.mark.parametrize("system", ["char", "act", "word", "bpe"])
+def test_unknown_characters_are_read_as_such_and_given_back_by_segment(
+    models: dict[str, Path], system: str
+) -> None:
+    text = "☃ 漢字|\\ x́ eins\u2028\x07 \U0001f600"
+    done = caesura("segment", models[system], stdin=text.encode())
+    assert done.status == 0
+    assert "".join(split_pieces(done.lines[0])) == text
+    done = caesura("translate", models[system], stdin=text.encode())
+    assert (done.status, len(done.lines)) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["translate", "segment"])
+def test_an_empty_file_gives_an_empty_output(models: dict[str, Path], write: Write, name: str) -> None:
+    done = caesura(name, models["act"], write("empty", ""))
+    assert (done.status, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["evaluate", "compare"])
+def test_empty_files_cannot_be_scored(models: dict[str, Path], write: Write, name: str) -> None:
+    src, trg = write("a.de", ""), write("a.en", "")
+    said = refusal(caesura(name, models["act"], "--src", src, "--trg", trg))
+    assert said == f"{src}: no sentences to score"
+
+
+@pytest.mark.parametrize("text", ["", "\n \n\n"])
+@pytest.mark.parametrize("system", ["char", "bpe"])
+def test_empty_files_cannot_be_trained_on(
+    corpus: Path, tmp_path: Path, write: Write, text: str, system: str
+) -> None:
+    src, trg = write("train.de", text), write("train.en", text)
+    config = write_config(tmp_path / "c.yaml", system, corpus)
+    empty = f"data.train={{src: {src}, trg: {trg}}}"
+    said = refusal(caesura("train", config, "--out", tmp_path / "out", "--set", empty))
+    assert said == f"{src}: nothing to train on; is the file empty?"
+
+
+def test_an_empty_dev_set_is_refused_before_anything_is_written(
+    corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    src, trg = write("dev.de", ""), write("dev.en", "")
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    before = contents(tmp_path)
+    given = ("--out", tmp_path / "out", "--set", f"data.dev={{src: {src}, trg: {trg}}}")
+    said = refusal(caesura("train", config, *given))
+    assert said == f"{src}: the dev set is empty; a validation needs sentences"
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["translate", "segment"])
+def test_a_missing_file_is_named(models: dict[str, Path], tmp_path: Path, name: str) -> None:
+    missing = tmp_path / "none.de"
+    assert refusal(caesura(name, models["act"], missing)) == f"{missing}: No such file or directory"
+    assert refusal(caesura(name, models["act"], tmp_path)) == f"{tmp_path}: Is a directory"
+
+
+def test_a_missing_reference_or_training_file_is_named(
+    models: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "none.en"
+    given = ("--src", corpus / "dev.de", "--trg", missing)
+    assert refusal(caesura("evaluate", models["act"], *given)) == f"{missing}: No such file or directory"
+    config = write_config(tmp_path / "c.yaml", folder=corpus)
+    given = ("--set", f"data.train.trg={missing}", "--out", tmp_path / "out")
+    assert refusal(caesura("train", config, *given)) == f"{missing}: No such file or directory"
+
+
+def test_a_source_without_references_is_refused(models: dict[str, Path], corpus: Path) -> None:
+    said = refusal(caesura("evaluate", models["act"], "--src", corpus / "dev.de"))
+    assert "a source without a target should be a .tsv" in said
+
+
+def test_a_cut_off_compressed_file_is_named(models: dict[str, Path], write: Write) -> None:
+    path = write("a.gz", gzip.compress(b"eins\n" * 20)[:-12])
+    said = refusal(caesura("segment", models["act"], path))
+    assert said.startswith(f"{path}: damaged or cut off after line ")
+
+
+def test_bad_input_changes_nothing_in_the_model_folder(models: dict[str, Path], write: Write) -> None:
+    before = contents(models["char"])
+    for name in ("translate", "segment"):
+        refusal(caesura(name, models["char"], write("a.de", b"eins\n\xff\n")))
+    assert contents(models["char"]) == before

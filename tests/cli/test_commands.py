@@ -1,0 +1,201 @@
+"""What the commands print when all is well."""
+
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from cli.program import GERMAN, SYSTEMS, caesura
+
+from caesura import Translator
+from caesura.evaluation.pieces import split_pieces
+
+Write = Callable[[str, bytes | str], Path]
+
+TEXT = "eins zwei\nneun\n\nsieben acht fünf\n"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_file_and_standard_input_are_translated_as_python_translates_them(
+    models: dict[str, Path], write: Write, system: str
+) -> None:
+    from_file = caesura("translate", models[system], write("a.de", TEXT))
+    from_stdin = caesura("translate", models[system], stdin=TEXT.encode())
+    packed = caesura("translate", models[system], write("a.de.xz", lzma.compress(TEXT.encode())))
+    assert from_file == from_stdin == packed
+    assert (from_file.status, from_file.err) == (0, "")
+    model = Translator.from_pretrained(models[system])
+    assert from_file.lines == model.translate(TEXT.split("\n")[:-1])
+
+
+def test_a_last_line_without_an_end_is_translated_too(models: dict[str, Path]) -> None:
+    whole, cut = (caesura("translate", models["word"], stdin=text) for text in (b"neun\n", b"neun"))
+    assert whole == cut
+    assert whole.lines == ["nine"]
+
+
+def test_lines_keep_their_order_over_the_borders_of_chunks(models: dict[str, Path]) -> None:
+    # Chunks have 8 * testing.batch_size = 32 lines, and inside a chunk lines are sorted by length.
+    texts = [" ".join(GERMAN[(i * k) % 9] for k in range(1, 2 + i % 4)) for i in range(81)]
+    texts[40] = ""
+    together = caesura("translate", models["word"], "--beam", 1, stdin="\n".join(texts).encode()).lines
+    model = Translator.from_pretrained(models["word"])
+    alone = {text: model.translate([text], beam=1)[0] for text in set(texts)}
+    assert together == [alone[text] for text in texts]
+    assert len(set(together)) > 20, "so many different lines that a wrong order would be seen"
+
+
+def test_beam_1_is_greedy_and_the_beam_of_the_config_is_the_default(models: dict[str, Path]) -> None:
+    model = Translator.from_pretrained(models["act"])
+    texts = TEXT.split("\n")[:-1]
+    for options, beam in (([], 5), (["--beam", "1"], 1), (["--beam", "3"], 3)):
+        done = caesura("translate", models["act"], *options, stdin=TEXT.encode())
+        assert done.lines == model.translate(texts, beam=beam)
+
+
+def test_n_best_prints_number_score_and_text_best_first(models: dict[str, Path]) -> None:
+    best = caesura("translate", models["word"], stdin=b"eins\nneun acht\n").lines
+    done = caesura("translate", models["word"], "--n-best", 3, stdin=b"eins\nneun acht\n")
+    rows = [line.split("\t") for line in done.lines]
+    assert [row[0] for row in rows] == ["1", "1", "1", "2", "2", "2"]
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+    assert scores[3:] == sorted(scores[3:], reverse=True)
+    assert max(scores) < 0
+    assert [rows[0][2], rows[3][2]] == best
+    assert len({row[2] for row in rows[:3]}) == 3
+
+
+def test_json_has_the_source_its_pieces_and_the_hypotheses(models: dict[str, Path]) -> None:
+    done = caesura("translate", models["act"], "--json", "--n-best", 2, stdin="fünf\n\n".encode())
+    first, empty = map(json.loads, done.lines)
+    assert first["source"] == "fünf" == "".join(first["pieces"])
+    assert [set(h) for h in first["hypotheses"]] == [{"text", "score", "log_prob", "finished"}] * 2
+    assert "ü" in done.out, "readable, not escaped"
+    assert empty == {"source": "", "pieces": [], "hypotheses": []}
+
+
+def test_segments_puts_the_cut_source_before_the_translation(models: dict[str, Path]) -> None:
+    plain = caesura("translate", models["act"], stdin=TEXT.encode()).lines
+    cut = caesura("segment", models["act"], stdin=TEXT.encode()).lines
+    both = caesura("translate", models["act"], "--segments", stdin=TEXT.encode()).lines
+    assert both == [f"{pieces}\t{text}" for pieces, text in zip(cut, plain, strict=True)]
+
+
+def test_samples_follow_the_seed_and_the_line_they_are_on(models: dict[str, Path]) -> None:
+    texts = ("eins zwei drei\n" * 70).encode()
+
+    def draw(*options: object) -> list[str]:
+        return caesura("translate", models["word"], "--sample", *options, stdin=texts).lines
+
+    first = draw("--seed", 3)
+    assert first == draw("--seed", 3)
+    assert first != draw("--seed", 4)
+    assert len(set(first)) > 5
+    assert first[:32] != first[32:64], "the second chunk of lines is drawn anew"
+    assert len(set(draw("--temperature", 1e-4))) == 1
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_segments_joined_give_back_the_line(models: dict[str, Path], corpus: Path, system: str) -> None:
+    source = corpus / "train.de"
+    done = caesura("segment", models[system], source)
+    assert (done.status, done.err) == (0, "")
+    pieces = [split_pieces(line) for line in done.lines]
+    assert ["".join(line) for line in pieces] == source.read_text().split("\n")[:-1]
+    lengths = {len(piece) for line in pieces for piece in line}
+    assert lengths == {1} if system == "char" else max(lengths) > 1
+
+
+def test_segment_as_json_has_scores_weights_and_bounds(models: dict[str, Path]) -> None:
+    done = caesura("segment", models["act"], "--json", stdin="fünf acht\n".encode())
+    record = json.loads(done.out)
+    assert record["text"] == "fünf acht" == "".join(record["pieces"])
+    assert [len(record[name]) for name in ("scores", "weights", "ends")] == [9, 9, 9]
+    assert all(0 < score < 1 for score in record["scores"])
+    ends = [i + 1 for i, end in enumerate(record["ends"]) if end]
+    assert record["bounds"] == [end for end in ends if end < 9]
+    record = json.loads(caesura("segment", models["word"], "--json", stdin=b"eins zwei\n").out)
+    assert record["scores"] is None, "a lookup table has no halting unit"
+    assert record["pieces"] == ["eins", " zwei"]
+
+
+@pytest.mark.parametrize("system", ["word", "act"])
+def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: Path, system: str) -> None:
+    src, trg = corpus / "train.de", corpus / "train.en"
+    translations = caesura("translate", models[system], src).lines
+    references = trg.read_text().split("\n")[:-1]
+    bleu = sacrebleu.corpus_bleu(translations, [references]).score
+    chrf = sacrebleu.corpus_chrf(translations, [references]).score
+    found = json.loads(caesura("evaluate", models[system], "--src", src, "--trg", trg, "--json").out)
+    assert found["scores"]["bleu"] == bleu
+    assert found["scores"]["chrf"] == chrf
+    pairs = list(zip(translations, references, strict=True))
+    assert found["scores"]["exact"] == sum(a == b for a, b in pairs) / len(pairs)
+    assert set(found["scores"]["signatures"]) == {"bleu", "chrf", "chrf_bigram"}
+    assert (found["gradient_share"] is None) == (system == "word")
+    assert found["boundaries"] is None
+    done = caesura("evaluate", models[system], "--src", src, "--trg", trg)
+    assert done.status == 0
+    for shown in (f"{bleu:.2f}", f"{chrf:.2f}", "tok:13a", f"{found['segments']['mean']:.3f}"):
+        assert shown in done.out
+    assert ("halting gradient" in done.out) == (system == "act")
+    assert system != "word" or bleu > 10, "a score of zero would agree with many mistakes"
+
+
+def test_evaluate_compares_cuts_with_gold_boundaries_and_trivial_cuts(
+    models: dict[str, Path], write: Write
+) -> None:
+    table = write("gold.tsv", "eins\tone\t2\nzwei neun\ttwo nine\t4 5\n")
+    given = ("evaluate", models["char"], "--src", table)
+    rows = json.loads(caesura(*given, "--json").out)["boundaries"]
+    # A character model cuts everywhere: 3 + 8 places, of which 1 + 2 are right.
+    assert rows["model"]["recall"] == 1
+    assert rows["model"]["precision"] == pytest.approx(3 / 11)
+    assert len(rows) == 5, "every character, every 2, whitespace, none"
+    shown = caesura(*given).out
+    assert "boundaries against gold" in shown
+    assert all(name in shown for name in rows)
+
+
+def test_compare_puts_models_side_by_side_with_a_bootstrap_against_the_first(
+    models: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    twin = Path(shutil.copytree(models["word"], tmp_path / "twin"))
+    text = ("--src", corpus / "train.de", "--trg", corpus / "train.en")
+    given = ("compare", models["word"], models["bpe"], twin, *text)
+    first, other, same = json.loads(caesura(*given, "--json").out)
+    assert [row["model"] for row in (first, other, same)] == [
+        str(models["word"]),
+        str(models["bpe"]),
+        str(twin),
+    ]
+    assert first["p_values"] == {"bleu": None, "chrf": None}
+    assert same["p_values"] == {"bleu": 1.0, "chrf": 1.0}
+    assert other["p_values"]["chrf"] < 0.05
+    assert other["scores"]["chrf"] < first["scores"]["chrf"] == same["scores"]["chrf"]
+    alone = json.loads(caesura("evaluate", models["bpe"], *text, "--json").out)
+    assert other["scores"] == alone["scores"]
+    assert other["parameters"] == Translator.from_pretrained(models["bpe"]).parameter_count()
+    assert other["training_seconds"] > 0
+    assert other["translating_seconds"] > 0
+    shown = caesura(*given).out
+    assert str(twin) in shown, "in a pipe, a table is as wide as its contents"
+    assert f"{first['scores']['bleu']:.2f}" in shown
+    assert f"{other['parameters']:,}" in shown
+    assert "1.000" in shown
+    assert "paired bootstrap of BLEU against the first model" in shown
+
+
+def test_compare_takes_one_model_and_gold_boundaries(models: dict[str, Path], write: Write) -> None:
+    table = write("gold.tsv", "eins\tone\t2\nzwei\ttwo\t2\n")
+    done = caesura("compare", models["act"], "--src", table)
+    assert done.status == 0
+    assert "boundary" in done.out
+    assert "bootstrap" not in done.out
+    [row] = json.loads(caesura("compare", models["act"], "--src", table, "--json").out)
+    assert row["p_values"] is None
+    assert row["boundaries"]["model"]["f1"] >= 0

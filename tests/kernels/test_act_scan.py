@@ -1,0 +1,176 @@
+"""ActScan against its reference: outputs and all gradients, on odd, ragged, streamed and poisoned batches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from caesura.kernels import VARIABLE, pick
+from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_scan_reference
+
+NAMES = ("inputs", *ActWeights._fields, *ActCarry._fields)
+OUTPUTS = ("means", "ends", "weights", "scores", *ActCarry._fields)
+EPSILON = 0.01
+
+
+def fused(*args: Tensor) -> tuple[Tensor, ...]:
+    return ActScan.apply(*args, EPSILON)
+
+
+def reference(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
+    weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
+    trace, carry = act_scan_reference(inputs, weights, carry, *rest[8:], epsilon)
+    return *trace, *carry
+
+
+def problem(
+    lengths: list[int], size: int, bias: float, seed: int = 0, steps: int | None = None, final: bool = True
+):
+    """Arguments in float64: a random incoming carry, segments whose length the halting bias decides."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = max(lengths) if steps is None else steps
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    B, count = len(lengths), torch.tensor(lengths)[:, None]
+    mask = torch.arange(steps) < count
+    forced = (torch.arange(steps) == count - 1) & final
+    weights = (
+        random(3 * size, size) / size**0.5,
+        random(3 * size),
+        0.3 * random(1, size),
+        torch.full((1,), bias).double(),
+    )
+    carry = random(B, size), 0.3 * random(B, size), 0.4 * random(B).sigmoid(), random(B).abs()
+    return [random(B, steps, 3 * size), *weights, *carry, mask, forced]
+
+
+def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> tuple[dict, dict]:
+    """Outputs and gradients by name, from fixed random gradients of all outputs."""
+    leaves = [a.detach().to(dtype).requires_grad_() for a in args[:9]]
+    outputs = function(*leaves, *args[9:])
+    generator = torch.Generator().manual_seed(1)
+    real = [o for o in outputs if o.dtype == dtype]
+    directions = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(dtype) for o in real]
+    grads = torch.autograd.grad(real, leaves, directions)
+    return dict(zip(OUTPUTS, outputs, strict=True)), dict(zip(NAMES, grads, strict=True))
+
+
+def assert_close(found: dict, wanted: dict, tolerance: float) -> None:
+    for name, value in wanted.items():
+        error = (found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3)
+        assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+CASES = {
+    "one symbol": ([1], 3, 1.0),
+    "one sentence": ([9], 5, 1.0),
+    "one-character segments": ([7, 3, 5], 5, 9.0),
+    "mixed": ([13, 1, 8, 11, 2], 7, 0.0),
+    "whole sentences": ([9, 4, 1], 5, -9.0),
+    "size one": ([6, 5], 1, 0.0),
+}
+
+
+@pytest.mark.parametrize("final", [True, False], ids=["final", "streaming"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_fused_is_the_reference(case, final):
+    args = problem(*case, final=final)
+    for found, wanted in zip(run(fused, args), run(reference, args), strict=True):
+        assert_close(found, wanted, 1e-10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    st.integers(1, 6),
+    st.floats(-3, 5),
+    st.integers(0, 99),
+)
+def test_fused_is_the_reference_on_any_batch(lengths, size, bias, seed):
+    args = problem(lengths, size, bias, seed, steps=max(lengths) + 1 + seed % 2, final=False)
+    for found, wanted in zip(run(fused, args), run(reference, args), strict=True):
+        assert_close(found, wanted, 1e-10)
+
+
+@pytest.mark.parametrize("case", [([37, 20, 31, 1], 48, 1.0), ([37, 20, 31, 1], 48, -2.0)])
+def test_float32_is_close_to_float64(case):
+    args = problem(*case)
+    wanted = run(reference, args)
+    for function in (fused, reference):
+        for found, truth in zip(run(function, args, torch.float32), wanted, strict=True):
+            assert_close(found, truth, 1e-5)
+
+
+@pytest.mark.parametrize("function", [fused, reference])
+@pytest.mark.parametrize("bias", [-9.0, 0.0, 9.0])
+def test_the_gradient_is_the_slope(function, bias):
+    args = problem([4, 2], 2, bias)
+    # No sum so near the threshold that gradcheck's steps cross it: f is not differentiable there.
+    near = [reference(*args, epsilon=EPSILON + shift)[1] for shift in (-1e-4, 1e-4)]
+    assert torch.equal(*near)
+
+    def floats(*leaves: Tensor) -> tuple[Tensor, ...]:
+        return tuple(o for o in function(*leaves, *args[9:]) if o.is_floating_point())
+
+    assert torch.autograd.gradcheck(floats, [a.requires_grad_() for a in args[:9]])
+
+
+@pytest.mark.parametrize("function", [fused, reference])
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e30])
+def test_padding_is_never_read_and_gets_nothing(function, poison):
+    args = problem([6, 2, 4], 5, 0.0)
+    clean, poisoned = run(function, args), list(args)
+    padding = ~args[9]
+    poisoned[0] = args[0].masked_fill(padding[..., None], poison)
+    for found, wanted in zip(run(function, poisoned), clean, strict=True):
+        for name, value in wanted.items():
+            assert torch.equal(found[name], value), name
+    outputs, grads = clean
+    assert not outputs["weights"][padding].any()
+    assert not outputs["scores"][padding].any()
+    assert not outputs["ends"][padding].any()
+    assert not grads["inputs"][padding].any()
+
+
+def test_pieces_are_the_whole_with_their_gradients():
+    args = problem([8, 8, 8], 4, 0.0)
+
+    def in_pieces(*args: Tensor) -> tuple[Tensor, ...]:
+        traces, carry = [], args[5:9]
+        for begin, end in ((0, 3), (3, 3), (3, 4), (4, 8)):
+            piece = slice(begin, end)
+            *trace, s, mean, H, R = fused(
+                args[0][:, piece], *args[1:5], *carry, args[9][:, piece], args[10][:, piece]
+            )
+            traces.append(trace)
+            carry = s, mean, H, R
+        return *(torch.cat(parts, 1) for parts in zip(*traces, strict=True)), *carry
+
+    for found, wanted in zip(run(in_pieces, args), run(fused, args), strict=True):
+        assert_close(found, wanted, 1e-12)
+
+
+def test_a_second_derivative_is_refused():
+    args = problem([3], 2, 0.0)
+    x = args[0].requires_grad_()
+    (grad,) = torch.autograd.grad(fused(x, *args[1:])[0].square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_one_place_picks_and_says_why(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert pick("cpu")[0] == pick(torch.device("cuda"))[0] == "fused"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert pick("cpu")[0] == "reference"
+        assert "autocast" in pick("cpu")[1]
+    monkeypatch.setenv(VARIABLE, "reference")
+    assert pick("cpu") == ("reference", "CAESURA_KERNELS asks for it")
+    monkeypatch.setenv(VARIABLE, "fast")
+    with pytest.raises(ValueError, match="CAESURA_KERNELS is 'fast'; allowed are reference, fused"):
+        pick("cpu")

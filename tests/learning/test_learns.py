@@ -1,0 +1,51 @@
+"""It learns: held-out numbers are read right after a minute of training."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.program import caesura
+
+from caesura.data.numerals import write_corpus
+from caesura.data.numerals.corpus import HeldOut
+
+pytestmark = pytest.mark.slow
+
+SEGMENTERS = {
+    "char": "{type: lookup, embedding_dim: 48}",
+    "act": "{type: act, tau: 0.1, embedding_dim: 32, act_size: 48, output_dim: 48}",
+}
+CONFIG = """\
+name: {system}
+data:
+  train: corpus/train.tsv
+  dev: corpus/dev.tsv
+  src: {{lang: de, level: char}}
+  trg: {{lang: en, level: char}}
+model:
+  segmenter: {segmenter}
+  encoder: {{type: recurrent, hidden_size: 48}}
+  decoder: {{type: recurrent, embedding_dim: 32, hidden_size: 96, attention_size: 48}}
+training:
+  batch_size: 32
+  learning_rate: 5e-3
+  clip_grad_norm: 1.0
+  validation_freq: 4000
+  updates: 625
+  device: cpu
+  threads: 1
+"""
+
+
+@pytest.mark.parametrize("system", SEGMENTERS)
+def test_numbers_that_were_held_out_are_translated_right(system: str, tmp_path: Path) -> None:
+    sizes = HeldOut(dev=50, test=150, long=1, typo=1)
+    paths = write_corpus(tmp_path / "corpus", "de", size=2000, largest=2_999, held_out=sizes)
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG.format(system=system, segmenter=SEGMENTERS[system]))
+    trained = caesura("train", config, "--out", tmp_path / "model")
+    assert trained.status == 0, trained.err
+    done = caesura("evaluate", tmp_path / "model", "--src", paths["test"], "--beam", 1, "--json")
+    found = json.loads(done.out)
+    assert found["scores"]["sentences"] == 150
+    assert found["scores"]["exact"] > 0.9, trained.out

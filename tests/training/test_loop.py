@@ -1,0 +1,358 @@
+"""Training: the same run twice, interrupted and resumed, gives the same bits."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from cli.program import write_config, write_corpus
+from safetensors.torch import load
+
+from caesura.config import Config, load_config
+from caesura.errors import InputError
+from caesura.evaluation.evaluate import evaluate
+from caesura.model import Output, Translator
+from caesura.training import loop
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.interrupt import Interrupted
+from caesura.training.loop import TrainingError, Validation, train
+from caesura.training.prepare import parallel_text, read_sentences
+
+DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
+
+
+class Listener:
+    """A reporter that keeps what it is told, and sends this process a signal at the updates in `stops`."""
+
+    def __init__(self, *stops: int) -> None:
+        self.stops = stops
+        self.said: list[str] = []
+        self.rates: list[float] = []
+        self.validations: list[Validation] = []
+        self.examples: list[Sequence[tuple[str, Output, str]]] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def working(self, what: str, done: int) -> None:
+        pass
+
+    def update(self, progress: Progress, loss: float | None) -> None:
+        self.rates.append(progress.learning_rate)
+        if progress.update in self.stops:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
+        self.validations.append(validation)
+        self.examples.append(examples)
+
+
+@pytest.fixture(autouse=True)
+def frequent_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of the log every 4 updates."""
+    monkeypatch.setattr(loop, "LOG_EVERY", 4)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder, train=45, dev=5)
+    return folder
+
+
+def configured(corpus: Path, system: str = "word", *settings: str) -> Config:
+    """Batches of 10 from 45 sentences: 5 updates an epoch; a validation every 4 updates."""
+    bounds = ("training.updates=14", "training.validation_freq=35", "training.keep_last=1")
+    return load_config(write_config(corpus / f"{system}.yaml", system), (*bounds, *settings))
+
+
+def run(config: Config, folder: Path, *stops: int) -> Listener:
+    """Train to the end, called again after each stop."""
+    heard = Listener(*stops)
+    for _ in stops:
+        with pytest.raises(Interrupted):
+            train(config, folder, heard)
+    assert train(config, folder, heard) == "finished"
+    return heard
+
+
+def without_times(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != "seconds"}
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """All that a run leaves that has to be the same in an equal run: everything but times."""
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    header, *rows = [line.split("\t") for line in (folder / "validations.tsv").read_text().splitlines()]
+    checkpoint = list_checkpoints(folder / "checkpoints")[-1]
+    progress = without_times(vars(read_progress(checkpoint)))
+    del progress["journal"]  # sizes in bytes, of times too
+    content = checkpoint.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")  # the tensors follow the header, which has times
+    return {
+        "metrics": [without_times(record) for record in metrics],
+        "validations": [without_times(dict(zip(header, row, strict=True))) for row in rows],
+        "progress": progress,
+        "state": content[start:],
+        "best": (folder / "model.safetensors").read_bytes(),
+    }
+
+
+@pytest.mark.parametrize("system", ["word", "act"])
+def test_two_runs_with_one_seed_are_equal_bit_for_bit(corpus: Path, tmp_path: Path, system: str) -> None:
+    config = configured(corpus, system)
+    for name in ("a", "b"):
+        run(config, tmp_path / name)
+        torch.rand(3)  # what happened before in the process is of no consequence
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+    assert len(outcome(tmp_path / "a")["validations"]) == 4, "at 4, 8, 12 and 14 updates"
+
+
+def test_another_seed_gives_other_weights_and_another_order(corpus: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        run(configured(corpus, "word", f"training.seed={seed}"), tmp_path / str(seed))
+    one, two = outcome(tmp_path / "1"), outcome(tmp_path / "2")
+    assert one["state"] != two["state"]
+    assert one["metrics"] != two["metrics"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What runs with dropout leave that nothing disturbed, by system."""
+    outcomes = {}
+    with mock.patch.object(loop, "LOG_EVERY", 4):
+        for system in ("word", "act"):
+            folder = tmp_path_factory.mktemp("whole")
+            run(configured(corpus, system, *DROPOUT), folder)
+            outcomes[system] = outcome(folder)
+    return outcomes
+
+
+@pytest.mark.parametrize("system", ["word", "act"])
+@pytest.mark.parametrize(
+    "stops",
+    [
+        pytest.param((3, 6), id="within lines of the log"),
+        pytest.param((4, 8), id="before a validation"),
+        pytest.param((5, 10), id="between epochs"),
+        pytest.param((14,), id="at the end, before the last validation"),
+        pytest.param(tuple(range(1, 15)), id="after every update"),
+    ],
+)
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
+    corpus: Path,
+    tmp_path: Path,
+    uninterrupted: dict[str, dict[str, Any]],
+    system: str,
+    stops: tuple[int, ...],
+) -> None:
+    # With dropout, so that the random state has to come back too.
+    run(configured(corpus, system, *DROPOUT), tmp_path, *stops)
+    assert outcome(tmp_path) == uninterrupted[system]
+
+
+def test_dropout_draws_anew_at_every_update(corpus: Path, tmp_path: Path) -> None:
+    run(configured(corpus), tmp_path / "without")
+    run(configured(corpus, "word", *DROPOUT), tmp_path / "with")
+    assert outcome(tmp_path / "with")["state"] != outcome(tmp_path / "without")["state"]
+
+
+def test_a_validation_that_is_interrupted_is_made_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(corpus)
+    run(config, tmp_path / "whole")
+    process = Translator.process
+
+    def interrupted(self, texts, search, progress=None):
+        os.kill(os.getpid(), signal.SIGINT)
+        return process(self, texts, search, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "process", interrupted)
+        with pytest.raises(Interrupted):
+            train(config, tmp_path / "parts", Listener())
+    assert not (tmp_path / "parts" / "model.safetensors").exists()
+    run(config, tmp_path / "parts")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint_and_logs_nothing_twice(
+    corpus: Path, tmp_path: Path
+) -> None:
+    config = configured(corpus)
+    run(config, tmp_path / "whole")
+
+    class Killed(BaseException):
+        pass
+
+    class Killer(Listener):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            if progress.update == 11:  # after the validation at 8 and lines of the log at 4 and 8
+                with (tmp_path / "parts" / "metrics.jsonl").open("a") as log:
+                    log.write('{"kind": "tra')
+                raise Killed
+
+    with pytest.raises(Killed):
+        train(config, tmp_path / "parts", Killer())
+    run(config, tmp_path / "parts")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_time_limit_ends_a_run_between_updates(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(corpus)
+    run(config, tmp_path / "whole")
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+    class Clock(Listener):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            now[0] += 1.0
+
+    assert train(config, tmp_path / "parts", heard := Clock(), time_limit=6.5) == "time limit"
+    assert heard.said[-1].startswith("stopped by the time limit after 7 updates")
+    assert train(config, tmp_path / "parts", Clock(), time_limit=100) == "finished"
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    metrics = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(metrics[-1])["seconds"] == 14, "the clock goes on where it was"
+
+
+def test_the_learning_rate_halves_and_training_ends_as_the_schedule_says(
+    corpus: Path, tmp_path: Path
+) -> None:
+    # At this rate nothing is learned: the first validation is the best one.
+    settings = ("training.learning_rate=1e-9", "training.patience=2", "training.max_halvings=3")
+    config = configured(corpus, "word", *settings, "training.updates=100", "training.validation_freq=15")
+    heard = run(config, tmp_path / "out")
+    verdicts = [validation.verdict for validation in heard.validations]
+    assert verdicts == ["best", "wait", "halve", "wait", "halve", "wait", "stop"]
+    assert heard.rates == [1e-9] * 6 + [0.5e-9] * 4 + [0.25e-9] * 4
+    assert "no new best through 3 halvings" in heard.said[-1]
+    header, *rows = [
+        line.split("\t") for line in (tmp_path / "out" / "validations.tsv").read_text().splitlines()
+    ]
+    rates = [row[header.index("learning_rate")] for row in rows]
+    assert rates == ["1e-09"] * 3 + ["5e-10"] * 2 + ["2.5e-10"] * 2
+
+
+def test_the_rate_that_was_lowered_is_the_one_that_adam_uses(corpus: Path, tmp_path: Path) -> None:
+    settings = ("training.patience=1", "training.decrease_factor=1e-30", "training.validation_freq=5")
+    config = configured(corpus, "word", *settings, "training.learning_rate=1e-9", "training.updates=6")
+    saved = []
+
+    class Watcher(Listener):
+        def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
+            super().validation(validation, examples)
+            saved.append(list_checkpoints(tmp_path / "out" / "checkpoints")[-1].read_bytes())
+
+    heard = Watcher()
+    train(config, tmp_path / "out", heard)
+    assert [v.verdict for v in heard.validations][:2] == ["best", "halve"]
+    best = Translator.from_pretrained(tmp_path / "out").state_dict()
+    third, last = (load(content) for content in (saved[2], saved[-1]))
+    assert any(not third[f"model.{name}"].equal(value) for name, value in best.items())
+    assert all(third[f"model.{name}"].equal(last[f"model.{name}"]) for name in best), "a rate of 1e-39"
+
+
+def train_records(folder: Path) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in records if record["kind"] == "train"]
+
+
+def test_the_loss_is_logged_in_its_named_parts(corpus: Path, tmp_path: Path) -> None:
+    run(configured(corpus, "act"), tmp_path / "out")
+    records = train_records(tmp_path / "out")
+    assert [record["update"] for record in records] == [4, 8, 12]
+    for record in records:
+        assert record["tau"] == 0.1
+        assert record["penalty"] != 0
+        assert 0 < record["remainder"] < 1
+        assert record["decoder_penalty"] == 0
+        whole = record["cross_entropy"] + record["tau"] * record["penalty"]
+        assert record["loss"] == pytest.approx(whole, rel=0.05)  # a mean per batch, a mean per symbol
+        assert "clipped" not in record
+
+
+@pytest.mark.parametrize(("norm", "share"), [(1e-3, 1.0), (1e9, 0.0)])
+def test_the_log_says_how_often_gradients_were_clipped(
+    corpus: Path, tmp_path: Path, norm: float, share: float
+) -> None:
+    run(configured(corpus, "word", f"training.clip_grad_norm={norm}"), tmp_path / "out")
+    assert [record["clipped"] for record in train_records(tmp_path / "out")] == [share] * 3
+
+
+def test_clipping_bounds_the_step(corpus: Path, tmp_path: Path) -> None:
+    for norm in ("1e9", "null", "0.1"):
+        run(configured(corpus, "word", f"training.clip_grad_norm={norm}"), tmp_path / norm)
+    assert outcome(tmp_path / "1e9")["best"] == outcome(tmp_path / "null")["best"]
+    assert outcome(tmp_path / "0.1")["best"] != outcome(tmp_path / "null")["best"]
+
+
+def test_a_changed_training_text_is_refused_when_resuming(tmp_path: Path) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path)
+    with pytest.raises(Interrupted):
+        train(config, tmp_path / "out", Listener(2))
+    text = (tmp_path / "train.en").read_text()
+    (tmp_path / "train.en").write_text(text.replace("one", "won", 1))
+    with pytest.raises(InputError, match="the training text has changed since this run began"):
+        train(config, tmp_path / "out", Listener())
+    (tmp_path / "train.en").write_text(text)
+    run(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize("count", [0, 2, 9])
+def test_a_validation_comes_with_the_first_sentences_as_examples(
+    corpus: Path, tmp_path: Path, count: int
+) -> None:
+    heard = run(configured(corpus, "act", f"training.examples={count}"), tmp_path / "out")
+    dev = read_sentences(parallel_text(configured(corpus).data.dev), "strict")
+    records = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    records = [record for record in records if record["kind"] == "validation"]
+    assert len(records) == len(heard.examples) == 4
+    for record, examples in zip(records, heard.examples, strict=True):
+        assert [source for source, _, _ in examples] == dev.sources[:count]
+        assert [reference for _, _, reference in examples] == dev.references[:count]
+        assert ["".join(e["pieces"]) for e in record["examples"]] == dev.sources[:count]
+        assert [e["translation"] for e in record["examples"]] == [out.texts[0] for _, out, _ in examples]
+        assert "bleu" in record["signatures"]
+
+
+@pytest.mark.parametrize("updates", [3, 30])
+def test_a_loss_that_is_not_finite_ends_training_and_is_never_saved(
+    corpus: Path, tmp_path: Path, updates: int
+) -> None:
+    config = configured(corpus, "word", "training.learning_rate=1e30", f"training.updates={updates}")
+    with pytest.raises(TrainingError, match=r"^the loss is not finite around update \d+; .*learning_rate"):
+        train(config, tmp_path / "out", Listener())
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    [checkpoint] = list_checkpoints(tmp_path / "out" / "checkpoints")
+    assert read_progress(checkpoint).update == 0, "the last good state"
+
+
+def test_the_model_in_the_folder_is_the_one_of_the_best_validation(corpus: Path, tmp_path: Path) -> None:
+    settings = ("training.updates=60", "training.validation_freq=40", "training.learning_rate=2e-2")
+    config = configured(corpus, "word", *settings)
+    heard = run(config, tmp_path / "out")
+    best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
+    assert best.bleu == max(validation.bleu for validation in heard.validations) > 0
+    model = Translator.from_pretrained(tmp_path / "out")
+    dev = read_sentences(parallel_text(config.data.dev), "strict")
+    found = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
+    assert found.scores.bleu == best.bleu
+    assert found.scores.chrf == best.chrf
+    assert found.segments.mean == best.segment_length
+
+
+def test_a_bound_in_epochs_sees_every_sentence_as_often(corpus: Path, tmp_path: Path) -> None:
+    heard = run(configured(corpus, "word", "training.updates=null", "training.epochs=2"), tmp_path / "out")
+    assert heard.said[-1] == "training finished: 2 epochs"
+    assert heard.validations[-1].sentences == 2 * 45
+    assert heard.validations[-1].update == 2 * 5
