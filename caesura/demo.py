@@ -56,8 +56,8 @@ training:
   threads: 1
 testing: {{batch_size: 500}}
 """
-UPDATES = 1200
-TIME_LIMIT = "210s"  # of training; a slow machine stops there, and the table says how far it came
+UPDATES = 900
+TIME_LIMIT = "180s"  # of training; a slow machine stops there, and the table says how far it came
 WANTED = 0.9  # share of held-out numbers that each model should get exactly right
 
 

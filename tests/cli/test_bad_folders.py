@@ -57,7 +57,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_takes_over(corpus: Pat
     newest = sorted((model / "checkpoints").iterdir())[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
     config = corpus / "act.yaml"
-    given = ("train", config, "--out", model, "--set", "training.updates=20")
+    given = ("train", config, "--out", model, "--set", "training.updates=10")
     said = refusal(caesura(*given))
     assert said.startswith(f"{newest}: damaged checkpoint (")
     assert said.endswith("remove it to go on from the one before")

@@ -1,0 +1,83 @@
+"""What the documents say is run: code, commands, links, recipes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from caesura.cli import app
+from caesura.config import load_config
+from caesura.model import resolve
+from helpers import tiny_model
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of the README in one language."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    return [
+        line.removeprefix("$ ").partition("#")[0].strip()
+        for block in blocks("console")
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def test_the_readme_shows_code_and_commands() -> None:
+    assert len(blocks("python")) >= 2
+    assert {"make demo", "make test"} <= set(commands())
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.split("\n")[-2][:40])
+def test_the_readmes_python_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in re.findall(r'from_pretrained\("([^"]+)"\)', code):
+        tiny_model().float().save_pretrained(tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    assert code.count("print(") == 0 or capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", commands())
+def test_the_readmes_commands_and_options_exist(line: str) -> None:
+    program, *words = shlex.split(line.partition("<")[0])
+    if program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(words) <= set(targets)
+        return
+    assert program == "caesura"
+    known = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    options = {name for parameter in known.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
+    for word in words:
+        if word.startswith("recipes/"):
+            assert (ROOT / word).is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere_and_nothing_is_left_to_fill_in(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), target
+    assert not re.search(r"@[A-Z]+@|TODO|FIXME|XXX", text)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_recipe_describes_a_model_that_can_be_built(path: Path) -> None:
+    config = resolve(load_config(path))
+    assert config.model.encoder.options["num_layers"] in range(1, 7)
+
+
+def test_the_recipes_cover_the_papers_systems() -> None:
+    names = {path.stem for path in RECIPES if path.parent.name == "iwslt14"}
+    assert {"word", "bpe", "char", "act", "word-4layer", "char-5layer", "act-3layer"} <= names
