@@ -126,12 +126,16 @@ def translate(
     """Translate line by line: as many lines out as in (or N a line with --n-best N)."""
     translator = _load(model, device)
     width = translator.config.testing.beam_size if beam is None else beam
-    if n_best > width or (sample and n_best > 1):
-        raise InputError(f"--n-best {n_best}: at most the beam size ({width}), and 1 with --sample")
+    if n_best > width or (n_best > 1 and (sample or segments)):
+        raise InputError(
+            f"--n-best {n_best}: at most the beam size ({width}), and 1 with --sample or --segments"
+        )
+    if sample and beam is not None:
+        raise InputError("--sample draws and --beam searches; choose one")
     search = _sampler(temperature, seed) if sample else translator.searcher(beam)
     for number, output, text in _process(translator, file, errors, search):
         if as_json:
-            _print_json(_translation_record(text, output, n_best))
+            _print_json({"source": text, **output.record(n_best)})
         elif n_best > 1:
             for hypothesis, translation in zip(output.hypotheses[:n_best], output.texts, strict=False):
                 print(f"{number}\t{hypothesis.score:.4f}\t{translation}")
@@ -139,7 +143,7 @@ def translate(
                 print(f"{number}\t{0:.4f}\t")  # an empty line: certain to stay empty
         else:
             print(_shown(output) + "\t" if segments else "", end="")
-            print(output.texts[0] if output.texts else "")
+            print(output.best)
         sys.stdout.flush()
 
 
@@ -179,7 +183,7 @@ def evaluate(
     translator = _load(model, device)
     found = _evaluate(translator, src, trg, beam, errors)
     if as_json:
-        _print_json({"model": str(model), **_evaluation_record(found)})
+        _print_json({"model": str(model), **found.record()})
         return
     scores = found.scores
     rows = [
@@ -216,7 +220,7 @@ def compare(
     text = _sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     rows = compare_models(loaded, text, beam)
     if as_json:
-        _print_json([{**row.record(), **_evaluation_record(row.evaluation)} for row in rows])
+        _print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:
         show_comparison(rows, f"on {src}")
 
@@ -250,16 +254,26 @@ def _process(
     lines = enumerate(read_lines(file, errors), 1)
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
     size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
-    while chunk := list(islice(lines, size)):
+    problem: InputError | None = None
+    while problem is None:
+        chunk: list[tuple[int, str | None]] = []
+        try:
+            chunk.extend(islice(lines, size))
+        except InputError as found:  # the lines before a bad one are answered first
+            problem = found
+        if not chunk and problem is None:
+            return
         texts = []
         for number, line in chunk:
             if line is None or len(line) > longest:
                 _warn("standard input" if file == "-" else file, number, longest)
                 line = ""
             texts.append(line)
-        outputs = translator.process(texts, search and _counted_from(chunk[0][0], search))
+        first = chunk[0][0] if chunk else 1
+        outputs = translator.process(texts, search and _counted_from(first, search))
         for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
             yield number, output, text
+    raise problem
 
 
 def _warn(name: str, number: int, longest: int) -> None:
@@ -322,26 +336,6 @@ def _boundary_table(found: Evaluation) -> None:
         for name, row in (found.boundaries or {}).items()
     ]
     terminal.table("boundaries against gold", ["", "precision", "recall", "F1"], rows)
-
-
-def _evaluation_record(found: Evaluation) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    boundaries = {name: asdict(row) for name, row in found.boundaries.items()} if found.boundaries else None
-    return {
-        "scores": asdict(found.scores),
-        "segments": asdict(found.segments),
-        "gradient_share": found.gradient_share,
-        "boundaries": boundaries,
-    }
-
-
-def _translation_record(text: str, output: Output, n_best: int) -> dict[str, Any]:
-    hypotheses = [
-        {"text": translation, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
-        for h, translation in zip(output.hypotheses[:n_best], output.texts, strict=False)
-    ]
-    return {"source": text, "pieces": output.segmentation.pieces, "hypotheses": hypotheses}
 
 
 def _shown(output: Output) -> str:

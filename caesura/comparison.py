@@ -57,7 +57,7 @@ def compare_models(
     if len(models) > 1:
         testing = models[0][1].config.testing
         systems = {
-            folder: [output.texts[0] if output.texts else "" for output in found.outputs]
+            folder: [output.best for output in found.outputs]
             for (folder, _), (found, _) in zip(models, measured, strict=True)
         }
         tested = paired_bootstrap(systems, text.references, testing.bleu_tokenize, testing.lowercase)

@@ -23,8 +23,8 @@ from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
 from caesura.model import Translator
 from caesura.training.journal import METRICS
-from caesura.training.loop import TrainingError
 from caesura.training.prepare import Sentences, read_sentences
+from caesura.training.run import TrainingError
 
 SYSTEMS = {
     "char": "{type: lookup, embedding_dim: 64}",
@@ -195,9 +195,9 @@ def _show_examples(runs: Sequence[Trained], text: Sentences) -> None:
     for i in range(3):
         for run in runs:
             output = run.found["test"].outputs[i]
-            right = "=" if output.texts[0] == text.references[i] else f"should be: {text.references[i]}"
+            right = "=" if output.best == text.references[i] else f"should be: {text.references[i]}"
             shown = join_pieces(output.segmentation.pieces)
-            terminal.out.print(f"{run.system:>6}  {shown} → {output.texts[0]}  ({right})", markup=False)
+            terminal.out.print(f"{run.system:>6}  {shown} → {output.best}  ({right})", markup=False)
 
 
 def _show_slide(trained: Sequence[Trained], out: Path) -> None:

@@ -78,9 +78,25 @@ class Output:
     hypotheses: list[Hypothesis]  # best first; none for an empty line or where nothing was searched
     texts: list[str]  # of the hypotheses
 
+    @property
+    def best(self) -> str:
+        """The translation; of an empty line, an empty one."""
+        return self.texts[0] if self.texts else ""
+
+    def record(self, n_best: int) -> dict[str, Any]:
+        """Pieces and up to `n_best` hypotheses, for JSON."""
+        found = zip(self.hypotheses[:n_best], self.texts, strict=False)
+        return {
+            "pieces": self.segmentation.pieces,
+            "hypotheses": [
+                {"text": text, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
+                for h, text in found
+            ],
+        }
+
 
 class Translator(nn.Module):
-    """A translation model: any segmenter, encoder and decoder, and the two vocabularies it reads and writes."""
+    """A translation model: any segmenter, encoder and decoder, and the two vocabularies that it uses."""
 
     def __init__(
         self,
@@ -177,9 +193,7 @@ class Translator(nn.Module):
 
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
         """Translate sentences with beam search (`beam=1` is greedy); an empty line stays empty."""
-        return [
-            output.texts[0] if output.texts else "" for output in self.process(texts, self.searcher(beam))
-        ]
+        return [output.best for output in self.process(texts, self.searcher(beam))]
 
     def segment(self, texts: Sequence[str]) -> list[list[str]]:
         """Cut sentences as the model does; the pieces of a sentence joined give it back."""

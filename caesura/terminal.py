@@ -21,9 +21,8 @@ from rich.text import Text
 from caesura.evaluation.pieces import join_pieces
 
 if TYPE_CHECKING:
-    from caesura.model import Output
     from caesura.training.checkpoint import Progress as TrainingProgress
-    from caesura.training.loop import Validation
+    from caesura.training.validation import Example, Validation
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -95,14 +94,13 @@ class TrainingDisplay:
         text = f"epoch {progress.epoch + 1}, update {progress.update:,}{self._loss}"
         self._bar.update(self._task, description=text, completed=progress.since_validation, total=self._freq)
 
-    def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
+    def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
         """The figures, and how some sentences were cut and translated."""
         out.print(validation_line(vars(validation)), markup=False)
         for _, output, reference in examples:
             out.print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
-            translation = output.texts[0] if output.texts else ""
-            mark = "=" if translation == reference else f"(should be: {reference})"
-            out.print(f"        → {translation}  {mark}", markup=False, style="dim")
+            mark = "=" if output.best == reference else f"(should be: {reference})"
+            out.print(f"        → {output.best}  {mark}", markup=False, style="dim")
 
 
 @contextmanager

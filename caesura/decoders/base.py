@@ -52,7 +52,7 @@ class Decoder(nn.Module, Generic[State]):
         raise NotImplementedError
 
     def reorder(self, state: State, sentences: Tensor | None, hypotheses: Tensor) -> State:
-        """Keep `sentences` [B'] (None: all, as they are), and of each its `hypotheses` [B', K'], repeats allowed."""
+        """Keep `sentences` [B'] (None: all) and of each its `hypotheses` [B', K'], which may repeat."""
         raise NotImplementedError
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from caesura.evaluation.boundaries import BoundaryScores, SegmentLength, boundary_table, segment_length
 from caesura.evaluation.scores import Scores, score
@@ -22,6 +23,16 @@ class Evaluation:
     )  # the model's row first, then trivial ones; None without gold
     outputs: list[Output]
 
+    def record(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        rows = self.boundaries.items() if self.boundaries is not None else ()
+        return {
+            "scores": asdict(self.scores),
+            "segments": asdict(self.segments),
+            "gradient_share": self.gradient_share,
+            "boundaries": {name: asdict(row) for name, row in rows} or None,
+        }
+
 
 def evaluate(
     model: Translator,
@@ -34,12 +45,13 @@ def evaluate(
     """Translate `sources` with `search` (by default the configured beam search) and measure the result."""
     testing = model.config.testing
     outputs = model.process(sources, search or model.searcher(), progress)
-    translations = [output.texts[0] if output.texts else "" for output in outputs]
     boundaries = None
     if gold is not None:
         boundaries = boundary_table(sources, [output.segmentation.bounds for output in outputs], gold)
     return Evaluation(
-        scores=score(translations, references, testing.bleu_tokenize, testing.lowercase),
+        scores=score(
+            [output.best for output in outputs], references, testing.bleu_tokenize, testing.lowercase
+        ),
         segments=segment_length(output.segmentation.covered for output in outputs),
         gradient_share=gradient_share(outputs),
         boundaries=boundaries,

@@ -24,9 +24,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses a sentence, best first, each of at most `limits` [B] symbols, </s> included.
 
-    A hypothesis is finished when </s> is among the best `beam` continuations of its sentence. A sentence is done
-    when it has `beam` finished ones and none that is open scores better, as long as it is, than the worst of
-    those. What is open at the limit is returned as it is, after the finished ones.
+    A hypothesis is finished when </s> is among the best `beam` continuations of its sentence. A sentence is
+    done when it has `beam` finished ones and none that is open scores better than the worst of those. What
+    is open at the limit is returned as it is, after the finished ones.
     """
     if beam < 1:
         raise ValueError(f"beam must be at least 1, not {beam}")

@@ -33,7 +33,7 @@ class Progress:
     # Sums since the last line of the log; on the device until read or saved, so that no update waits for it.
     window: dict[str, Any] = field(default_factory=dict)
     journal: dict[str, int] = field(default_factory=dict)  # bytes of each log file that belong to this state
-    text: list[str] = field(default_factory=list)  # digests of the training text
+    text: list[str] = field(default_factory=list)  # digests of the training text and the dev set
     finished: str = ""  # why training ended, once it has
 
 

@@ -32,7 +32,7 @@ class Prepared:
     trg_vocabulary: Vocabulary
     corpus: Corpus
     dev: Sentences
-    digests: list[str]  # of the training text, so that a resumed run can tell whether it changed
+    digests: list[str]  # of the training text and the dev set, so that a resumed run can tell if they changed
 
 
 def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[str, int], None]) -> Prepared:
@@ -63,7 +63,7 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
-    return Prepared(*vocabularies, corpus, dev, text.digests())
+    return Prepared(*vocabularies, corpus, dev, text.digests() + parallel_text(data.dev).digests())
 
 
 def parallel_text(corpus: Files | Path) -> ParallelText:

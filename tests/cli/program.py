@@ -80,10 +80,10 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "caesura.cli", *map(str, arguments)]
 
 
-def refusal(done: Done, status: int = 2) -> str:
-    """What a refused command said: one sentence on the error stream, and nothing else anywhere."""
+def refusal(done: Done, status: int = 2, answered: int = 0) -> str:
+    """What a refused command said: one sentence on the error stream, after `answered` good lines of output."""
     assert done.status == status, done.err
-    assert done.out == ""
+    assert len(done.lines) == answered
     assert done.err.startswith("caesura: ")
     assert done.err.endswith("\n")
     assert done.err.count("\n") == 1, done.err

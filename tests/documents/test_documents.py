@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from helpers import tiny_model
 
 from caesura.cli import app
 from caesura.config import load_config
 from caesura.model import resolve
-from helpers import tiny_model
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

@@ -95,7 +95,7 @@ def test_a_short_run_on_real_text_trains_stops_resumes_translates_and_evaluates(
     monkeypatch.setattr(loop, "LOG_EVERY", 10)
     folder = tmp_path / "model"
 
-    stopped = caesura("train", config, "--out", folder, "--time-limit", "2s")
+    stopped = caesura("train", config, "--out", folder, "--time-limit", "1s")
     assert (stopped.status, stopped.err) == (0, "")
     assert "stopped by the time limit" in stopped.out
     finished = caesura("train", config, "--out", folder)

@@ -1,0 +1,179 @@
+"""A training run: how it is started or taken up again, and what of it is saved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from caesura.config import Config, differences, load_config
+from caesura.data.files import write_beside
+from caesura.errors import InputError
+from caesura.evaluation.boundaries import segment_length
+from caesura.evaluation.evaluate import gradient_share
+from caesura.kernels import pick
+from caesura.model import CONFIG, WEIGHTS, Translator
+from caesura.training.card import CARD
+from caesura.training.checkpoint import (
+    Progress,
+    list_checkpoints,
+    load_checkpoint,
+    read_progress,
+    save_checkpoint,
+)
+from caesura.training.journal import Journal
+from caesura.training.prepare import Prepared, Sentences, prepare
+from caesura.training.schedule import HalveAndStop
+from caesura.training.validation import Example, Validation
+
+
+class TrainingError(Exception):
+    """Training cannot go on; the message is one sentence, and the last good state is on disk."""
+
+
+class Reporter(Protocol):
+    """Who is told how training goes; the command line draws it."""
+
+    def say(self, text: str) -> None:
+        """Something happened once."""
+
+    def working(self, what: str, done: int) -> None:
+        """Something long is under way before training."""
+
+    def update(self, progress: Progress, loss: float | None) -> None:
+        """An update was made; the loss is there now and then."""
+
+    def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
+        """A validation is done: its figures, and some sentences."""
+
+
+@dataclass
+class Run:
+    """All that changes while training."""
+
+    config: Config
+    folder: Path
+    model: Translator
+    optimizer: torch.optim.Optimizer
+    progress: Progress
+    schedule: HalveAndStop
+    journal: Journal
+    dev: Sentences
+
+    def save(self) -> None:
+        """Write a checkpoint that belongs to exactly what is in the log now."""
+        self.check()
+        self.progress.window = {name: float(value) for name, value in self.progress.window.items()}
+        self.progress.schedule = asdict(self.schedule)
+        self.progress.journal = self.journal.sizes()
+        keep = self.config.training.keep_last
+        save_checkpoint(self.folder / "checkpoints", self.model, self.optimizer, self.progress, keep)
+
+    def check(self) -> None:
+        """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""
+        loss = float(self.progress.window.get("loss", 0.0))
+        if not math.isfinite(loss) or not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise TrainingError(
+                f"the loss is not finite around update {self.progress.update}; the state before is in "
+                f"{self.folder}/checkpoints; try a smaller training.learning_rate or training.clip_grad_norm"
+            )
+
+
+def open_run(config: Config, folder: Path, reporter: Reporter) -> tuple[Run, Prepared]:
+    """Start a run in `folder`, or take up the one that is there."""
+    settings = config.training
+    checkpoints = list_checkpoints(folder / "checkpoints")
+    if checkpoints:
+        _refuse_changes(load_config(folder / CONFIG), config, folder)
+    else:
+        _refuse_overwriting(config, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(
+            f"{folder}: cannot be written to ({problem.strerror}); choose another --out"
+        ) from problem
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    data = prepare(config, folder, bool(checkpoints), reporter.working)
+    torch.manual_seed(settings.seed)
+    device = _device(config)
+    model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
+    schedule = HalveAndStop(settings.patience, settings.max_halvings)
+    if checkpoints:
+        progress = read_progress(checkpoints[-1])
+        if progress.text != data.digests:
+            raise InputError(
+                f"{folder}: the training text or the dev set has changed since this run began; "
+                "choose another --out"
+            )
+        load_checkpoint(checkpoints[-1], model, optimizer)
+        schedule = HalveAndStop(**progress.schedule)
+        reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
+    else:
+        with write_beside(folder / CONFIG) as file:
+            file.write(config.dump().encode())
+    journal = Journal(folder, progress.journal, settings.tensorboard)
+    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev)
+    if not checkpoints:
+        cuts = model.process(data.dev.sources, None)  # where it starts from, before it has learnt anything
+        segments = segment_length(cut.segmentation.covered for cut in cuts)
+        facts = {
+            "segment_length": segments.mean,
+            "longest_segment": segments.longest,
+            "gradient_share": gradient_share(cuts),
+            "parameters": model.parameter_count(),
+            "src_vocabulary": len(data.src_vocabulary),
+            "trg_vocabulary": len(data.trg_vocabulary),
+            "training": str(data.corpus.report),
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+            "kernels": list(pick(device)),
+        }
+        journal.record("start", 0, facts)
+        run.save()
+        reporter.say(str(data.corpus.report))
+        reporter.say(f"segments start at {segments.mean:.2f} characters (longest {segments.longest})")
+    implementation, reason = pick(device)
+    reporter.say(f"{config.name}: {model.parameter_count():,} parameters on {device}")
+    reporter.say(f"recurrences: {implementation} ({reason})")
+    if data.dev.too_long:
+        limit = config.testing.max_input
+        reporter.say(
+            f"dev lines over {limit} characters (testing.max_input) count as empty: {data.dev.too_long}"
+        )
+    return run, data
+
+
+def _device(config: Config) -> torch.device:
+    wanted = config.training.device
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise config.error("training.device", "no CUDA device here; auto or cpu would work")
+    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _refuse_changes(old: Config, new: Config, folder: Path) -> None:
+    changes = differences(old, new)
+    if changes:
+        listed = "; ".join(changes)
+        raise InputError(
+            f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
+        )
+
+
+def _refuse_overwriting(config: Config, folder: Path) -> None:
+    """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
+    found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
+    written = folder / CONFIG
+    if written.is_file() and written.read_bytes() != config.dump().encode():
+        found.append(CONFIG)
+    if found:
+        raise InputError(
+            f"{folder}: has no checkpoints, but a {found[0]} that would be overwritten; choose another --out"
+        )
