@@ -28,7 +28,7 @@ setup-dev: $(VENV)/.dev
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Caesura needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	@test -x $(BIN)/python || { echo "setting up $(VENV) (a minute or two) ..."; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/pip || { echo "setting up $(VENV) (a minute or two) ..."; $(PYTHON) -m venv $(VENV); }
 	@$(PIP) -e .
 	@touch $@
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from caesura.errors import InputError
+from caesura.errors import InputError, Interrupted, TrainingError
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
@@ -39,6 +39,9 @@ Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
 Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds source, target, boundaries")]
+TestSet = Annotated[
+    str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
+]
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
 
 
@@ -102,7 +105,12 @@ def train(
         except OSError as problem:  # a full disk does not say which
             problem.filename = problem.filename or str(folder)
             raise
-        display.say(f"the model is in {folder}")
+        if (folder / "model.safetensors").exists():
+            display.say(f"the best model so far is in {folder}")
+        else:
+            display.say(
+                f"no model yet: the first validation is after {loaded.training.validation_freq} sentences"
+            )
 
 
 @app.command()
@@ -170,7 +178,7 @@ def segment(
 @app.command()
 def evaluate(
     model: ModelFolder,
-    src: Source,
+    src: TestSet = None,
     trg: Target = None,
     beam: Beam = None,
     as_json: Json = False,
@@ -181,6 +189,8 @@ def evaluate(
     from caesura import terminal
 
     translator = _load(model, device)
+    if src is None:
+        src, trg = _test_set(translator)
     found = _evaluate(translator, src, trg, beam, errors)
     if as_json:
         _print_json({"model": str(model), **found.record()})
@@ -289,8 +299,10 @@ def _counted_from(first: int, search: Search) -> Search:
 def _sampler(temperature: float, seed: int) -> Search:
     from caesura.search.sampling import sample
 
-    if not temperature > 0:
-        raise InputError(f"--temperature {temperature}: must be above 0; --beam 1 is the limit towards 0")
+    if not 0 < temperature < float("inf"):
+        raise InputError(
+            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
+        )
 
     def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
         seeds = [seed * 1_000_003 + position for position in positions]
@@ -301,7 +313,7 @@ def _sampler(temperature: float, seed: int) -> Search:
 
 def _sentences(src: str, trg: str | None, errors: Errors, longest: int) -> Any:
     from caesura.data.corpus import ParallelText
-    from caesura.training.prepare import read_sentences
+    from caesura.data.sentences import read_sentences
 
     text = read_sentences(ParallelText(src, trg), errors, longest)
     if not text.sources:
@@ -321,6 +333,14 @@ def _evaluate(
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
         return run(translator, text.sources, text.references, text.gold, search, progress)
+
+
+def _test_set(translator: Translator) -> tuple[str, str | None]:
+    """The files that the config names as its test set."""
+    test = translator.config.data.test
+    if test is None:
+        raise InputError("--src is missing, and the model's config names no data.test")
+    return (str(test), None) if isinstance(test, Path) else (str(test.src), str(test.trg))
 
 
 def _check_unique(models: list[Path]) -> None:
@@ -370,12 +390,12 @@ def _explain(problem: BaseException) -> int:
         return int(problem.exit_code)
     if isinstance(problem, KeyboardInterrupt) or type(problem).__name__ == "Abort":
         return 130
-    if type(problem).__name__ == "Interrupted":
-        return 128 + int(getattr(problem, "number", 2))
+    if isinstance(problem, Interrupted):
+        return 128 + problem.number
     if isinstance(problem, InputError):
         print(f"caesura: {problem}", file=sys.stderr)
         return 2
-    if type(problem).__name__ == "TrainingError":
+    if isinstance(problem, TrainingError):
         print(f"caesura: {problem}", file=sys.stderr)
         return 1
     unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from caesura import terminal
+from caesura.data.sentences import Sentences
+from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.scores import Comparison, paired_bootstrap
 from caesura.model import Translator
 from caesura.training.journal import VALIDATIONS
-from caesura.training.prepare import Sentences
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ def compare_models(
     models: Sequence[tuple[str, Translator]], text: Sentences, beam: int | None = None
 ) -> list[Row]:
     """Translate the text with every (folder, model) and test the differences to the first."""
+    metrics = {(m.config.testing.bleu_tokenize, m.config.testing.lowercase) for _, m in models}
+    if len(metrics) > 1:
+        raise InputError(
+            f"models that score differently cannot be compared: bleu_tokenize, lowercase are {metrics}"
+        )
     measured = []
     for folder, model in models:
         with terminal.counting(f"translating with {folder}", len(text.sources)) as progress:

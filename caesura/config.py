@@ -194,10 +194,13 @@ class Testing(Section):
     )
     beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
     batch_size: int = Field(default=64, ge=1, description="sentences translated together")
-    max_output_ratio: float = Field(
-        default=2.0, ge=0, description="longest output = ratio * source symbols + extra"
+    max_output_ratio: float | None = Field(
+        default=None,
+        ge=0,
+        le=1000,
+        description="longest output = ratio * source symbols + extra; null: from the training text",
     )
-    max_output_extra: int = Field(default=50, ge=1, description="see max_output_ratio")
+    max_output_extra: int = Field(default=50, ge=1, le=1_000_000, description="see max_output_ratio")
     bleu_tokenize: BleuTokenize = Field(
         default="13a", description="sacrebleu's tokenizer; none: text is tokenized"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +32,9 @@ CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
     "src.vocab.json",
     "trg.vocab.json",
 )
+
+# In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are.
+SYMBOLS_AT_ONCE = 64_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
 Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypothesis]]]
@@ -129,7 +132,8 @@ class Translator(nn.Module):
             if not (folder / name).is_file():
                 raise InputError(f"{folder}: not a complete model folder, {name} is missing")
         vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
-        model = cls.build(load_config(folder / CONFIG), *vocabularies)
+        with torch.device("meta"):  # no memory is taken for what the weights do not bear out
+            model = cls.build(load_config(folder / CONFIG), *vocabularies)
         model.load_weights(folder / WEIGHTS)
         return model.to(device).eval()
 
@@ -156,7 +160,7 @@ class Translator(nn.Module):
             name = sorted(dict(own.items() ^ theirs.items()))[0]
             wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
             raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
-        self.load_state_dict(weights)
+        self.load_state_dict(weights, assign=True)
 
     @property
     def device(self) -> torch.device:
@@ -204,7 +208,9 @@ class Translator(nn.Module):
         testing = self.config.testing
         width = testing.beam_size if beam is None else beam
         if width == 1:
-            return lambda decoder, encoded, limits, _: [[h] for h in greedy(decoder, encoded, limits)]
+            return lambda decoder, encoded, limits, _: [
+                [h] for h in greedy(decoder, encoded, limits, testing.alpha, testing.beta)
+            ]
         return lambda decoder, encoded, limits, _: beam_search(
             decoder, encoded, limits, width, testing.alpha, testing.beta
         )
@@ -222,33 +228,48 @@ class Translator(nn.Module):
         """
         was_training = self.training
         self.eval()
-        encoded = [self.src_vocabulary.encode_spans(text) for text in texts]
-        outputs: list[Output | None] = [None] * len(texts)
-        for i, (ids, _) in enumerate(encoded):
-            if not ids:
-                text = texts[i]
-                outputs[i] = Output(Segmentation([text] if text else [], [], [], [], None), [], [])
-        order = sorted((i for i, (ids, _) in enumerate(encoded) if ids), key=lambda i: len(encoded[i][0]))
-        size = self.config.testing.batch_size
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
-            segments, memory = self.encode(batch.src, batch.src_lengths)
-            found = search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
-            cuts = _segmentations([texts[i] for i in rows], [encoded[i][1] for i in rows], segments)
-            for i, cut, hypotheses in zip(rows, cuts, found, strict=True):
-                outputs[i] = Output(
-                    cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
+        try:
+            encoded = [self.src_vocabulary.encode_spans(text) for text in texts]
+            outputs: dict[int, Output] = {}
+            for i, (ids, _) in enumerate(encoded):
+                if not ids:  # nothing to read, nothing to write
+                    outputs[i] = Output(
+                        Segmentation([texts[i]] if texts[i] else [], [], [], [], None), [], []
+                    )
+            for rows in self._groups([len(ids) for ids, _ in encoded]):
+                batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
+                segments, memory = self.encode(batch.src, batch.src_lengths)
+                found = (
+                    search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
                 )
-            if progress:
-                progress(len(rows))
-        self.train(was_training)
-        return [output for output in outputs if output is not None]
+                cuts = _segmentations([texts[i] for i in rows], [encoded[i][1] for i in rows], segments)
+                for i, cut, hypotheses in zip(rows, cuts, found, strict=True):
+                    decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
+                    outputs[i] = Output(cut, hypotheses, decoded)
+                if progress:
+                    progress(len(rows))
+            return [outputs[i] for i in range(len(texts))]
+        finally:
+            self.train(was_training)
+
+    def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
+        """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
+        rows: list[int] = []
+        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+            full = len(rows) >= self.config.testing.batch_size
+            if rows and (full or (len(rows) + 1) * lengths[i] > SYMBOLS_AT_ONCE):
+                yield rows
+                rows = []
+            if lengths[i]:
+                rows.append(i)
+        if rows:
+            yield rows
 
     def _limits(self, batch: Batch) -> Tensor:
         """[B]: the longest output of each sentence, so that no search can hang."""
         testing = self.config.testing
-        return (batch.src_lengths * testing.max_output_ratio).long() + testing.max_output_extra
+        ratio = 2.0 if testing.max_output_ratio is None else testing.max_output_ratio
+        return (batch.src_lengths * ratio).long() + testing.max_output_extra
 
 
 def resolve(config: Config) -> Config:

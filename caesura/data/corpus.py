@@ -46,6 +46,8 @@ class ParallelText:
         self.bounds = None if bounds is None else Path(bounds)
         if self.trg is None and _plain(self.src).suffix != ".tsv":
             raise InputError(f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz")
+        if self.trg is not None and _plain(self.src).suffix == ".tsv":
+            raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
         if self.trg is None and self.bounds is not None:
             raise InputError(f"{bounds}: the boundaries of a TSV should be in its third column")
         if self.trg is not None and self.bounds is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
@@ -31,8 +30,8 @@ class Decoded:
     """A whole target side, teacher-forced."""
 
     logits: Tensor  # [B, U, V]
-    attention: Tensor  # [B, U, S]
     penalty: Tensor  # [B] auxiliary loss of each sentence, before tau
+    attention: Tensor | None = None  # [B, U, S] where each step looked
     ends: Tensor | None = None  # [B, U] bool: this target symbol ends a segment
 
 
@@ -56,15 +55,11 @@ class Decoder(nn.Module, Generic[State]):
         raise NotImplementedError
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
-        """Score the target `trg_in` [B, U] (<s> y1 y2 ...) symbol by symbol."""
-        state = self.start(encoded)
-        steps = []
-        for symbols in trg_in.unbind(1):
-            step, state = self.step(state, symbols[:, None])
-            steps.append(step)
-        logits = torch.cat([step.logits for step in steps], 1)
-        attention = torch.cat([step.attention for step in steps if step.attention is not None], 1)
-        return Decoded(logits, attention, logits.new_zeros(len(logits)))
+        """Score the target `trg_in` [B, U] (<s> y1 y2 ...): what repeated `step`s give, and the penalty.
+
+        What stands beyond `trg_lengths` [B] must not reach the penalty.
+        """
+        raise NotImplementedError
 
     def __call__(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         return super().__call__(encoded, trg_in, trg_lengths)

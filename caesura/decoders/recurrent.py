@@ -24,7 +24,6 @@ class RecurrentState:
     keys: Tensor  # [B, S, A]
     values: Tensor  # [B, S, M]
     mask: Tensor  # [B, S]
-    context_weight: Tensor  # [3H, M] what the context gives to the gates
 
 
 class RecurrentDecoder(Decoder[RecurrentState]):
@@ -62,7 +61,6 @@ class RecurrentDecoder(Decoder[RecurrentState]):
             keys=self.attention.key(encoded.states),
             values=encoded.states,
             mask=positions_mask(encoded.lengths, encoded.states.shape[1]),
-            context_weight=self.cell.weight_ih[:, self.embedding.embedding_dim :],
         )
 
     def step(self, state: RecurrentState, symbols: Tensor) -> tuple[Step, RecurrentState]:
@@ -87,7 +85,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         weights = DecoderWeights(
             self.attention.query.weight,
             self.attention.energy.weight,
-            state.context_weight,
+            self.cell.weight_ih[:, self.embedding.embedding_dim :],
             self.cell.weight_hh,
             self.cell.bias_hh,
         )
@@ -95,7 +93,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
             inputs, state.hidden.squeeze(1), state.keys, state.values, state.mask, weights
         )
         logits = self.output(self.dropout(hidden))
-        return Decoded(logits, attention, logits.new_zeros(len(logits)))
+        return Decoded(logits, logits.new_zeros(len(logits)), attention)
 
     def _project(self, symbols: Tensor) -> Tensor:
         """[B, U, 3H]: what the embedded symbols give to the gates."""
@@ -108,4 +106,5 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         old = state.hidden
         context, weights = self.attention(old, state.keys, state.values, state.mask)
         gates = F.linear(old, self.cell.weight_hh, self.cell.bias_hh)
-        return gru_step(inputs + F.linear(context, state.context_weight), gates, old), weights
+        from_context = F.linear(context, self.cell.weight_ih[:, self.embedding.embedding_dim :])
+        return gru_step(inputs + from_context, gates, old), weights

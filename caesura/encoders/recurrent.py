@@ -17,9 +17,10 @@ class RecurrentEncoder(Encoder):
 
     def __init__(self, input_dim: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        for name, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        if hidden_size < 1:
+            raise ValueError(f"hidden_size must be at least 1, not {hidden_size}")
+        if not 1 <= num_layers <= 64:
+            raise ValueError(f"num_layers must be 1 to 64, not {num_layers}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and less than 1, not {dropout}")
         sizes = [input_dim] + [2 * hidden_size] * (num_layers - 1)

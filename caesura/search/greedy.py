@@ -11,19 +11,28 @@ from torch import Tensor
 from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
-from caesura.search.hypothesis import Hypothesis, log_probs
+from caesura.search.hypothesis import Hypothesis, length_penalty, log_probs
 
 # (log-probabilities [B', V], sentences [B'], position) -> symbols [B']
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def greedy(decoder: Decoder[Any], encoded: Encoded, limits: Tensor) -> list[Hypothesis]:
+def greedy(
+    decoder: Decoder[Any], encoded: Encoded, limits: Tensor, alpha: float = 1.0, beta: float = 0.0
+) -> list[Hypothesis]:
     """The most probable next symbol, always; at most `limits` [B] symbols, </s> included."""
-    return walk(decoder, encoded, limits, lambda scores, sentences, position: scores.argmax(1))
+    return walk(decoder, encoded, limits, lambda scores, _, __: scores.argmax(1), alpha, beta)
 
 
 @torch.no_grad()
-def walk(decoder: Decoder[Any], encoded: Encoded, limits: Tensor, choose: Choice) -> list[Hypothesis]:
+def walk(
+    decoder: Decoder[Any],
+    encoded: Encoded,
+    limits: Tensor,
+    choose: Choice,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> list[Hypothesis]:
     """Write one hypothesis a sentence by `choose`; finished sentences leave the batch."""
     if len(limits) == 0:
         return []
@@ -46,9 +55,9 @@ def walk(decoder: Decoder[Any], encoded: Encoded, limits: Tensor, choose: Choice
             state = decoder.reorder(state, going, going.new_zeros(len(going), 1))
             alive, symbols = alive[going], symbols[going]
     rows = zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
-    return [_hypothesis(row, total, limit) for row, total, limit in rows]
-
-
-def _hypothesis(row: list[int], total: float, limit: int) -> Hypothesis:
-    symbols = row[: row.index(EOS) + 1] if EOS in row[:limit] else row[:limit]
-    return Hypothesis(tuple(symbols), total, total / max(len(symbols), 1))
+    found = []
+    for row, total, limit in rows:
+        symbols = row[: row.index(EOS) + 1] if EOS in row[:limit] else row[:limit]
+        score = total / length_penalty(len(symbols), alpha, beta)
+        found.append(Hypothesis(tuple(symbols), total, score))
+    return found

@@ -22,9 +22,9 @@ def sample(
     temperature: float = 1.0,
 ) -> list[Hypothesis]:
     """Draw one target a sentence; `seeds` has one number a sentence, so company does not change the draw."""
-    if temperature <= 0:
+    if not 0 < temperature < float("inf"):
         raise ValueError(
-            f"temperature must be above 0, not {temperature}; for temperature 0 use greedy search"
+            f"temperature must be above 0 and finite, not {temperature}; for temperature 0 use greedy search"
         )
     if len(seeds) != len(limits):
         raise ValueError(f"{len(limits)} sentences need as many seeds, not {len(seeds)}")

@@ -73,10 +73,13 @@ class ActSegmenter(Segmenter):
         self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
     ) -> Segments:
         """Segment `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
-        if state is not None:
-            assert isinstance(state, ActState)
-            if final and bool((lengths < 1).any()):
-                raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
+        if state is not None and not isinstance(state, ActState):
+            raise TypeError(f"state should be what an ActSegmenter returned, not a {type(state).__name__}")
+        if state is not None and final and bool((lengths < 1).any()):
+            raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
+        # On a GPU, asking would make it wait.
+        if lengths.device.type == "cpu" and bool((lengths > symbols.shape[1]).any()):
+            raise ValueError(f"lengths should be at most T = {symbols.shape[1]}")
         scan = self._scan(symbols, lengths, state, final)
         vectors, segments = self._emit(scan)
         # R counts one 1 for the whole sentence, so the penalty can be negative (docs/paper_notes.md, 4).
@@ -110,14 +113,14 @@ class ActSegmenter(Segmenter):
         inputs = self._inputs(symbols)
         # State, mean and halting sum stay in float32 or better, whatever autocast does to the products.
         inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
-        W_halt, b_halt = self.halting.weight.to(inputs.dtype), self.halting.bias.to(inputs.dtype)
+        weights = self.cell.weight_hh, self.cell.bias_hh, self.halting.weight, self.halting.bias
         size, steps = symbols.shape
         mask = positions_mask(lengths, steps)
         forced = mask & ~positions_mask(lengths - 1, steps) if final else torch.zeros_like(mask)
         at = state or self.start(size, inputs)
         trace, carry = act_scan(
             inputs,
-            ActWeights(self.cell.weight_hh, self.cell.bias_hh, W_halt, b_halt),
+            ActWeights(*(weight.to(inputs.dtype) for weight in weights)),
             ActCarry(at.hidden, at.mean, at.halting_sum, at.non_halting),
             mask,
             forced,
@@ -130,7 +133,7 @@ class ActSegmenter(Segmenter):
         lengths = scan.ends.sum(1)
         rows, positions = scan.ends.nonzero(as_tuple=True)
         segment = scan.ends.cumsum(1)[rows, positions] - 1
-        flat = self.output(scan.means[rows, positions])
+        flat = self.output(scan.means[rows, positions].to(self.output.weight.dtype))
         longest = int(lengths.max()) if len(lengths) else 0
         vectors = flat.new_zeros(len(lengths), longest, self.output_dim)
         return vectors.index_put((rows, segment), flat), lengths

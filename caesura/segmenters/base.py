@@ -22,7 +22,7 @@ class Segments:
     lengths: Tensor  # [B]       segments in each sentence
     ends: Tensor  # [B, T]       bool: this symbol ends a segment; False on padding
     weights: Tensor  # [B, T]    what this symbol gives to its segment; 0 on padding
-    penalty: Tensor  # [B]       auxiliary loss of each sentence, before tau
+    penalty: Tensor  # [B]       auxiliary loss of each sentence, before tau; of pieces, the last has it all
     spill: Tensor | None = None  # [B, T]   what a boundary symbol gives to the next segment; None: nothing
     scores: Tensor | None = None  # [B, T]  the halting score itself, for analysis
     state: object | None = None  # what the next piece of the same sentences continues from (streaming)

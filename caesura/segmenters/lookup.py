@@ -22,7 +22,7 @@ class LookupSegmenter(Segmenter):
     ) -> Segments:
         """Look each symbol up; pieces of a sentence need no state."""
         mask = positions_mask(lengths, symbols.shape[1])
-        vectors = self.embedding(symbols) * mask[..., None]
+        vectors = self.embedding(symbols).masked_fill(~mask[..., None], 0)
         return Segments(
             vectors=vectors,
             lengths=lengths,

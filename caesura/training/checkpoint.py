@@ -33,7 +33,7 @@ class Progress:
     # Sums since the last line of the log; on the device until read or saved, so that no update waits for it.
     window: dict[str, Any] = field(default_factory=dict)
     journal: dict[str, int] = field(default_factory=dict)  # bytes of each log file that belong to this state
-    text: list[str] = field(default_factory=list)  # digests of the training text and the dev set
+    text: list[str] = field(default_factory=list)  # digests of all text and both vocabularies
     finished: str = ""  # why training ended, once it has
 
 
@@ -82,6 +82,13 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     for name, value in tensors.items():
         part, _, rest = name.partition(".")
         parts[part][rest] = value
+    try:
+        _restore(parts, model, optimizer)
+    except (KeyError, ValueError, RuntimeError) as problem:
+        raise _damaged(path, str(problem).split("\n")[0]) from problem
+
+
+def _restore(parts: dict[str, dict[str, Tensor]], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     model.load_state_dict(parts["model"])
     moments: dict[int, dict[str, Tensor]] = {}
     for name, value in parts["optimizer"].items():

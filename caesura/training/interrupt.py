@@ -9,12 +9,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-class Interrupted(Exception):
-    """A signal ended the work; the state is saved."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
+class Stop(Exception):
+    """It is time to stop in the middle of something that will be done again."""
 
 
 class Interrupt:
@@ -32,6 +28,11 @@ class Interrupt:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return "time limit"
         return None
+
+    def check(self) -> None:
+        """Raise `Stop` where there is a reason to."""
+        if self.reason():
+            raise Stop
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():

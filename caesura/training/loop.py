@@ -14,10 +14,11 @@ from torch import Tensor
 
 from caesura.config import Config
 from caesura.data.batching import Batch, BatchPlan, collate
+from caesura.errors import Interrupted
 from caesura.evaluation.evaluate import evaluate
 from caesura.model import Loss, resolve
 from caesura.training.card import write_card
-from caesura.training.interrupt import Interrupt, Interrupted
+from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.prepare import Prepared
 from caesura.training.run import Reporter, Run, open_run
 from caesura.training.validation import Example, log_record, summarise
@@ -34,7 +35,10 @@ def train(
     """
     config = resolve(config)
     with Interrupt(time_limit) as interrupt:
-        run, data = open_run(config, folder, reporter)
+        try:
+            run, data = open_run(config, folder, reporter, interrupt)
+        except Stop:
+            return _stopped(reporter, interrupt, "while it read the text")
         with closing(run.journal):
             return _loop(run, data, reporter, interrupt)
 
@@ -67,15 +71,16 @@ def _loop(
         progress.since_validation += loss.sentences
         progress.seconds = time.monotonic() - started
         reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
-    reason = interrupt.reason()
     progress.seconds = time.monotonic() - started
     run.save()
     if progress.finished:
         reporter.say(f"training finished: {progress.finished}")
         return "finished"
-    reporter.say(
-        f"stopped by the {reason} after {progress.update} updates; the same command goes on from here"
-    )
+    return _stopped(reporter, interrupt, f"after {progress.update} updates")
+
+
+def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Literal["time limit"]:
+    reporter.say(f"stopped by the {interrupt.reason()} {where}; the same command goes on from here")
     if interrupt.signal is not None:
         raise Interrupted(interrupt.signal)
     return "time limit"
@@ -137,6 +142,7 @@ def _log(run: Run) -> float:
     values = per_sentence | {
         "cross_entropy": cross_entropy,
         "tau": run.config.model.segmenter.tau,
+        "decoder_tau": run.config.model.decoder.tau,
         "learning_rate": progress.learning_rate,
         "sentences": progress.sentences,
         "epoch": progress.epoch,
@@ -154,10 +160,6 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     progress, settings, dev = run.progress, run.config.training, run.dev
     run.check()
 
-    def check(_: int) -> None:
-        if interrupt.reason():
-            raise InterruptedError
-
     try:
         found = evaluate(
             run.model,
@@ -165,9 +167,9 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
             dev.references,
             dev.gold,
             search=run.model.searcher(beam=1),
-            progress=check,
+            progress=lambda _: interrupt.check(),
         )
-    except InterruptedError:
+    except Stop:
         return False
     verdict = run.schedule.update(found.scores.bleu)
     progress.since_validation = 0

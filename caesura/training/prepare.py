@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from caesura.config import Config, Files
 from caesura.data.corpus import Corpus, ParallelText
-from caesura.data.files import Errors
+from caesura.data.sentences import Sentences, read_sentences
 from caesura.data.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
 from caesura.errors import InputError
 from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """A text that is held in memory, for validation and evaluation."""
-
-    sources: list[str]
-    references: list[str]
-    gold: list[list[int]] | None  # boundaries, where every line has them
-    too_long: list[int] = field(default_factory=list)  # numbers of the lines that were made empty
 
 
 @dataclass(frozen=True)
@@ -32,7 +22,7 @@ class Prepared:
     trg_vocabulary: Vocabulary
     corpus: Corpus
     dev: Sentences
-    digests: list[str]  # of the training text and the dev set, so that a resumed run can tell if they changed
+    digests: list[str]  # of all text and both vocabularies, so that a resumed run can tell if they changed
 
 
 def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[str, int], None]) -> Prepared:
@@ -63,26 +53,14 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
-    return Prepared(*vocabularies, corpus, dev, text.digests() + parallel_text(data.dev).digests())
+    fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies]
+    digests = [*text.digests(), *parallel_text(data.dev).digests(), *fingerprints]
+    return Prepared(*vocabularies, corpus, dev, digests)
 
 
 def parallel_text(corpus: Files | Path) -> ParallelText:
     """The text that a config's `train`, `dev` or `test` names."""
     return ParallelText(corpus.src, corpus.trg) if isinstance(corpus, Files) else ParallelText(corpus)
-
-
-def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = None) -> Sentences:
-    """Read a small text whole; a source over `max_input` characters becomes empty: lines stay aligned."""
-    sources, references, gold, too_long = [], [], [], []
-    for number, (src, trg, bounds) in enumerate(text.pairs(errors), 1):
-        if src is None or (max_input is not None and len(src) > max_input):
-            too_long.append(number)
-            src, bounds = "", None if bounds is None else []
-        sources.append(src)
-        references.append(trg or "")
-        gold.append(bounds)
-    known = [bounds for bounds in gold if bounds is not None]
-    return Sentences(sources, references, known if known and len(known) == len(gold) else None, too_long)
 
 
 def _train_vocabularies(

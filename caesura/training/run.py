@@ -8,15 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from caesura.config import Config, differences, load_config
 from caesura.data.files import write_beside
-from caesura.errors import InputError
+from caesura.data.sentences import Sentences
+from caesura.errors import InputError, TrainingError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import gradient_share
 from caesura.kernels import pick
-from caesura.model import CONFIG, WEIGHTS, Translator
+from caesura.model import CONFIG, WEIGHTS, Translator, resolve
 from caesura.training.card import CARD
 from caesura.training.checkpoint import (
     Progress,
@@ -25,14 +28,11 @@ from caesura.training.checkpoint import (
     read_progress,
     save_checkpoint,
 )
+from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import Journal
-from caesura.training.prepare import Prepared, Sentences, prepare
+from caesura.training.prepare import Prepared, prepare
 from caesura.training.schedule import HalveAndStop
 from caesura.training.validation import Example, Validation
-
-
-class TrainingError(Exception):
-    """Training cannot go on; the message is one sentence, and the last good state is on disk."""
 
 
 class Reporter(Protocol):
@@ -83,72 +83,106 @@ class Run:
             )
 
 
-def open_run(config: Config, folder: Path, reporter: Reporter) -> tuple[Run, Prepared]:
+def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or take up the one that is there."""
     settings = config.training
     checkpoints = list_checkpoints(folder / "checkpoints")
+    config = _with_measured(config, folder)
     if checkpoints:
-        _refuse_changes(load_config(folder / CONFIG), config, folder)
+        _refuse_changes(resolve(load_config(folder / CONFIG)), config, folder)
     else:
         _refuse_overwriting(config, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise InputError(
-            f"{folder}: cannot be written to ({problem.strerror}); choose another --out"
-        ) from problem
+        reason = f"cannot be written to ({problem.strerror}); choose another --out"
+        raise InputError(f"{folder}: {reason}") from problem
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    data = prepare(config, folder, bool(checkpoints), reporter.working)
+
+    def working(what: str, done: int) -> None:
+        if interrupt.signal is not None:  # not at the time limit: the next call would only read it all again
+            raise Stop
+        reporter.working(what, done)
+
+    data = prepare(config, folder, bool(checkpoints), working)
+    if config.testing.max_output_ratio is None:
+        config = _with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
-    device = _device(config)
-    model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(device)
+    model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
         progress = read_progress(checkpoints[-1])
         if progress.text != data.digests:
-            raise InputError(
-                f"{folder}: the training text or the dev set has changed since this run began; "
-                "choose another --out"
-            )
+            reason = "the text or a vocabulary has changed since this run began; choose another --out"
+            raise InputError(f"{folder}: {reason}")
         load_checkpoint(checkpoints[-1], model, optimizer)
         schedule = HalveAndStop(**progress.schedule)
-        reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
     else:
         with write_beside(folder / CONFIG) as file:
             file.write(config.dump().encode())
     journal = Journal(folder, progress.journal, settings.tensorboard)
     run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev)
-    if not checkpoints:
-        cuts = model.process(data.dev.sources, None)  # where it starts from, before it has learnt anything
-        segments = segment_length(cut.segmentation.covered for cut in cuts)
-        facts = {
-            "segment_length": segments.mean,
-            "longest_segment": segments.longest,
-            "gradient_share": gradient_share(cuts),
-            "parameters": model.parameter_count(),
-            "src_vocabulary": len(data.src_vocabulary),
-            "trg_vocabulary": len(data.trg_vocabulary),
-            "training": str(data.corpus.report),
-            "device": str(device),
-            "threads": torch.get_num_threads(),
-            "kernels": list(pick(device)),
-        }
-        journal.record("start", 0, facts)
-        run.save()
-        reporter.say(str(data.corpus.report))
-        reporter.say(f"segments start at {segments.mean:.2f} characters (longest {segments.longest})")
-    implementation, reason = pick(device)
-    reporter.say(f"{config.name}: {model.parameter_count():,} parameters on {device}")
-    reporter.say(f"recurrences: {implementation} ({reason})")
-    if data.dev.too_long:
-        limit = config.testing.max_input
-        reporter.say(
-            f"dev lines over {limit} characters (testing.max_input) count as empty: {data.dev.too_long}"
-        )
+    if checkpoints:
+        reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
+    else:
+        _begin(run, data, reporter)
+    _announce(run, reporter)
     return run, data
+
+
+def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
+    """Log what is known before the first update: sizes, and the segments that training starts from."""
+    cuts = run.model.process(run.dev.sources, None)
+    segments = segment_length(cut.segmentation.covered for cut in cuts)
+    facts = {
+        "segment_length": segments.mean,
+        "longest_segment": segments.longest,
+        "gradient_share": gradient_share(cuts),
+        "parameters": run.model.parameter_count(),
+        "src_vocabulary": len(data.src_vocabulary),
+        "trg_vocabulary": len(data.trg_vocabulary),
+        "training": str(data.corpus.report),
+        "device": str(run.model.device),
+        "threads": torch.get_num_threads(),
+        "kernels": list(pick(run.model.device)),
+    }
+    run.journal.record("start", 0, facts)
+    run.save()
+    reporter.say(str(data.corpus.report))
+    reporter.say(f"segments start at {segments.mean:.2f} characters (longest {segments.longest})")
+
+
+def _announce(run: Run, reporter: Reporter) -> None:
+    device, testing = run.model.device, run.config.testing
+    reporter.say(f"{run.config.name}: {run.model.parameter_count():,} parameters on {device}")
+    reporter.say("recurrences: {} ({})".format(*pick(device)))
+    if run.dev.too_long:
+        limit = f"over {testing.max_input} characters (testing.max_input)"
+        reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")
+
+
+def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
+    """The least ratio, 1 or more, so that ratio * source + extra symbols hold 99.9% of targets [N, 2]."""
+    source, target = lengths[:, 0] + 1, lengths[:, 1] + 1  # </s> counts
+    return max(1.0, round(float(np.quantile((target - extra) / source, 0.999)), 2))
+
+
+def _with_ratio(config: Config, ratio: float | None) -> Config:
+    testing = config.testing.model_copy(update={"max_output_ratio": ratio})
+    return config.model_copy(update={"testing": testing})
+
+
+def _with_measured(config: Config, folder: Path) -> Config:
+    """The config with what an earlier start in this folder has measured."""
+    if config.testing.max_output_ratio is not None or not (folder / CONFIG).is_file():
+        return config
+    try:
+        return _with_ratio(config, load_config(folder / CONFIG).testing.max_output_ratio)
+    except InputError:  # not ours; it will be refused
+        return config
 
 
 def _device(config: Config) -> torch.device:

@@ -41,7 +41,7 @@ class Validation:
 
 def summarise(progress: Progress, found: Evaluation, verdict: Verdict) -> Validation:
     """The figures of an evaluation at this point of training."""
-    own = next(iter(found.boundaries.values())) if found.boundaries else None
+    own = found.boundaries["model"] if found.boundaries else None
     return Validation(
         update=progress.update,
         sentences=progress.sentences,

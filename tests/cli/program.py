@@ -81,7 +81,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def refusal(done: Done, status: int = 2, answered: int = 0) -> str:
-    """What a refused command said: one sentence on the error stream, after `answered` good lines of output."""
+    """What a refused command said: one sentence on the error stream, after `answered` lines of output."""
     assert done.status == status, done.err
     assert len(done.lines) == answered
     assert done.err.startswith("caesura: ")

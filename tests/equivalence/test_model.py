@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from caesura.data.batching import collate
-from caesura.decoders.base import Decoded, Decoder
+from caesura.decoders.base import Decoded
 from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.base import Encoded
 from caesura.encoders.recurrent import RecurrentEncoder
@@ -114,15 +114,18 @@ TARGET_LENGTHS = torch.tensor([6, 3, 5])
 def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients(summary_dim: int) -> None:
     decoder, encoded = tiny_decoder(summary_dim), memory([4, 2, 6], summary_dim)
     at_once = decoder(encoded, TARGETS, TARGET_LENGTHS)
-    # The base class's forward is repeated `step` and nothing more.
-    stepwise = Decoder.forward(decoder, encoded, TARGETS, TARGET_LENGTHS)
-    close(at_once.logits, stepwise.logits, "logits")
-    close(at_once.attention, stepwise.attention, "attention")
+    state, steps = decoder.start(encoded), []
+    for symbols in TARGETS.split(1, 1):
+        step, state = decoder.step(state, symbols)
+        steps.append(step)
+    logits = torch.cat([step.logits for step in steps], 1)
+    close(at_once.logits, logits, "logits")
+    close(at_once.attention, torch.cat([step.attention for step in steps], 1), "attention")
     assert not at_once.penalty.any()
     probe = torch.randn(at_once.logits.shape, dtype=torch.float64)
     names, parameters = zip(*decoder.named_parameters(), strict=True)
     ours = torch.autograd.grad((at_once.logits * probe).sum(), parameters)
-    theirs = torch.autograd.grad((stepwise.logits * probe).sum(), parameters)
+    theirs = torch.autograd.grad((logits * probe).sum(), parameters)
     for name, one, other in zip(names, ours, theirs, strict=True):
         assert other.any(), name
         close(one, other, name)

@@ -14,15 +14,13 @@ from cli.program import write_config, write_corpus
 from safetensors.torch import load
 
 from caesura.config import Config, load_config
-from caesura.errors import InputError
+from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
 from caesura.model import Output, Translator
 from caesura.training import loop
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
-from caesura.training.interrupt import Interrupted
 from caesura.training.loop import train
 from caesura.training.prepare import parallel_text, read_sentences
-from caesura.training.run import TrainingError
 from caesura.training.validation import Validation
 
 DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
@@ -304,7 +302,7 @@ def test_a_changed_training_text_is_refused_when_resuming(tmp_path: Path) -> Non
         train(config, tmp_path / "out", Listener(2))
     text = (tmp_path / "train.en").read_text()
     (tmp_path / "train.en").write_text(text.replace("one", "won", 1))
-    with pytest.raises(InputError, match="the training text or the dev set has changed since this run began"):
+    with pytest.raises(InputError, match="the text or a vocabulary has changed since this run began"):
         train(config, tmp_path / "out", Listener())
     (tmp_path / "train.en").write_text(text)
     run(config, tmp_path / "out")
