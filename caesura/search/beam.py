@@ -25,64 +25,70 @@ def beam_search(
     """Up to `beam` hypotheses a sentence, best first, each of at most `limits` [B] symbols, </s> included.
 
     A hypothesis is finished when </s> is among the best `beam` continuations of its sentence. A sentence is
-    done when it has `beam` finished ones and none that is open scores better than the worst of those. What
-    is open at the limit is returned as it is, after the finished ones.
+    done when it has `beam` finished ones and none that is open scores better, at its present length, than
+    the worst of those. What is open at the limit is returned as it is, after the finished ones.
     """
     if beam < 1:
         raise ValueError(f"beam must be at least 1, not {beam}")
-    pools: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    if len(limits) == 0:
-        return pools
-
-    def close(sentence: int, symbols: list[int], log_prob: float) -> None:
-        score = log_prob / length_penalty(len(symbols), alpha, beta)
-        pool = pools[sentence]
-        pool.append(Hypothesis(tuple(symbols), log_prob, score))
-        pool.sort(key=lambda h: (h.finished, h.score), reverse=True)
-        del pool[beam:]
-
-    alive = list(range(len(limits)))  # sentence of each row
-    limit_of = limits.tolist()
-    device = limits.device
-    written = limits.new_full((len(alive), 1, 0), EOS)  # [B', K', t]
-    totals = torch.zeros(len(alive), 1, dtype=torch.float64, device=device)  # [B', K']
-    symbols = limits.new_full((len(alive), 1), BOS)
-    state = decoder.start(encoded)
-    for t in range(max(limit_of)):
+    pools = [_Pool(beam, alpha, beta, limit) for limit in limits.tolist()]
+    alive = pools  # of each row
+    written = limits.new_full((len(pools), 1, 0), EOS)  # [B', K', t]
+    totals = torch.zeros(len(pools), 1, dtype=torch.float64, device=limits.device)  # [B', K']
+    symbols = limits.new_full((len(pools), 1), BOS)
+    state = decoder.start(encoded) if pools else None
+    while alive:
         step, state = decoder.step(state, symbols)
         candidates, parents, choices = _best(totals[..., None] + log_probs(step.logits), 2 * beam)
         ending = (choices == EOS) & (candidates > -torch.inf)
-        hits = ending[:, :beam].nonzero().tolist()
-        for row, rank in hits:
+        for row, rank in ending[:, :beam].nonzero().tolist():
             stem = written[row, parents[row, rank]].tolist()
-            close(alive[row], [*stem, EOS], float(candidates[row, rank]))
+            alive[row].add([*stem, EOS], float(candidates[row, rank]))
         # The best continuations that go on take the beam.
-        totals, order = candidates.masked_fill(choices == EOS, -torch.inf).topk(
-            min(beam, candidates.shape[1]), 1, sorted=True
-        )
+        going = candidates.masked_fill(choices == EOS, -torch.inf)
+        totals, order = going.topk(min(beam, going.shape[1]), 1, sorted=True)
         parents, symbols = parents.gather(1, order), choices.gather(1, order)
-        rows = torch.arange(len(alive), device=device)
-        written = torch.cat((written[rows[:, None], parents], symbols[..., None]), 2)
-        penalty = length_penalty(t + 1, alpha, beta)
-        going = [
-            row
-            for row, total in enumerate(totals[:, 0].tolist())
-            if total > -torch.inf
-            and t + 1 < limit_of[alive[row]]
-            and (len(pools[alive[row]]) < beam or total / penalty > pools[alive[row]][-1].score)
-        ]
-        for row in set(range(len(alive))) - set(going):
-            _close_open(close, alive[row], written[row], totals[row], beam - len(pools[alive[row]]))
-        if not going:
-            break
-        if len(going) == len(alive):
+        rows = torch.arange(len(alive), device=limits.device)[:, None]
+        written = torch.cat((written[rows, parents], symbols[..., None]), 2)
+        length, best = written.shape[2], totals[:, 0].tolist()
+        kept = [row for row, pool in enumerate(alive) if pool.may_improve(best[row], length)]
+        for row in set(range(len(alive))).difference(kept):
+            alive[row].fill(written[row].tolist(), totals[row].tolist())
+        if len(kept) == len(alive):
             state = decoder.reorder(state, None, parents)
-            continue
-        kept = torch.tensor(going, device=device)
-        state = decoder.reorder(state, kept, parents[kept])
-        written, totals, symbols = written[kept], totals[kept], symbols[kept]
-        alive = [alive[row] for row in going]
-    return pools
+        elif kept:
+            chosen = torch.tensor(kept, device=limits.device)
+            state = decoder.reorder(state, chosen, parents[chosen])
+            written, totals, symbols = written[chosen], totals[chosen], symbols[chosen]
+        alive = [alive[row] for row in kept]
+    return [pool.hypotheses for pool in pools]
+
+
+class _Pool:
+    """The hypotheses that one sentence has closed: at most `beam`, best first."""
+
+    def __init__(self, beam: int, alpha: float, beta: float, limit: int) -> None:
+        self.beam, self.alpha, self.beta, self.limit = beam, alpha, beta, limit
+        self.hypotheses: list[Hypothesis] = []
+
+    def add(self, symbols: list[int], log_prob: float) -> None:
+        score = log_prob / length_penalty(len(symbols), self.alpha, self.beta)
+        self.hypotheses.append(Hypothesis(tuple(symbols), log_prob, score))
+        self.hypotheses.sort(key=lambda h: (h.finished, h.score), reverse=True)
+        del self.hypotheses[self.beam :]
+
+    def may_improve(self, log_prob: float, length: int) -> bool:
+        """Whether the best open hypothesis is worth going on with."""
+        if length >= self.limit or log_prob == float("-inf"):
+            return False
+        score = log_prob / length_penalty(length, self.alpha, self.beta)
+        return len(self.hypotheses) < self.beam or score > self.hypotheses[-1].score
+
+    def fill(self, written: list[list[int]], totals: list[float]) -> None:
+        """Take what is still open into the free places."""
+        places = self.beam - len(self.hypotheses)
+        for symbols, total in list(zip(written, totals, strict=True))[:places]:
+            if total > float("-inf"):
+                self.add(symbols, total)
 
 
 def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -90,10 +96,3 @@ def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     flat = scores.flatten(1)
     values, order = flat.topk(min(count, flat.shape[1]), 1, sorted=True)
     return values, order // scores.shape[2], order % scores.shape[2]
-
-
-def _close_open(close: Any, sentence: int, written: Tensor, totals: Tensor, places: int) -> None:
-    """Fill the free places of a sentence's pool with what is still open at its limit."""
-    for symbols, total in list(zip(written.tolist(), totals.tolist(), strict=True))[: max(places, 0)]:
-        if total > float("-inf"):
-            close(sentence, symbols, total)

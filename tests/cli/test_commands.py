@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from cli.program import GERMAN, SYSTEMS, caesura
+from cli.program import GERMAN, SYSTEMS, caesura, refusal
 
 from caesura import Translator
 from caesura.evaluation.pieces import split_pieces
@@ -199,3 +199,34 @@ def test_compare_takes_one_model_and_gold_boundaries(models: dict[str, Path], wr
     [row] = json.loads(caesura("compare", models["act"], "--src", table, "--json").out)
     assert row["p_values"] is None
     assert row["boundaries"]["model"]["f1"] >= 0
+
+
+def test_models_that_score_differently_are_not_compared(
+    models: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(models["char"], other)
+    config = (other / "config.yaml").read_text(encoding="utf-8")
+    (other / "config.yaml").write_text(
+        config.replace("bleu_tokenize: 13a", "bleu_tokenize: char"), encoding="utf-8"
+    )
+    said = refusal(
+        caesura("compare", models["char"], other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en")
+    )
+    assert "cannot be compared" in said
+
+
+def test_evaluate_takes_the_configs_test_set_by_default(
+    models: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    assert "names no data.test" in refusal(caesura("evaluate", models["char"]))
+    other = tmp_path / "other"
+    shutil.copytree(models["char"], other)
+    config = (other / "config.yaml").read_text(encoding="utf-8")
+    test = f"test:\n    src: {corpus / 'dev.de'}\n    trg: {corpus / 'dev.en'}\n"
+    assert "test: null\n" in config
+    (other / "config.yaml").write_text(config.replace("test: null\n", test), encoding="utf-8")
+    given = caesura("evaluate", other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--json")
+    default = caesura("evaluate", other, "--json")
+    assert default.status == given.status == 0
+    assert json.loads(default.out)["scores"] == json.loads(given.out)["scores"]

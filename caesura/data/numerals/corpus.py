@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from caesura.data.files import write_beside
 from caesura.errors import InputError
 
 from .morphs import LIMIT
@@ -98,9 +99,8 @@ def write_corpus(
     paths = {name: Path(folder) / f"{name}.tsv" for name in corpus}
     for name, path in paths.items():
         lines = (f"{e.source}\t{e.target}\t{' '.join(map(str, e.bounds))}\n" for e in corpus[name])
-        beside = path.with_name(path.name + ".part")
-        beside.write_text("".join(lines), encoding="utf-8", newline="\n")
-        beside.replace(path)
+        with write_beside(path) as file:
+            file.write("".join(lines).encode())
     return paths
 
 
