@@ -180,6 +180,9 @@ class Training(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="of matrix products; bfloat16 keeps weights and halting in float32"
+    )
     threads: int | None = Field(default=None, ge=1, description="CPU threads; null: PyTorch's choice")
     examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
     tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")

@@ -34,7 +34,15 @@ def decode(
 
     `hidden` [B, H] is the state before the first symbol; `keys` [B, S, A], `values` [B, S, M], `mask` [B, S].
     """
-    if pick(inputs.device)[0] == "reference":
+    choice = pick(inputs.device)[0]
+    if choice == "triton":
+        # Triton is there only where it can be used.
+        from caesura.kernels.attention_decoder_triton import TritonDecode, unsupported
+
+        if unsupported(inputs, keys, values) is None:
+            return TritonDecode.apply(inputs, hidden, keys, values, mask, *weights)
+        choice = "reference" if torch.is_autocast_enabled(inputs.device.type) else "fused"
+    if choice == "reference":
         return decode_reference(inputs, hidden, keys, values, mask, weights)
     return AttentionDecode.apply(inputs, hidden, keys, values, mask, *weights)
 

@@ -105,7 +105,8 @@ def _update(run: Run, batch: Batch) -> Loss:
     """One step of Adam; what the log wants is summed up without waiting for the device."""
     settings = run.config.training
     run.model.train()
-    loss = run.model(batch)
+    with torch.autocast(run.model.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+        loss = run.model(batch)
     run.optimizer.zero_grad()
     loss.total.backward()
     sums: dict[str, Any] = {

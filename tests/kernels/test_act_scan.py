@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from caesura.errors import InputError
 from caesura.kernels import VARIABLE, pick
 from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_scan_reference
 
@@ -165,12 +168,13 @@ def test_a_second_derivative_is_refused():
 
 def test_one_place_picks_and_says_why(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
-    assert pick("cpu")[0] == pick(torch.device("cuda"))[0] == "fused"
+    assert pick("cpu")[0] == "fused"
+    assert pick(torch.device("cuda"))[0] == ("triton" if find_spec("triton") else "fused")
     with torch.autocast("cpu", torch.bfloat16):
         assert pick("cpu")[0] == "reference"
         assert "autocast" in pick("cpu")[1]
     monkeypatch.setenv(VARIABLE, "reference")
     assert pick("cpu") == ("reference", "CAESURA_KERNELS asks for it")
     monkeypatch.setenv(VARIABLE, "fast")
-    with pytest.raises(ValueError, match="CAESURA_KERNELS is 'fast'; allowed are reference, fused"):
+    with pytest.raises(InputError, match="CAESURA_KERNELS is 'fast'; allowed are reference, fused, triton"):
         pick("cpu")

@@ -1,0 +1,394 @@
+"""The attention decoder's recurrence on a GPU: two matrix products and two Triton kernels a step, each way.
+
+A step's energies, softmax and context are one kernel that reads keys and values once. The gradient computes
+tanh again. What the steps need not wait for (the gradients of keys, of values and of all weights) comes after
+the loop, over all steps at once.
+
+B sentences, U target symbols, S segments, H hidden size, A attention size, M size of the encoder's states.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from caesura.kernels.attention_kernels_triton import advance, advance_back, attend, attend_back, keys_back
+from caesura.kernels.graphs import Layout, arena
+from caesura.kernels.gru import in_gate_order
+
+INTERPRETED = not isinstance(attend, triton.JITFunction)
+WIDEST = 4096  # features of a key or value that one program holds
+BLOCK = 512  # hidden features of a program of `advance`
+# Of the kernels that attend, tried on an H200 at the paper's sizes: programs in all (four a multiprocessor),
+# at most so many a sentence, warps of each, and tiles on their way there and back
+PROGRAMS, PARTS, WARPS, STAGES, STAGES_BACK = 528, 8, 4, 3, 3
+KEY_ROWS, KEY_COLUMNS, KEY_WARPS = 32, 64, 4  # a tile of the kernel for the gradient of the keys
+
+
+def unsupported(inputs: Tensor, keys: Tensor, values: Tensor) -> str | None:
+    """Why these arguments of `decode` are not for `TritonDecode`; None if they are."""
+    if inputs.device.type != "cuda" and not INTERPRETED:
+        return f"the device is {inputs.device.type}, and TRITON_INTERPRET was not set before Triton's import"
+    kind = _working_dtype(inputs)
+    if kind not in (torch.float32, torch.bfloat16):
+        return f"{kind} is neither float32 nor bfloat16"
+    if max(keys.shape[2], values.shape[2]) > WIDEST:
+        return f"keys or values have more than {WIDEST} features"
+    if not inputs.numel() or not keys.numel() or not values.numel():
+        return "there is nothing to decode or nothing to attend to"
+    return None
+
+
+def _working_dtype(inputs: Tensor) -> torch.dtype:
+    device = inputs.device.type
+    if torch.is_autocast_enabled(device) and inputs.dtype != torch.float64:  # which autocast leaves alone
+        return torch.get_autocast_dtype(device)
+    return inputs.dtype
+
+
+class Launch:
+    """A kernel with all its arguments but the first, the step.
+
+    Triton looks at every argument of every launch, which takes longer than a short kernel; so the first call
+    is a usual one, and those after it go straight to the compiled kernel, with plain addresses.
+    """
+
+    def __init__(self, kernel: Any, grid: tuple[int, int, int], args: tuple[Any, ...], warps: int) -> None:
+        self.kernel, self.grid, self.args, self.warps = kernel, grid, args, warps
+        self.compiled: Any = None
+        self.addresses: list[Any] = []
+        self.stream = 0
+
+    def __call__(self, step: int) -> None:
+        """Launch on the stream that was current at the first call."""
+        if self.compiled is not None:
+            self.compiled(step, *self.addresses, stream=self.stream)
+            return
+        compiled = self.kernel[self.grid](step, *self.args, num_warps=self.warps)
+        if not INTERPRETED:
+            self.addresses = [a.data_ptr() if isinstance(a, Tensor) else a for a in self.args]
+            self.compiled, self.stream = compiled[self.grid], torch.cuda.current_stream().cuda_stream
+
+
+class Sizes(NamedTuple):
+    """Of one pass, and its dtype."""
+
+    B: int
+    U: int
+    S: int
+    H: int
+    A: int
+    M: int
+    dtype: torch.dtype
+
+    @property
+    def parts(self) -> int:
+        """Programs that share a sentence's segments, so that few sentences fill the GPU too."""
+        return max(1, min(PROGRAMS // self.B, PARTS, triton.cdiv(self.S, 2 * self.rows)))
+
+    @property
+    def rows(self) -> int:
+        """Segments that a program that attends holds at a time."""
+        return max(1, min(16, 4096 // max(_block(self.A), _block(self.M))))
+
+    def outside(self) -> Layout:
+        """Where a graph finds what is only passed through."""
+        B, U, S, H, _, _, dtype = self
+        return {
+            "inputs": ((B, U, 3 * H), dtype),
+            "of_states": ((B, U, H), dtype),
+            "of_attention": ((B, U, S), torch.float32),
+        }
+
+    def forward(self) -> Layout:
+        """The buffers of the way forward."""
+        B, U, S, H, A, M, dtype = self
+        full, parts = torch.float32, self.parts
+        return {
+            "keys": ((B, S, A), dtype),  # zero in padding, as are the values
+            "values": ((B, S, M), dtype),
+            "seen": ((B, S), torch.uint8),
+            "lengths": ((B,), torch.int32),  # up to and with the last segment that may be seen
+            "v": ((A,), full),
+            "W": ((3 * H + A, H), dtype),  # weight_hh and query
+            "W_context": ((3 * H, M), dtype),
+            "bias": ((3 * H,), full),
+            "state": ((B, H), full),
+            "from_context": ((B, 3 * H), dtype),
+            "states": ((U + 1, B, H), dtype),
+            "projected": ((U, B, 3 * H + A), dtype),  # r, z, W_hn s + b_hn and the query
+            "n": ((U, B, H), dtype),
+            "contexts": ((U, B, M), dtype),
+            "attention": ((U, B, S), full),
+            "normalizers": ((U, B, 1), full),
+            "partial": ((B, parts, A + M), full),
+            "sums": ((2, B, parts), full),
+            "counters": ((B,), torch.int32),
+        }
+
+    def backward(self) -> Layout:
+        """The buffers of the way back."""
+        B, U, S, H, A, M, dtype = self
+        return {
+            # In the order of `gru_slopes`: n, r, z are the inputs', r, z, n * r the hidden projections';
+            # the query's gradient is behind them.
+            "of_gates": ((U, B, 4 * H + A), dtype),
+            "of_contexts": ((U, B, M), dtype),
+            "of_energies": ((U, B, S), torch.float32),
+            "to_context": ((3, B, M), dtype),
+            "to_state": ((4, B, H), dtype),
+            "kept": ((B, H), torch.float32),
+            "W_turned": ((3 * H, M), dtype),  # W_context with its rows in the order n, r, z
+        }
+
+
+Buffers = dict[str, Tensor]
+
+
+class TritonDecode(torch.autograd.Function):
+    """`decode_reference` in float32; under bfloat16 autocast products take bfloat16, states stay float32."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        hidden: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        query: Tensor,
+        energy: Tensor,
+        context: Tensor,
+        weight_hh: Tensor,
+        bias_hh: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Decode time-major, into buffers that the gradient will need."""
+        (B, U, _), dtype = inputs.shape, _working_dtype(inputs)
+        sizes = Sizes(B, U, keys.shape[1], hidden.shape[1], keys.shape[2], values.shape[2], dtype)
+        given = keys, values, mask, query, energy, context, weight_hh, bias_hh
+        shared = arena(inputs.device)
+        entered = shared and shared.enter(sizes, sizes.outside() | sizes.forward() | sizes.backward())
+        ctx.device, ctx.sizes = inputs.device, sizes
+        ctx.entered = (shared, *entered) if shared and entered else None
+        with torch.autocast(inputs.device.type, enabled=False):
+            if ctx.entered is None:
+                buffers = _new(sizes.forward(), inputs.device)
+                _fill(sizes, buffers, hidden, *given)
+                _forward(sizes, buffers, inputs.to(dtype).contiguous())
+                ctx.save_for_backward(*buffers.values())
+                states, attention = buffers["states"][1:], buffers["attention"]
+            else:
+                run = ctx.entered[1]
+                buffers = run.buffers
+                _fill(sizes, buffers, hidden, *given)
+                buffers["inputs"].copy_(inputs)
+                run.play("forward", lambda: _forward(sizes, buffers, buffers["inputs"]))
+                states, attention = buffers["states"][1:].clone(), buffers["attention"].clone()
+        ctx.set_materialize_grads(False)
+        states = states.to(torch.promote_types(inputs.dtype, hidden.dtype))
+        return states.transpose(0, 1), attention.transpose(0, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, of_states: Tensor | None, of_attention: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        """From the gradients of the states and of the attention to those of all that went in."""
+        sizes: Sizes = ctx.sizes
+        with torch.autocast(ctx.device.type, enabled=False):
+            if ctx.entered is None:
+                buffers = dict(zip(sizes.forward(), ctx.saved_tensors, strict=True))
+                buffers |= _new(sizes.backward(), ctx.device)
+                _clear(buffers)
+                of_states = None if of_states is None else of_states.contiguous()
+                of_attention = None if of_attention is None else of_attention.contiguous()
+                _backward(sizes, buffers, of_states, of_attention)
+                return _gradients(sizes, buffers)
+            shared, run, ticket = ctx.entered
+            shared.check(ticket)
+            buffers = run.buffers
+            _clear(buffers)
+            of_states = None if of_states is None else buffers["of_states"].copy_(of_states)
+            of_attention = None if of_attention is None else buffers["of_attention"].copy_(of_attention)
+            which = "backward", of_states is not None, of_attention is not None
+            run.play(which, lambda: _backward(sizes, buffers, of_states, of_attention))
+            gradients = _gradients(sizes, buffers)
+            ticket.done = True
+            return gradients
+
+
+def _new(layout: Layout, device: torch.device) -> Buffers:
+    return {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()}
+
+
+def _fill(
+    sizes: Sizes,
+    to: Buffers,
+    hidden: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    query: Tensor,
+    energy: Tensor,
+    context: Tensor,
+    weight_hh: Tensor,
+    bias_hh: Tensor,
+) -> None:
+    """All that the steps read, and what they add to."""
+    padding = ~mask[..., None]
+    to["keys"].copy_(keys).masked_fill_(padding, 0)
+    to["values"].copy_(values).masked_fill_(padding, 0)
+    to["seen"].copy_(mask)
+    to["lengths"].copy_((mask * torch.arange(1, sizes.S + 1, device=mask.device)).amax(1))
+    to["v"].copy_(energy[0])
+    to["W"][: 3 * sizes.H].copy_(weight_hh)
+    to["W"][3 * sizes.H :].copy_(query)
+    to["W_context"].copy_(context)
+    to["bias"].copy_(bias_hh)
+    to["state"].copy_(hidden)
+    to["states"][0].copy_(hidden)
+    to["attention"].fill_(-torch.inf)
+    to["counters"].zero_()
+
+
+def _forward(sizes: Sizes, at: Buffers, inputs: Tensor) -> None:
+    """Fill the buffers step by step."""
+    B, U, S, H, A, M, _ = sizes
+    read = (at[name] for name in ("projected", "keys", "values", "seen", "lengths", "v"))
+    written = (at[name] for name in ("attention", "normalizers", "contexts", "partial", "sums", "counters"))
+    attend_at = Launch(
+        attend, (B, sizes.parts, 1), (*read, *written, B, S, 3 * H, A, M, *_tiles(sizes, STAGES)), WARPS
+    )
+    block = min(BLOCK, _block(H))
+    gates = (at[name] for name in ("from_context", "projected", "bias", "state", "states", "n"))
+    advance_at = Launch(
+        advance, (B, triton.cdiv(H, block), 1), (inputs, *gates, B, U, H, 3 * H + A, block), block // 128 or 1
+    )
+    W, W_context, from_context = at["W"].t(), at["W_context"].t(), at["from_context"]
+    states, projected, contexts = (at[name].unbind() for name in ("states", "projected", "contexts"))
+    for t in range(U):
+        torch.mm(states[t], W, out=projected[t])
+        attend_at(t)
+        torch.mm(contexts[t], W_context, out=from_context)
+        advance_at(t)
+    at["attention"].sub_(at["normalizers"]).exp_()
+
+
+def _clear(at: Buffers) -> None:
+    """Make the buffers of the way back ready for the last step."""
+    for name in ("of_energies", "to_state", "kept"):
+        at[name].zero_()
+    at["W_turned"].copy_(at["W_context"].roll(len(at["W_context"]) // 3, 0))
+
+
+def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention: Tensor | None) -> None:
+    """From the last step to the first: the gradients of the gates, contexts and energies."""
+    B, U, S, H, A, M, _ = sizes
+    block = min(BLOCK, _block(H))
+    outside = at["kept"] if of_states is None else of_states
+    gates = (at[name] for name in ("to_state", "kept", "projected", "states", "n", "of_gates"))
+    advance_at = Launch(
+        advance_back,
+        (B, triton.cdiv(H, block), 1),
+        (outside, *gates, B, U, H, 3 * H + A, of_states is not None, block),
+        block // 128 or 1,
+    )
+    outside = at["kept"] if of_attention is None else of_attention
+    shares = (at[name] for name in ("to_context", "of_contexts", "contexts", "attention"))
+    read = (at[name] for name in ("projected", "keys", "values", "lengths", "v"))
+    written = (at[name] for name in ("of_energies", "of_gates", "partial", "counters"))
+    attend_at = Launch(
+        attend_back,
+        (B, sizes.parts, 1),
+        (
+            *shares,
+            outside,
+            *read,
+            *written,
+            B,
+            S,
+            U,
+            H,
+            A,
+            M,
+            of_attention is not None,
+            *_tiles(sizes, STAGES_BACK),
+        ),
+        WARPS,
+    )
+    # A product a gate, added up by the kernels that read them: one product with so few columns and so long a
+    # sum would leave most of the GPU idle.
+    of_gates, W_turned, W = at["of_gates"], at["W_turned"].view(3, H, M), at["W"]
+    of_inputs = of_gates[..., : 3 * H].unflatten(2, (3, H)).transpose(1, 2).unbind()
+    of_before = of_gates[..., H : 4 * H].unflatten(2, (3, H)).transpose(1, 2).unbind()
+    of_query, W_gates = of_gates[..., 4 * H :].unbind(), W[: 3 * H].view(3, H, H)
+    if A == H:
+        of_before, W_gates = of_gates[..., H:].unflatten(2, (4, H)).transpose(1, 2).unbind(), W.view(4, H, H)
+    to_context, to_state = at["to_context"], at["to_state"]
+    from_gates, from_query = to_state[: len(W_gates)], to_state[3]
+    for t in range(U - 1, -1, -1):
+        advance_at(t)
+        torch.bmm(of_inputs[t], W_turned, out=to_context)
+        attend_at(t)
+        torch.bmm(of_before[t], W_gates, out=from_gates)
+        if A != H:
+            torch.mm(of_query[t], W[3 * H :], out=from_query)
+
+
+def _gradients(sizes: Sizes, at: Buffers) -> tuple[Tensor | None, ...]:
+    """Of all arguments of `TritonDecode`, from those of the steps."""
+    B, U, _, H, _, _, dtype = sizes
+    of_keys, of_v = _of_keys(sizes, at)
+    of_inputs, of_before = at["of_gates"][..., : 3 * H], at["of_gates"][..., H:]
+    rows = U * B
+    of_W = _product(of_before.reshape(rows, -1).t(), at["states"][:-1].reshape(rows, -1))
+    of_context = _product(of_inputs.reshape(rows, -1).t(), at["contexts"].reshape(rows, -1))
+    return (
+        torch.cat((of_inputs[..., H:], of_inputs[..., :H]), 2).transpose(0, 1),
+        at["kept"] + at["to_state"].sum(0, dtype=torch.float32),
+        of_keys,
+        torch.bmm(at["attention"].to(dtype).permute(1, 2, 0), at["of_contexts"].transpose(0, 1)),
+        None,
+        of_W[3 * H :],
+        of_v[None],
+        in_gate_order(of_context, 0),
+        of_W[: 3 * H],
+        of_before[..., : 3 * H].sum((0, 1), dtype=torch.float32),
+    )
+
+
+def _of_keys(sizes: Sizes, at: Buffers) -> tuple[Tensor, Tensor]:
+    """The gradients of the keys [B, S, A] and of v [A]."""
+    B, U, S, H, A, _, dtype = sizes
+    columns = min(KEY_COLUMNS, _block(A))
+    grid = triton.cdiv(A, columns), triton.cdiv(S, KEY_ROWS), B
+    of_keys, of_v = torch.empty_like(at["keys"]), at["v"].new_empty(B, grid[1], A)
+    read = (at[name] for name in ("projected", "keys", "lengths", "v", "of_energies"))
+    tiles = KEY_ROWS, columns, 1, _fast(dtype)
+    Launch(keys_back, grid, (*read, of_keys, of_v, B, S, 3 * H, A, *tiles), KEY_WARPS)(U)
+    return of_keys, of_v.sum((0, 1))
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b with a float32 result also from bfloat16."""
+    if a.dtype == torch.bfloat16 and a.device.type == "cuda":
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return a @ b
+
+
+def _tiles(sizes: Sizes, stages: int) -> tuple[Any, ...]:
+    """The compile-time arguments that the kernels that attend end with."""
+    parts = triton.next_power_of_2(sizes.parts)
+    return parts, sizes.rows, _block(sizes.A), _block(sizes.M), stages, _fast(sizes.dtype)
+
+
+def _block(features: int) -> int:
+    return max(16, triton.next_power_of_2(features))
+
+
+def _fast(dtype: torch.dtype) -> bool:
+    return dtype == torch.bfloat16 and not INTERPRETED

@@ -1,0 +1,289 @@
+"""TritonDecode against the reference in float64: on a GPU, or without one in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+if not torch.cuda.is_available() and "triton" not in sys.modules:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip(
+    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
+)
+
+from caesura.kernels import VARIABLE, attention_decoder_triton, graphs
+from caesura.kernels.attention_decoder import DecoderWeights, decode, decode_reference
+from caesura.kernels.attention_decoder_triton import INTERPRETED, TritonDecode, unsupported
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+NAMES = ("inputs", "hidden", "keys", "values", "mask", *DecoderWeights._fields)
+OUTPUTS = ("states", "attention")
+PAPER = [100, 1, *range(51, 89)], 100, (1000, 1000, 1000)
+
+on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+pytestmark = [
+    pytest.mark.skipif(
+        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
+    ),
+    # exp of a large number is inf in the kernels, and wanted; only the interpreter's numpy speaks of it
+    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
+]
+
+
+def fast(*args: Tensor) -> tuple[Tensor, Tensor]:
+    return TritonDecode.apply(*args)
+
+
+def reference(*args: Tensor) -> tuple[Tensor, Tensor]:
+    return decode_reference(*args[:5], DecoderWeights(*args[5:]))
+
+
+def problem(lengths: list[int], U: int, sizes: tuple[int, int, int], seed: int = 0) -> list[Tensor]:
+    """Arguments in float64, activations exact in bfloat16; sizes: hidden, attention, values."""
+    generator = torch.Generator().manual_seed(seed)
+    B, S, (H, A, M) = len(lengths), max(lengths), sizes
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    mask = torch.arange(S) < torch.tensor(lengths)[:, None]
+    memory = [a.bfloat16() for a in (random(B, U, 3 * H), random(B, H), random(B, S, A), random(B, S, M))]
+    weights = [
+        random(rows, columns) / columns**0.5 for rows, columns in ((A, H), (1, A), (3 * H, M), (3 * H, H))
+    ]
+    args = [*memory, mask, *weights, random(3 * H)]
+    return [a.to(DEVICE) if a.dtype == torch.bool else a.to(DEVICE, torch.float64) for a in args]
+
+
+def run(
+    function,
+    args: list[Tensor],
+    dtype: torch.dtype = torch.float64,
+    outputs: tuple[str, ...] = OUTPUTS,
+) -> dict[str, Tensor]:
+    """Outputs and gradients by name; bfloat16 means float32 weights under autocast."""
+    low = dtype == torch.bfloat16
+    kinds = [torch.float32 if low and place > 4 else dtype for place in range(len(args))]
+    leaves = [
+        a if a.dtype == torch.bool else a.detach().to(kind).requires_grad_()
+        for a, kind in zip(args, kinds, strict=True)
+    ]
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=low):
+        found = dict(zip(OUTPUTS, function(*leaves), strict=True))
+    generator = torch.Generator().manual_seed(1)
+    directions = [torch.randn(found[o].shape, generator=generator).bfloat16() for o in outputs]
+    directions = [d.to(DEVICE, found[o].dtype) for d, o in zip(directions, outputs, strict=True)]
+    wanted = {name: a for name, a in zip(NAMES, leaves, strict=True) if a.requires_grad}
+    grads = torch.autograd.grad([found[o] for o in outputs], list(wanted.values()), directions)
+    return {name: value.detach() for name, value in [*found.items(), *zip(wanted, grads, strict=True)]}
+
+
+def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
+    """Relative RMS error by name; the floor is for gradients that are zero, as of one segment's energy."""
+    return {
+        name: float((found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-2))
+        for name, value in wanted.items()
+    }
+
+
+def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
+    for name, error in errors(found, wanted).items():
+        assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+CASES = {
+    "ragged": ([7, 1, 4], 3, (4, 6, 5)),
+    "hidden and attention size are the same": ([3, 5], 3, (6, 6, 9)),
+    "one sentence": ([5], 3, (3, 2, 7)),
+    "one segment": ([1, 1], 2, (5, 3, 2)),
+    "one step": ([3, 2], 1, (2, 3, 4)),
+    "all ones": ([1], 1, (1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_triton_is_the_reference(case):
+    args = problem(*case)
+    assert_close(run(fast, args, torch.float32), run(reference, args))
+
+
+@pytest.mark.parametrize("outputs", [OUTPUTS[:1], OUTPUTS[1:]], ids="+".join)
+@pytest.mark.parametrize("case", [CASES["ragged"], CASES["one segment"]], ids=["ragged", "one segment"])
+def test_the_gradient_of_one_output_alone(case, outputs):
+    args = problem(*case)
+    assert_close(run(fast, args, torch.float32, outputs), run(reference, args, outputs=outputs))
+
+
+@pytest.mark.parametrize("programs", [1, 6, 1000])
+def test_a_sentence_may_be_shared_by_any_number_of_programs(programs, monkeypatch):
+    monkeypatch.setattr(attention_decoder_triton, "PROGRAMS", programs)
+    args = problem([70, 1], 2, (5, 18, 17))
+    assert_close(run(fast, args, torch.float32), run(reference, args))
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_padding_is_never_read_and_gets_nothing(poison):
+    args = problem([6, 2, 4], 2, (4, 3, 5))
+    padding, poisoned = ~args[4], list(args)
+    for place in (2, 3):
+        poisoned[place] = args[place].masked_fill(padding[..., None], poison)
+    clean, found = run(fast, args, torch.float32), run(fast, poisoned, torch.float32)
+    for name, value in clean.items():
+        assert torch.equal(found[name], value), name
+    assert not clean["attention"].transpose(1, 2)[padding].any()
+    assert not clean["keys"][padding].any()
+    assert not clean["values"][padding].any()
+
+
+def test_a_mask_may_have_holes():
+    args = problem([9, 5], 2, (4, 3, 5))
+    args[4][0, [0, 4, 8]] = False
+    assert_close(run(fast, args, torch.float32), run(reference, args))
+
+
+def test_memory_may_lie_in_any_order():
+    args = problem([6, 2, 4], 2, (4, 3, 5))
+    turned = [a.transpose(0, 1).contiguous().transpose(0, 1) if a.dim() == 3 else a for a in args]
+    wanted, found = run(fast, args, torch.float32), run(fast, turned, torch.float32)
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_a_sentence_does_not_depend_on_its_batch():
+    args = problem([9, 4, 6], 3, (4, 3, 5))
+    alone = [a[1:2] if place < 5 else a for place, a in enumerate(args)]
+    alone[2:5] = [a[:, :4] for a in alone[2:5]]
+    together, single = (fast(*(a if a.dtype == torch.bool else a.float() for a in x)) for x in (args, alone))
+    torch.testing.assert_close(together[0][1:2], single[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(together[1][1:2, :, :4], single[1], rtol=0, atol=1e-5)
+
+
+def test_energies_may_be_large_and_tanh_saturated():
+    args = problem([6, 3], 2, (4, 5, 3))
+    args[2], args[6] = 100 * args[2], 100 * args[6]
+    found, wanted = run(fast, args, torch.float32), run(reference, args, torch.float32)
+    assert_close({o: found[o] for o in OUTPUTS}, {o: wanted[o] for o in OUTPUTS}, 1e-4)
+    assert all(value.isfinite().all() for value in found.values())
+
+
+def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
+    wanted = run(reference, args)
+    ours, eager = (errors(run(f, args, torch.bfloat16), wanted) for f in (fast, reference))
+    for name, error in ours.items():
+        assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
+
+
+def test_bf16_is_as_close_to_float64_as_the_eager_reference():
+    assert_bf16_is_as_good_as_eager(problem([19, 7, 1], 3, (32, 24, 40)))
+
+
+def test_dtypes_are_those_of_the_reference():
+    args = problem([3, 2], 2, (4, 4, 4))
+    for dtype in (torch.float32, torch.bfloat16):
+        found, wanted = run(fast, args, dtype), run(reference, args, dtype)
+        assert (
+            found.pop("attention").dtype == torch.float32
+        )  # as softmax under CUDA's autocast, not the CPU's
+        for name, value in found.items():
+            assert value.dtype == wanted[name].dtype, name
+
+
+def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "triton")
+    args = problem([3, 2], 2, (4, 3, 5))
+    assert "float64" in unsupported(args[0], args[2], args[3])
+    assert "features" in unsupported(args[0].float(), args[2].new_empty(1, 1, 5000), args[3])
+    assert unsupported(args[0].float(), args[2], args[3]) is None
+    weights = DecoderWeights(*args[5:])
+    for found, wanted in zip(decode(*args[:5], weights), reference(*args), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def test_decode_takes_triton_where_it_can(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "triton")
+    args = [a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([3, 2], 2, (4, 3, 5))]
+    states, _ = decode(*args[:5], DecoderWeights(*args[5:]))
+    assert "TritonDecode" in str(states.grad_fn)
+
+
+@on_gpu
+def test_paper_sizes_in_float32():
+    args = problem(*PAPER)
+    assert_close(run(fast, args, torch.float32), run(reference, args))
+
+
+@on_gpu
+def test_paper_sizes_in_bf16():
+    assert_bf16_is_as_good_as_eager(problem(*PAPER))
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_graphs_give_what_plain_launches_give_for_shapes_in_any_order(dtype, monkeypatch):
+    shapes = [([40, 7, 23], 9, (64, 64, 48)), ([11], 5, (64, 48, 64)), ([60] * 5, 12, (64, 64, 48))]
+    for turn in range(4):
+        for seed, shape in enumerate(shapes):
+            args = problem(*shape, seed=10 * turn + seed)
+            results = []
+            for wanted in ("1", "0"):
+                monkeypatch.setenv(graphs.VARIABLE, wanted)
+                results.append(run(fast, args, dtype, OUTPUTS[: 1 + turn % 2]))
+            for name, value in results[1].items():
+                assert torch.equal(results[0][name], value), (turn, shape, name)
+
+
+@on_gpu
+def test_a_pass_inside_another_does_not_touch_its_buffers(monkeypatch):
+    monkeypatch.setenv(graphs.VARIABLE, "1")
+    args = [a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([9, 4], 5, (8, 8, 8))]
+    other = [
+        a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([9, 4], 5, (8, 8, 8), 1)
+    ]
+    leaves = [a for a in args if a.requires_grad]
+    for _ in range(3):
+        wanted = torch.autograd.grad(fast(*args)[0].sum(), leaves)
+    outer = fast(*args)[0]
+    inner = fast(*other)[0]
+    inner.sum().backward()
+    found = torch.autograd.grad(outer.sum(), leaves)
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@on_gpu
+def test_a_gradient_taken_again_after_another_pass_is_refused_not_wrong(monkeypatch):
+    monkeypatch.setenv(graphs.VARIABLE, "1")
+    args = [a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([9, 4], 5, (8, 8, 8))]
+    loss = fast(*args)[0].sum()
+    loss.backward(retain_graph=True)
+    loss.backward(retain_graph=True)
+    fast(*args)[0].sum().backward()
+    with pytest.raises(RuntimeError, match=graphs.VARIABLE):
+        loss.backward()
+
+
+@on_gpu
+def test_memory_is_flat_over_many_shapes(monkeypatch):
+    monkeypatch.setenv(graphs.VARIABLE, "1")
+    monkeypatch.setattr(graphs, "SHAPES", 4)
+    levels = []
+    for turn in range(60):
+        args = problem([20 + turn % 7, 5], 4 + turn % 5, (64, 64, 64))
+        run(fast, args, torch.bfloat16)
+        del args
+        levels.append(torch.cuda.memory_allocated())
+    assert max(levels[40:]) <= max(levels[20:40])
+
+
+@on_gpu
+def test_training_may_follow_a_pass_in_inference_mode(monkeypatch):
+    monkeypatch.setenv(graphs.VARIABLE, "1")
+    graphs.release()
+    args = problem([9, 4], 5, (8, 8, 8))
+    with torch.inference_mode():
+        for _ in range(3):
+            fast(*(a if a.dtype == torch.bool else a.float() for a in args))
+    assert_close(run(fast, args, torch.float32), run(reference, args))
