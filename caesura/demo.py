@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +21,23 @@ from caesura.analysis.plots import Trajectory, plot_trajectories
 from caesura.comparison import training_seconds
 from caesura.data.corpus import ParallelText
 from caesura.data.files import write_beside
-from caesura.data.numerals import write_corpus
+from caesura.data.numerals import HeldOut, write_corpus
+from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
-from caesura.model import Translator
+from caesura.model import WEIGHTS, Translator
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.journal import METRICS
 from caesura.training.prepare import Sentences, read_sentences
-from caesura.training.run import TrainingError
 
+# 0.01 in the paper; with that, segments here end as single characters or as the whole number (docs/log.md).
+EPSILON = 0.3
 SYSTEMS = {
     "char": "{type: lookup, embedding_dim: 64}",
-    # epsilon is 0.01 in the paper; with that, segments here end as single characters or as the whole number
-    # (docs/log.md has what was tried).
-    "act": "{type: act, tau: 0.03, epsilon: 0.3, embedding_dim: 32, act_size: 64, output_dim: 64}",
+    "act": f"{{type: act, tau: 0.03, epsilon: {EPSILON}, embedding_dim: 32, act_size: 64, output_dim: 64}}",
 }
 CONFIG = """\
-# Written by `caesura demo`; `caesura train {file} --out FOLDER` trains it alone.
+# Written by `caesura demo`; `caesura train` with this file and an --out trains it alone.
 name: numerals-{system}-{seed}
 data:
   train: corpus/train.tsv
@@ -56,161 +60,263 @@ training:
   threads: 1
 testing: {{batch_size: 500}}
 """
-UPDATES = 900
-TIME_LIMIT = "180s"  # of training; a slow machine stops there, and the table says how far it came
-WANTED = 0.9  # share of held-out numbers that each model should get exactly right
+TESTS = ("test", "test.long", "test.typo")
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One model of the demo and how it does on the three test sets."""
+class Settings:
+    """How much the demo does."""
+
+    updates: int = 900
+    time_limit: float = 180  # seconds of training; a slow machine stops there and says how far it came
+    size: int = 20_000  # training sentences
+    held_out: HeldOut = field(default_factory=HeldOut)
+    wanted: float = 0.9  # share of held-out numbers that each model should get exactly right
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model of the demo: where it is trained, and how far it has come."""
 
     system: str
     seed: int
-    folder: Path
+    out: Path
+
+    @property
+    def name(self) -> str:
+        """As the reader is told it."""
+        return f"{self.system}, seed {self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """The model folder; the config and what training printed are beside it, with a suffix."""
+        return self.out / f"{self.system}-{self.seed}"
+
+    def progress(self) -> Progress:
+        """Where its training stands."""
+        checkpoints = list_checkpoints(self.folder / "checkpoints")
+        return read_progress(checkpoints[-1]) if checkpoints else Progress()
+
+    def records(self, *kinds: str) -> list[dict[str, Any]]:
+        """What its metrics.jsonl has of these kinds so far."""
+        path = self.folder / METRICS
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last: unfinished
+        return [record for record in map(json.loads, lines) if record["kind"] in kinds]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A trained model and how it does on the test sets."""
+
+    run: Run
     model: Translator
-    found: dict[str, Evaluation]  # test, test.long, test.typo
+    found: dict[str, Evaluation]  # by the names in TESTS
 
 
-def run_demo(out: Path, seeds: Sequence[int]) -> bool:
+class Children:
+    """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
+
+    A first signal is remembered for whoever watches them; a second one kills them. They are in sessions of
+    their own, so that Ctrl-C does not reach them beside that request, which they would take for a second.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Children:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                    self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self.running.values():
+            child.terminate()
+        for child in self.running.values():
+            child.wait()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def start(self, name: str, command: Sequence[str], log: Path) -> None:
+        """Start a process that computes on one core and prints into a file."""
+        with log.open("wb") as file:
+            self.running[name] = subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+
+    def _remember(self, number: int, _: object) -> None:
+        if self.signal is not None:
+            for child in self.running.values():
+                child.kill()
+        self.signal = number
+
+
+def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) -> bool:
     """Train both systems for every seed; True where each gets at least 90% of the test numbers right."""
+    settings = settings or Settings()
+    runs = [Run(system, seed, out) for seed in dict.fromkeys(seeds) for system in SYSTEMS]
+    _write(out, runs, settings)
     terminal.out.print(
         "Learning to read German numbers: siebenhundertdreiundzwanzig → seven hundred and twenty-three.\n"
         "Two models train side by side, one a core: char reads single characters,\n"
         "act (ACT-ENC) decides itself where to cut.\n"
     )
-    out.mkdir(parents=True, exist_ok=True)
-    paths = write_corpus(out / "corpus", language="de", forms=("cardinal",))
-    trained = []
-    for seed in seeds:
-        folders = _train(out, seed)
-        for system, folder in folders.items():
-            model = Translator.from_pretrained(folder)
-            found = {}
-            for name in ("test", "test.long", "test.typo"):
-                text = read_sentences(ParallelText(paths[name]), "strict")
-                found[name] = evaluate(model, text.sources, text.references, text.gold, model.searcher(1))
-            trained.append(Trained(system, seed, folder, model, found))
-    _show_table(trained)
-    _show_examples(trained[:2], read_sentences(ParallelText(paths["test"]), "strict"))
-    _show_slide(trained, out)
-    return all(run.found["test"].scores.exact >= WANTED for run in trained)
-
-
-def _train(out: Path, seed: int) -> dict[str, Path]:
-    """Train both systems in two processes, and print their validations as they come."""
-    folders, children = {}, {}
-    for system, segmenter in SYSTEMS.items():
-        config = out / f"{system}-{seed}.yaml"
-        values = {"file": config, "system": system, "seed": seed, "segmenter": segmenter, "updates": UPDATES}
-        with write_beside(config) as file:
-            file.write(CONFIG.format(**values).encode())
-        folders[system] = out / f"{system}-{seed}"
-        command = [sys.executable, "-m", "caesura.cli", "train", str(config), "--out", str(folders[system])]
-        log = (out / f"{system}-{seed}.log").open("wb")
-        children[system] = subprocess.Popen(
-            [*command, "--time-limit", TIME_LIMIT],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        log.close()
+    texts = {name: read_sentences(ParallelText(out / "corpus" / f"{name}.tsv"), "strict") for name in TESTS}
+    tested = []
     try:
-        _watch(folders, children)
-    finally:
-        for child in children.values():
-            if child.poll() is None:
-                child.terminate()
-                child.wait()
-    for system, child in children.items():
-        if child.returncode:
-            log_file = out / f"{system}-{seed}.log"
-            tail = log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise TrainingError(f"training {system} failed: {' '.join(tail)} (all of it: {log_file})")
-    return folders
+        for first in range(0, len(runs), len(SYSTEMS)):
+            pair = runs[first : first + len(SYSTEMS)]
+            _train([run for run in pair if not run.progress().finished], settings)
+            tested += [_test(run, texts) for run in pair if (run.folder / WEIGHTS).exists()]
+    except (KeyboardInterrupt, Interrupted):
+        terminal.out.print("stopped; the same command goes on from here")
+        raise
+    if tested:
+        _show_table(tested, settings)
+        _show_examples([t for t in tested if t.run.seed == tested[0].run.seed], texts["test"])
+        _show_slide(tested, out)
+    exact = {t.run: t.found["test"].scores.exact for t in tested}
+    for run in runs:
+        if said := _shortfall(run, exact.get(run), settings):
+            terminal.out.print(f"\n{said}", markup=False)
+    return all(exact.get(run, 0.0) >= settings.wanted for run in runs)
 
 
-def _watch(folders: dict[str, Path], children: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Print a line a validation until both processes have ended."""
-    seen = dict.fromkeys(folders, 0)
-    with terminal.counting("training") as _:
+def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
+    """Write corpus and configs where they are not there yet; others in their place are refused."""
+    wanted: dict[Path, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for path in write_corpus(folder, size=settings.size, held_out=settings.held_out).values():
+            wanted[out / "corpus" / path.name] = path.read_bytes()
+    for run in runs:
+        values = {"system": run.system, "seed": run.seed, "segmenter": SYSTEMS[run.system]}
+        wanted[run.folder.with_suffix(".yaml")] = CONFIG.format(**values, updates=settings.updates).encode()
+    for path, content in wanted.items():
+        if path.exists() and path.read_bytes() != content:
+            raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
+    try:
+        (out / "corpus").mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
+    for path, content in wanted.items():
+        if not path.exists():
+            with write_beside(path) as file:
+                file.write(content)
+
+
+def _train(runs: Sequence[Run], settings: Settings) -> None:
+    """Train in a process a model, and print their validations as they come."""
+    program = [sys.executable, "-m", "caesura.cli", "train", "--time-limit", f"{settings.time_limit:f}s"]
+    with Children() as children:
+        for run in runs:
+            config, log = (run.folder.with_suffix(suffix) for suffix in (".yaml", ".log"))
+            children.start(run.name, [*program, str(config), "--out", str(run.folder)], log)
+        ended = _watch(runs, children, settings.time_limit)
+    if children.signal is not None:
+        raise Interrupted(children.signal)
+    for run in runs:
+        if status := ended.get(run.name):
+            log = run.folder.with_suffix(".log")
+            *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
+            how = f"status {status}" if status > 0 else signal.Signals(-status).name
+            raise TrainingError(f"training {run.name} failed ({how}): {last} (all of it: {log})")
+
+
+def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[str, int]:
+    """Print a line a validation until all have ended, one has failed, or a signal came."""
+    seen = {run: len(run.records("validation")) for run in runs}
+    began, shown = time.monotonic(), 0
+    # At a terminal a line goes above the bar only by the bar's own console.
+    console = terminal.beside_bar()
+    with terminal.counting(f"training, at most {terminal.duration(time_limit)}", round(time_limit)) as count:
         while True:
-            running = any(child.poll() is None for child in children.values())
-            for system, folder in folders.items():
-                for record in list(validations(folder))[seen[system] :]:
-                    seen[system] += 1
-                    terminal.out.print(f"{system:>4} {terminal.validation_line(record)}", markup=False)
-            if not running:
-                return
-            time.sleep(0.5)
+            polled = {name: child.poll() for name, child in children.running.items()}
+            ended = {name: status for name, status in polled.items() if status is not None}
+            for run in runs:
+                for record in run.records("validation")[seen[run] :]:
+                    seen[run] += 1
+                    console.print(f"{run.system:>4} {terminal.validation_line(record)}", markup=False)
+            if len(ended) == len(runs) or any(ended.values()) or children.signal is not None:
+                return ended
+            time.sleep(0.2)
+            elapsed = min(round(time.monotonic() - began), round(time_limit))
+            count(elapsed - shown)
+            shown = elapsed
 
 
-def validations(folder: Path) -> Iterator[dict[str, Any]]:
-    """The validations of a run so far, from its metrics.jsonl."""
-    return (record for record in _records(folder) if record["kind"] == "validation")
+def _test(run: Run, texts: Mapping[str, Sentences]) -> Tested:
+    model = Translator.from_pretrained(run.folder)
+    found = {}
+    with terminal.counting(f"testing {run.system}", sum(len(t.sources) for t in texts.values())) as count:
+        for name, text in texts.items():
+            search = model.searcher(1)
+            found[name] = evaluate(model, text.sources, text.references, text.gold, search, count)
+    return Tested(run, model, found)
 
 
-def _records(folder: Path) -> Iterator[dict[str, Any]]:
-    path = folder / METRICS
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if not line.endswith("\n"):  # still being written
-                return
-            yield json.loads(line)
+def _shortfall(run: Run, exact: float | None, settings: Settings) -> str:
+    """What is missing of a model, in a sentence; nothing where nothing is."""
+    progress, said = run.progress(), []
+    if exact is None:
+        said.append("no validation yet, so there is nothing to test")
+    elif exact < settings.wanted:
+        said.append(f"{exact:.1%} right, and {settings.wanted:.0%} are wanted")
+    if not progress.finished:
+        said.append("stopped by the time limit, and the same command goes on")
+    how_far = f"{run.name}, after {progress.update} of {settings.updates} updates"
+    return f"{how_far}: {'; '.join(said)}." if said else ""
 
 
-def _show_table(trained: Sequence[Trained]) -> None:
+def _show_table(tested: Sequence[Tested], settings: Settings) -> None:
     rows = []
-    for run in trained:
-        test = run.found["test"]
-        boundaries = test.boundaries or {}
-        seconds = training_seconds(run.folder)
-        rows.append(
-            [
-                f"{run.system}, seed {run.seed}",
-                *(f"{run.found[name].scores.exact:.1%}" for name in ("test", "test.long", "test.typo")),
-                f"{run.model.parameter_count():,}",
-                f"{test.segments.mean:.2f} (max {test.segments.longest})",
-                f"{boundaries['model'].f1:.2f}" if boundaries else "",
-                terminal.duration(seconds) if seconds is not None else "?",
-            ]
-        )
-    boundaries = trained[0].found["test"].boundaries or {}
-    trivial = ", ".join(f"{name} {row.f1:.2f}" for name, row in boundaries.items() if name != "model")
-    sizes = {name: trained[0].found[name].scores.sentences for name in trained[0].found}
-    columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length"]
-    columns += ["boundary F1", "time to best"]
+    for t in tested:
+        test, seconds = t.found["test"], training_seconds(t.run.folder)
+        best = [r["update"] for r in t.run.records("validation") if r["verdict"] == "best"]
+        row = [t.run.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
+        row += [f"{t.model.parameter_count():,}", f"{test.segments.mean:.2f} (max {test.segments.longest})"]
+        row += [f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""]
+        when = "?" if seconds is None else terminal.duration(seconds)
+        rows.append([*row, f"{best[-1] if best else '?'} of {settings.updates}, {when}"])
+    test = tested[0].found["test"]
+    trivial = (f"{name} {row.f1:.2f}" for name, row in (test.boundaries or {}).items() if name != "model")
+    columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length", "boundary F1"]
     terminal.table(
-        f"{sizes['test']} held-out German numbers",
-        columns,
+        f"{test.scores.sentences} held-out German numbers",
+        [*columns, "best update and time"],
         rows,
-        f"boundary F1 against morphemes; trivial cuts reach: {trivial}",
+        f"boundary F1 against morphemes; trivial cuts reach: {', '.join(trivial)}\n"
+        f"epsilon is {EPSILON} here and 0.01 in the paper: docs/log.md",
     )
 
 
-def _show_examples(runs: Sequence[Trained], text: Sentences) -> None:
+def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
     terminal.out.print("\nHow they were read:")
-    for i in range(3):
-        for run in runs:
-            output = run.found["test"].outputs[i]
-            right = "=" if output.best == text.references[i] else f"should be: {text.references[i]}"
+    for i, reference in enumerate(text.references[:3]):
+        for t in tested:
+            output = t.found["test"].outputs[i]
+            right = "=" if output.best == reference else f"should be: {reference}"
             shown = join_pieces(output.segmentation.pieces)
-            terminal.out.print(f"{run.system:>6}  {shown} → {output.best}  ({right})", markup=False)
+            terminal.out.print(f"{t.run.system:>6}  {shown} → {output.best}  ({right})", markup=False)
 
 
-def _show_slide(trained: Sequence[Trained], out: Path) -> None:
+def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     """How the segments moved during training, in a line and in a plot."""
     curves = {}
-    for run in trained:
-        start, *records = (r for r in _records(run.folder) if r["kind"] in ("start", "validation"))
-        lengths = [r["segment_length"] for r in (start, *records)]
-        shares = [math.nan if r["gradient_share"] is None else r["gradient_share"] for r in (start, *records)]
+    for run in (t.run for t in tested):
+        records = run.records("start", "validation")  # the start knows neither sentences nor scores
+        lengths = [r["segment_length"] for r in records]
+        shares = [math.nan if r["gradient_share"] is None else r["gradient_share"] for r in records]
         curves[f"{run.system} {run.seed}"] = Trajectory(
-            sentences=[0, *(r["sentences"] for r in records)],
+            sentences=[r.get("sentences", 0) for r in records],
             segment_length=lengths,
-            score=[math.nan, *(r["exact"] for r in records)],
+            score=[r.get("exact", math.nan) for r in records],
             gradient_share=None if run.system == "char" else shares,
         )
         if run.system != "char":
@@ -219,5 +325,5 @@ def _show_slide(trained: Sequence[Trained], out: Path) -> None:
     png, svg = plot_trajectories(curves, out / "trajectories")
     terminal.out.print(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
-        f"(try: echo neunundneunzig | caesura translate {trained[-1].folder} --segments)"
+        f"(try: echo neunundneunzig | caesura translate {tested[-1].run.folder} --segments)"
     )

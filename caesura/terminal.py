@@ -28,6 +28,11 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def beside_bar() -> Console:
+    """Where to print while a bar is drawn on `err`: at a terminal the bar's own console makes room for it."""
+    return err if out.is_terminal and err.is_terminal else out
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them: 42s, 3m05s, 2h10m."""
     whole = round(seconds)
@@ -81,7 +86,7 @@ class TrainingDisplay:
 
     def say(self, text: str) -> None:
         """A sentence above the bar."""
-        out.print(text, markup=False)
+        beside_bar().print(text, markup=False)
 
     def working(self, what: str, done: int) -> None:
         """Reading and numbering text."""
@@ -96,11 +101,11 @@ class TrainingDisplay:
 
     def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
         """The figures, and how some sentences were cut and translated."""
-        out.print(validation_line(vars(validation)), markup=False)
+        beside_bar().print(validation_line(vars(validation)), markup=False)
         for _, output, reference in examples:
-            out.print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
+            beside_bar().print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
             mark = "=" if output.best == reference else f"(should be: {reference})"
-            out.print(f"        → {output.best}  {mark}", markup=False, style="dim")
+            beside_bar().print(f"        → {output.best}  {mark}", markup=False, style="dim")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from caesura.decoders.base import Decoded, Decoder, Step
 from caesura.encoders.base import Encoded
 from caesura.kernels.attention_decoder import DecoderWeights, decode
 from caesura.kernels.gru import gru_step
-from caesura.segmenters.base import positions_mask
+from caesura.segmenters.base import embedding_table, positions_mask
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and less than 1, not {dropout}")
-        self.embedding = nn.Embedding(vocab_size, embedding_dim)
+        self.embedding = embedding_table(vocab_size, embedding_dim)
         self.attention = MlpAttention(hidden_size, memory_dim, attention_size)
         self.cell = nn.GRUCell(embedding_dim + memory_dim, hidden_size)
         self.output = nn.Linear(hidden_size, vocab_size)

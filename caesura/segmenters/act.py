@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.kernels.act_scan import ActCarry, ActWeights, act_scan
-from caesura.segmenters.base import Segmenter, Segments, positions_mask
+from caesura.segmenters.base import Segmenter, Segments, embedding_table, positions_mask
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ActSegmenter(Segmenter):
                 raise ValueError(f"{name} must be at least 1, not {value}")
         if not 0 <= epsilon < 1:
             raise ValueError(f"epsilon must be at least 0 and less than 1, not {epsilon}")
-        self.embedding = nn.Embedding(vocab_size, embedding_dim)
+        self.embedding = embedding_table(vocab_size, embedding_dim)
         self.cell = nn.GRUCell(embedding_dim, act_size)
         self.halting = nn.Linear(act_size, 1)
         self.output = nn.Linear(act_size, output_dim)

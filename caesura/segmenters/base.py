@@ -49,6 +49,14 @@ class Segmenter(nn.Module):
         return super().__call__(symbols, lengths, state, final)
 
 
+def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
+    """A new nn.Embedding; on the meta device not drawn, which would import half of torch for nothing."""
+    weight = torch.empty(vocab_size, embedding_dim)
+    if not weight.is_meta:
+        nn.init.normal_(weight)
+    return nn.Embedding(vocab_size, embedding_dim, _weight=weight)
+
+
 def positions_mask(lengths: Tensor, size: int) -> Tensor:
     """[B, size] bool: True on the first `lengths[b]` positions of row b."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]

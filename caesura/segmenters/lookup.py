@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from caesura.segmenters.base import Segmenter, Segments, positions_mask
+from caesura.segmenters.base import Segmenter, Segments, embedding_table, positions_mask
 
 
 class LookupSegmenter(Segmenter):
@@ -14,7 +14,7 @@ class LookupSegmenter(Segmenter):
         super().__init__()
         if embedding_dim < 1:
             raise ValueError(f"embedding_dim must be at least 1, not {embedding_dim}")
-        self.embedding = nn.Embedding(vocab_size, embedding_dim)
+        self.embedding = embedding_table(vocab_size, embedding_dim)
         self.output_dim = embedding_dim
 
     def forward(

@@ -1,0 +1,192 @@
+"""`caesura demo`: small enough for a test, through the processes that it really starts."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from cli.program import Done, caesura, contents, refusal
+
+from caesura import demo
+from caesura.data.numerals import HeldOut
+from caesura.training.checkpoint import list_checkpoints, read_progress
+
+TINY = demo.Settings(updates=3, time_limit=100, size=100, held_out=HeldOut(4, 4, 4, 4))
+ENDLESS = replace(TINY, updates=1_000_000)
+# The program with the settings of a test: `python -c PROGRAM demo --out FOLDER`.
+PROGRAM = f"""
+from functools import partial
+from caesura import cli, demo
+from caesura.data.numerals import HeldOut
+from caesura.demo import Settings
+demo.run_demo = partial(demo.run_demo, settings={ENDLESS})
+cli.main()
+"""
+
+
+def run(out: Path, settings: demo.Settings = TINY, *options: str) -> Done:
+    with mock.patch.object(demo, "run_demo", partial(demo.run_demo, settings=settings)):
+        return caesura("demo", "--out", out, *options)
+
+
+def processes_of(out: Path) -> list[str]:
+    """The command lines of the processes that were told this folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended
+            continue
+        if f"{out}/" in line:
+            found.append(line)
+    return found
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A folder in which the demo ran, and how it ended; not to be written to."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    return out, run(out)
+
+
+def test_it_shows_both_models_in_one_table(first: tuple[Path, Done]) -> None:
+    _, done = first
+    assert done.err == ""
+    for system in ("char", "act"):
+        [line] = [line for line in done.lines if line.startswith(f"│ {system}, seed 1")]
+        cells = [cell.strip() for cell in line.strip("│").split("│")]
+        assert cells[1:4] == ["0.0%"] * 3
+        assert re.fullmatch(r"\d{3},\d{3}", cells[4])
+        assert re.fullmatch(r"\d\.\d\d \(max \d+\)", cells[5])
+        assert re.fullmatch(r"\d\.\d\d", cells[6])
+        assert re.fullmatch(r"3 of 3, \d+s", cells[7])
+    assert "4 held-out German numbers" in done.out
+    assert "trivial cuts reach: every character 0." in done.out
+    assert "epsilon is 0.3 here and 0.01 in the paper: docs/log.md" in done.out
+
+
+def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[Path, Done]) -> None:
+    out, done = first
+    for system in ("char", "act"):
+        [_] = [line for line in done.lines if re.match(rf" *{system} .* BLEU .* segments", line)]
+        examples = [line for line in done.lines if re.match(rf" *{system}  \w+\|.* → ", line)]
+        assert len(examples) == 3
+        assert all("(should be: " in line for line in examples)
+    assert re.search(r"segment length as it trained, seed 1: \d\.\d\d → \d\.\d\d\n", done.out)
+    assert f"The same as a plot: {out}/trajectories.png and {out}/trajectories.svg\n" in done.out
+    assert (out / "trajectories.png").read_bytes().startswith(b"\x89PNG")
+    assert b"</svg>" in (out / "trajectories.svg").read_bytes()
+
+
+def test_less_than_what_is_wanted_is_said_and_status_1(first: tuple[Path, Done]) -> None:
+    _, done = first
+    assert done.status == 1
+    for system in ("char", "act"):
+        assert f"{system}, seed 1, after 3 of 3 updates: 0.0% right, and 90% are wanted.\n" in done.out
+
+
+def test_again_in_the_same_folder_nothing_is_trained_and_nothing_changes(first: tuple[Path, Done]) -> None:
+    out, done = first
+    before, written = contents(out), (out / "corpus" / "train.tsv").stat().st_mtime_ns
+    with mock.patch.object(demo.Children, "start", side_effect=AssertionError("trained again")):
+        again = run(out, replace(TINY, wanted=0))
+    assert (again.status, again.err) == (0, "")
+    assert contents(out) == before
+    assert (out / "corpus" / "train.tsv").stat().st_mtime_ns == written
+    assert "after 3 of 3 updates" not in again.out
+    table = [line for line in done.lines if line.startswith("│")]
+    assert [line for line in again.lines if line.startswith("│")] == table
+
+
+@pytest.mark.parametrize("name", ["corpus/dev.tsv", "act-1.yaml"])
+def test_a_folder_of_another_version_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("of old\n")
+    said = refusal(run(tmp_path))
+    assert said == (
+        f"{tmp_path}/{name}: of another version of the demo; remove {tmp_path} or choose another --out"
+    )
+    assert contents(tmp_path) == {name: b"of old\n"}
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    assert "choose another --out" in refusal(run(tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_a_machine_too_slow_for_a_validation_is_told_so(tmp_path: Path) -> None:
+    done = run(tmp_path, replace(TINY, time_limit=0))
+    assert (done.status, done.err) == (1, "")
+    assert done.lines[-1] == (
+        "act, seed 1, after 0 of 3 updates: no validation yet, so there is nothing to test; "
+        "stopped by the time limit, and the same command goes on."
+    )
+    assert "held-out" not in done.out
+
+
+def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) -> None:
+    with mock.patch.dict(demo.SYSTEMS, act="{type: ast}"):
+        done = run(tmp_path, ENDLESS)
+    assert done.status == 1
+    assert re.fullmatch(r"caesura: training act, seed 1 failed \(status 2\): .*ast.*\n", done.err)
+    assert f"(all of it: {tmp_path}/act-1.log)" in done.err
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
+    tmp_path: Path, number: int, status: int
+) -> None:
+    out = tmp_path / "out"
+    running = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "demo", "--out", out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    logs = [out / "char-1.log", out / "act-1.log"]
+    while not all(log.exists() and "recurrences:" in log.read_text() for log in logs):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert len(processes_of(out)) == 2 or sys.platform != "linux"
+    os.killpg(running.pid, number)  # as the terminal does: to all in the foreground
+    said, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (status, "")
+    assert said.endswith("stopped; the same command goes on from here\n")
+    assert processes_of(out) == []
+    for log in logs:
+        updates = read_progress(list_checkpoints(log.with_suffix("") / "checkpoints")[-1]).update
+        assert f"stopped by the signal SIGTERM after {updates} updates" in log.read_text()
+
+
+def test_no_child_outlives_a_second_signal(tmp_path: Path) -> None:
+    stubborn = (
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: print('no')); print('up', flush=True)\n"
+    )
+    stubborn += "while True: signal.pause()"
+    log = tmp_path / "log"
+    again = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    with demo.Children() as children:
+        children.start("stubborn", [sys.executable, "-c", stubborn], log)
+        while not log.read_text():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert children.signal == signal.SIGINT
+        assert children.running["stubborn"].poll() is None
+        again.start()
+    assert children.running["stubborn"].returncode == -signal.SIGKILL
+    assert signal.getsignal(signal.SIGINT) is before
