@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -325,5 +326,10 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     png, svg = plot_trajectories(curves, out / "trajectories")
     terminal.out.print(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
-        f"(try: echo neunundneunzig | caesura translate {tested[-1].run.folder} --segments)"
+        f"(try: echo neunundneunzig | {_program()} translate {tested[-1].run.folder} --segments)"
     )
+
+
+def _program() -> str:
+    """How the user calls this program: by its name, or where it is off the path, by its place."""
+    return "caesura" if shutil.which("caesura") else os.path.relpath(sys.argv[0])

@@ -23,6 +23,8 @@ def pick(device: torch.device | str) -> tuple[str, str]:
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in CHOICES:
         raise InputError(f"{VARIABLE} is '{wanted}'; allowed are {', '.join(CHOICES)}, or leave it unset")
+    if wanted == "triton" and not _has_triton():
+        raise InputError(f"{VARIABLE} is 'triton', which is not installed; leave it unset, or install triton")
     kind = torch.device(device).type
     if wanted == "reference":
         return wanted, f"{VARIABLE} asks for it"

@@ -43,6 +43,16 @@ class ActTrace(NamedTuple):
     scores: Tensor  # [B, T]   h, 0 on padding
 
 
+class ActSegments(NamedTuple):
+    """What every segment leaves behind, and the symbols' part of the trace."""
+
+    vectors: Tensor  # [B, T, > A] each sentence's segments: mean, 1, zeros; only zeros beyond the last one
+    lengths: Tensor  # [B]        segments
+    ends: Tensor
+    weights: Tensor
+    scores: Tensor
+
+
 def act_scan(
     inputs: Tensor, weights: ActWeights, carry: ActCarry, mask: Tensor, forced: Tensor, epsilon: float
 ) -> tuple[ActTrace, ActCarry]:
@@ -50,10 +60,44 @@ def act_scan(
 
     `mask` [B, T] is True on real symbols, `forced` [B, T] on those that must halt.
     """
-    if pick(inputs.device)[0] == "reference":
+    choice = pick(inputs.device)[0]
+    if choice == "triton":
+        from caesura.kernels.act_scan_triton import scan, unsupported  # here: Triton is not everywhere
+
+        if unsupported(inputs, weights, carry) is None:
+            return scan(inputs, weights, carry, mask, forced, epsilon)
+        choice = "reference" if torch.is_autocast_enabled(inputs.device.type) else "fused"
+    if choice == "reference":
         return act_scan_reference(inputs, weights, carry, mask, forced, epsilon)
     results = ActScan.apply(inputs, *weights, *carry, mask, forced, epsilon)
     return ActTrace(*results[:4]), ActCarry(*results[4:])
+
+
+def act_segments(
+    projections: Tensor,
+    symbols: Tensor | None,
+    weights: ActWeights,
+    carry: ActCarry,
+    mask: Tensor,
+    forced: Tensor,
+    epsilon: float,
+) -> tuple[ActSegments, ActCarry]:
+    """`act_scan`, for the means of segments alone.
+
+    With `symbols` [B, T], `projections` is a table [V, 3A] over the vocabulary; without, it is [B, T, 3A].
+    """
+    if pick(projections.device)[0] == "triton":
+        from caesura.kernels.act_scan_triton import segments, unsupported
+
+        if unsupported(projections, weights, carry) is None:
+            return segments(projections, symbols, weights, carry, mask, forced, epsilon)
+    inputs = projections if symbols is None else F.embedding(symbols, projections)
+    trace, carry = act_scan(inputs, weights, carry, mask, forced, epsilon)
+    rows, (count, steps) = F.pad(trace.means, (0, 1), value=1.0), mask.shape
+    # Symbols within a segment go to a last row that is cut off.
+    slots = (trace.ends.cumsum(1) - 1).masked_fill(~trace.ends, steps)[..., None].expand_as(rows)
+    vectors = rows.new_zeros(count, steps + 1, rows.shape[2]).scatter(1, slots, rows)[:, :steps]
+    return ActSegments(vectors, trace.ends.sum(1), *trace[1:]), carry
 
 
 def act_scan_reference(

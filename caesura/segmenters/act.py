@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from caesura.kernels.act_scan import ActCarry, ActWeights, act_scan
-from caesura.segmenters.base import Segmenter, Segments, embedding_table, positions_mask
+from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
+from caesura.segmenters.base import Segmenter, Segments, embedding_table
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,6 @@ class ActState:
     halting_sum: Tensor  # [B] H
     non_halting: Tensor  # [B] the sum that Algorithm 1 calls R
     count: Tensor  # [B]     symbols read so far
-
-
-@dataclass(frozen=True)
-class Scan:
-    """What the recurrence leaves behind, for every symbol of a batch."""
-
-    means: Tensor  # [B, T, A] s_mean after this symbol: the segment's vector where it ends
-    ends: Tensor  # [B, T]
-    weights: Tensor  # [B, T]
-    scores: Tensor  # [B, T]
-    state: ActState
 
 
 class ActSegmenter(Segmenter):
@@ -80,19 +69,17 @@ class ActSegmenter(Segmenter):
         # On a GPU, asking would make it wait.
         if lengths.device.type == "cpu" and bool((lengths > symbols.shape[1]).any()):
             raise ValueError(f"lengths should be at most T = {symbols.shape[1]}")
-        scan = self._scan(symbols, lengths, state, final)
-        vectors, segments = self._emit(scan)
-        # R counts one 1 for the whole sentence, so the penalty can be negative (docs/paper_notes.md, 4).
-        count = scan.state.count.clamp(min=1)
-        penalty = torch.where(scan.state.count > 0, (1 - scan.state.non_halting) / count, 0.0)
+        scan, after = self.scan(symbols, lengths, state, final)
+        # The one synchronisation with a GPU.
+        longest = int(scan.lengths.max()) if len(scan.lengths) else 0
         return Segments(
-            vectors=vectors,
-            lengths=segments,
+            vectors=self.emit(scan, longest),
+            lengths=scan.lengths,
             ends=scan.ends,
             weights=scan.weights,
             scores=scan.scores,
-            penalty=penalty if final else torch.zeros_like(penalty),
-            state=None if final else scan.state,
+            penalty=self.penalty(after) if final else torch.zeros_like(after.non_halting),
+            state=None if final else after,
         )
 
     def start(self, size: int, like: Tensor) -> ActState:
@@ -101,39 +88,45 @@ class ActSegmenter(Segmenter):
         hidden = like.new_zeros(size, self.cell.hidden_size)
         return ActState(hidden, hidden, zeros, zeros, zeros)
 
-    def _inputs(self, symbols: Tensor) -> Tensor:
-        """[B, T, 3A]: the cell's input projections, from a table over the vocabulary where it is smaller."""
-        weight, bias = self.cell.weight_ih, self.cell.bias_ih
-        if self.embedding.num_embeddings <= symbols.numel():
-            return F.embedding(symbols, F.linear(self.embedding.weight, weight, bias))
-        return F.linear(self.embedding(symbols), weight, bias)
-
-    def _scan(self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool) -> Scan:
-        """Algorithm 1's loop over all sentences at once, with masks; `f` is a constant for the gradient."""
-        inputs = self._inputs(symbols)
+    def scan(
+        self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool
+    ) -> tuple[ActSegments, ActState]:
+        """Algorithm 1's loop over all sentences at once, with masks; no shape depends on the cuts."""
+        device = symbols.device
+        # Over a small vocabulary, a table of projections is a small product: autocast need not round it.
+        table = self.embedding.num_embeddings <= symbols.numel()
+        rows = self.embedding.weight if table else self.embedding(symbols)
+        rounded = torch.is_autocast_enabled(device.type) and not table
+        with torch.autocast(device.type, enabled=rounded):
+            projections = F.linear(rows, self.cell.weight_ih, self.cell.bias_ih)
         # State, mean and halting sum stay in float32 or better, whatever autocast does to the products.
-        inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
+        projections = projections.to(torch.promote_types(projections.dtype, torch.float32))
         weights = self.cell.weight_hh, self.cell.bias_hh, self.halting.weight, self.halting.bias
         size, steps = symbols.shape
-        mask = positions_mask(lengths, steps)
-        forced = mask & ~positions_mask(lengths - 1, steps) if final else torch.zeros_like(mask)
-        at = state or self.start(size, inputs)
-        trace, carry = act_scan(
-            inputs,
-            ActWeights(*(weight.to(inputs.dtype) for weight in weights)),
+        left = lengths[:, None] - torch.arange(steps, device=device)
+        at = state or self.start(size, projections)
+        segments, carry = act_segments(
+            projections,
+            symbols if table else None,
+            ActWeights(*(weight.to(projections.dtype) for weight in weights)),
             ActCarry(at.hidden, at.mean, at.halting_sum, at.non_halting),
-            mask,
-            forced,
+            left > 0,
+            left == 1 if final else torch.zeros_like(left, dtype=torch.bool),
             self.epsilon,
         )
-        return Scan(*trace, ActState(*carry, at.count + lengths))
+        return segments, ActState(*carry, at.count + lengths)
 
-    def _emit(self, scan: Scan) -> tuple[Tensor, Tensor]:
-        """One output projection a segment: its p sum to 1, so W_o can wait (docs/paper_notes.md, 2)."""
-        lengths = scan.ends.sum(1)
-        rows, positions = scan.ends.nonzero(as_tuple=True)
-        segment = scan.ends.cumsum(1)[rows, positions] - 1
-        flat = self.output(scan.means[rows, positions].to(self.output.weight.dtype))
-        longest = int(lengths.max()) if len(lengths) else 0
-        vectors = flat.new_zeros(len(lengths), longest, self.output_dim)
-        return vectors.index_put((rows, segment), flat), lengths
+    def emit(self, scan: ActSegments, longest: int) -> Tensor:
+        """[B, longest, D]: one output projection a segment, as its p sum to 1 (docs/paper_notes.md, 2)."""
+        # The bias is one more column (the others meet zeros), so that beyond the last segment stand zeros.
+        columns = scan.vectors.shape[2] - self.output.in_features
+        weight = torch.cat((self.output.weight, self.output.bias[:, None].expand(-1, columns)), 1)
+        vectors = scan.vectors[:, :longest]
+        if not torch.is_autocast_enabled(vectors.device.type):
+            vectors = vectors.to(weight.dtype)
+        return F.linear(vectors, weight)
+
+    @staticmethod
+    def penalty(state: ActState) -> Tensor:
+        """[B]: R counts one 1 for the whole sentence, so this can be negative (docs/paper_notes.md, 4)."""
+        return (1 - state.non_halting) * ((state.count > 0) / state.count.clamp(min=1))

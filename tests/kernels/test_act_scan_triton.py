@@ -1,0 +1,361 @@
+"""The ACT scan's Triton kernels against the reference: outputs and all gradients, by name.
+
+On a GPU also at full size; without one the kernels run, on small shapes, in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+pytest.importorskip(
+    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
+)
+
+from caesura.kernels import VARIABLE, act_scan_triton
+from caesura.kernels.act_kernels_triton import INTERPRETED
+from caesura.kernels.act_scan import (
+    ActCarry,
+    ActScan,
+    ActWeights,
+    act_scan,
+    act_scan_reference,
+    act_segments,
+)
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+pytestmark = pytest.mark.skipif(
+    not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
+)
+NAMES = ("inputs", *ActWeights._fields, *ActCarry._fields)
+OUTPUTS = ("means", "ends", "weights", "scores", *ActCarry._fields)
+EPSILON = 0.01
+Result = tuple[dict[str, Tensor], dict[str, Tensor]]
+Scan = Callable[..., tuple[Tensor, ...]]
+
+
+def kernel(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
+    weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
+    assert act_scan_triton.unsupported(inputs, weights, carry) is None
+    trace, carry = act_scan_triton.scan(inputs, weights, carry, *rest[8:], epsilon)
+    return *trace, *carry
+
+
+def reference(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
+    weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
+    trace, carry = act_scan_reference(inputs, weights, carry, *rest[8:], epsilon)
+    return *trace, *carry
+
+
+def problem(
+    lengths: list[int], size: int, bias: float, seed: int = 0, steps: int | None = None, final: bool = True
+) -> list[Tensor]:
+    """Arguments in float64: a random incoming carry, segments whose length the halting bias decides."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = max(lengths) if steps is None else steps
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(DEVICE)
+
+    B, count = len(lengths), torch.tensor(lengths, device=DEVICE)[:, None]
+    positions = torch.arange(steps, device=DEVICE)
+    weights = random(3 * size, size) / size**0.5, random(3 * size), 0.3 * random(1, size)
+    halting_bias = torch.full((1,), bias, dtype=torch.float64, device=DEVICE)
+    carry = random(B, size), 0.3 * random(B, size), 0.4 * random(B).sigmoid(), random(B).abs()
+    masks = positions < count, (positions == count - 1) & final
+    return [random(B, steps, 3 * size), *weights, halting_bias, *carry, *masks]
+
+
+def run(function: Scan, args: list[Tensor], dtype: torch.dtype, only: tuple[str, ...] = OUTPUTS) -> Result:
+    """Outputs and gradients by name, from random gradients (exact in bfloat16) of the outputs in `only`."""
+    leaves = [a.detach().to(dtype).requires_grad_() for a in args[:9]]
+    outputs = dict(zip(OUTPUTS, function(*leaves, *args[9:]), strict=True))
+    generator = torch.Generator().manual_seed(1)
+    real = [outputs[name] for name in only if name != "ends"]
+    directions = [torch.randn(o.shape, generator=generator).bfloat16().to(o) for o in real]
+    grads = torch.autograd.grad(real, leaves, directions, allow_unused=True)
+    return outputs, {name: grad for name, grad in zip(NAMES, grads, strict=True) if grad is not None}
+
+
+def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
+    """Relative RMS error by name."""
+    assert found.keys() == wanted.keys()
+
+    def error(name: str) -> float:
+        truth = wanted[name].detach().double()
+        scale = truth.norm()
+        if name == "halting_bias":  # one number, near 0 by chance or not: its neighbours give the scale
+            scale = scale.maximum(wanted["halting_weight"].detach().double().square().mean().sqrt())
+        return float((found[name].detach().double() - truth).norm() / scale.clamp(min=1e-3))
+
+    return {name: error(name) for name in wanted}
+
+
+def assert_close(found: Result, wanted: Result, tolerance: float = 1e-5) -> None:
+    assert torch.equal(found[0]["ends"], wanted[0]["ends"])
+    for some, truth in zip(found, wanted, strict=True):
+        for name, error in errors(some, truth).items():
+            assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+def ragged(count: int, longest: int) -> list[int]:
+    return [1 + i * 7919 % longest for i in range(count - 1)] + [longest]
+
+
+CASES = {
+    "one symbol": ([1], 3, 1.0),
+    "one-character segments": ([4, 3, 2], 5, 9.0),
+    "mixed": ([8, 1, 6, 7, 2], 17, 0.0),
+    "whole sentences": ([5, 4, 1], 5, -9.0),
+    "size one": ([6, 5], 1, 0.0),
+    "two programs": (ragged(17, 4), 16, 0.0),
+    "wide": ([4, 3], 70, 1.0),
+}
+if CUDA:
+    CASES |= {
+        "full size": (ragged(512, 100), 50, 0.0),
+        "one-character segments, full size": (ragged(128, 100), 50, 9.0),
+        "400 characters": (ragged(33, 400), 50, -1.0),
+        "whole sentences of 400": (ragged(33, 400), 50, -9.0),
+        "size 64": (ragged(40, 100), 64, 1.0),
+        "size 128": (ragged(40, 100), 128, 0.0),
+        "size 150": (ragged(40, 100), 150, 0.0),
+        "size 256": (ragged(129, 100), 256, 0.0),
+    }
+
+
+@pytest.mark.parametrize("final", [True, False], ids=["final", "streaming"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_it_is_the_reference(case, final):
+    args = problem(*case, final=final)
+    assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_reference_on_any_batch(seed):
+    draw = torch.Generator().manual_seed(seed)
+    B, size = torch.randint(1, 19, (2,), generator=draw).tolist()
+    lengths = torch.randint(0, 7, (B,), generator=draw).tolist()
+    args = problem(lengths, size, bias=seed - 2.0, seed=seed, steps=max(lengths) + seed % 3, final=False)
+    assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
+
+
+@pytest.mark.parametrize("only", [("means",), ("R", "scores"), ("s", "H"), ("weights", "mean")])
+def test_any_output_may_go_without_a_gradient(only):
+    args = problem([6, 2, 4], 5, 0.0)
+    found, (outputs, grads) = (
+        run(kernel, args, torch.float32, only),
+        run(reference, args, torch.float64, only),
+    )
+    # The kernel says zero where autograd knows that there is no gradient at all.
+    assert_close(found, (outputs, {n: grads.get(n, torch.zeros_like(g)) for n, g in found[1].items()}))
+    assert grads.keys() <= found[1].keys()
+
+
+def to_segments(args: list[Tensor], rows: int | None) -> Scan:
+    """`act_segments` as a scan of its vectors; with `rows`, a table of so many takes the inputs' place."""
+    symbols = None
+    if rows is not None:
+        draw = torch.Generator().manual_seed(2)
+        symbols = torch.randint(0, rows, args[9].shape, generator=draw).to(DEVICE)
+        args[0] = torch.randn(rows, args[0].shape[2], generator=draw, dtype=torch.float64).to(DEVICE)
+
+    def function(table: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
+        weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
+        segments, carry = act_segments(table, symbols, weights, carry, *rest[8:], epsilon)
+        width, (_, lengths, *trace) = weights.weight_hh.shape[1] + 1, segments
+        assert torch.equal(lengths, segments.ends.sum(1))
+        assert not segments.vectors[..., width:].any()
+        return segments.vectors[..., :width], *trace, *carry
+
+    return function
+
+
+@pytest.fixture
+def by(monkeypatch) -> Callable[[str, Scan], Scan]:
+    """The same function with another implementation picked."""
+
+    def by(choice: str, function: Scan) -> Scan:
+        def with_choice(*args: Tensor, **options: float) -> tuple[Tensor, ...]:
+            monkeypatch.setenv(VARIABLE, choice)
+            return function(*args, **options)
+
+        return with_choice
+
+    return by
+
+
+SEGMENT_CASES = {
+    "inputs": (([7, 1, 5, 6, 2], 7, 0.0), None),
+    "table": (([7, 1, 5, 6, 2], 7, 0.0), 11),
+    "one-character segments": (([4, 3], 16, 9.0), 5),
+    "whole sentences": (([4, 3], 16, -9.0), 5),
+    "wide": (([4, 3], 70, 0.0), 11),
+}
+if CUDA:
+    SEGMENT_CASES |= {
+        "full size": ((ragged(512, 100), 50, 0.0), 117),
+        "one-character segments, full size": ((ragged(128, 100), 50, 9.0), 117),
+        "whole sentences, full size": ((ragged(128, 100), 50, -9.0), 117),
+        "size 256": ((ragged(40, 100), 256, 0.0), 117),
+    }
+
+
+@pytest.mark.parametrize("case", SEGMENT_CASES.values(), ids=SEGMENT_CASES)
+def test_segments_are_those_of_the_reference(case, by):
+    args = problem(*case[0])
+    function = to_segments(args, case[1])
+    wanted = run(by("reference", function), args, torch.float64)
+    assert_close(run(by("triton", function), args, torch.float32), wanted)
+
+
+def test_a_large_table_has_the_same_gradient(by, monkeypatch):
+    monkeypatch.setattr(act_scan_triton, "ONE_HOT", 0)
+    args = problem([5, 1, 4], 7, 0.0)
+    function = to_segments(args, 11)
+    wanted = run(by("reference", function), args, torch.float64)
+    assert_close(run(by("triton", function), args, torch.float32), wanted)
+
+
+def test_a_symbol_outside_of_the_table_is_nan_and_hurts_no_other():
+    args = [a.float() for a in problem([3, 3], 4, 0.0)[:9]]
+    symbols = torch.tensor([[1, 2, 0], [0, 9, 1]], device=DEVICE)
+    mask = torch.ones(2, 3, dtype=torch.bool, device=DEVICE)
+    weights, carry = ActWeights(*args[1:5]), ActCarry(*args[5:9])
+    found, _ = act_scan_triton.segments(args[0][0], symbols, weights, carry, mask, mask, EPSILON)
+    assert found.vectors[0].isfinite().all()
+    assert found.vectors[1, 1, :4].isnan().all()
+
+
+@pytest.fixture
+def poisoned(monkeypatch) -> None:
+    """Memory that nothing was written to holds NaN (or True)."""
+    new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: new_empty(*a, **k).fill_(torch.nan))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(("size", "poison"), [(5, float("nan")), (5, float("inf")), (70, float("nan"))])
+def test_padding_is_never_read_and_gets_nothing(size, poison):
+    args = problem([4, 1, 3], size, 0.0)
+    padding = ~args[9]
+    clean, dirty = run(kernel, args, torch.float32), list(args)
+    dirty[0] = args[0].masked_fill(padding[..., None], poison)
+    for found, wanted in zip(run(kernel, dirty, torch.float32), clean, strict=True):
+        for name, value in wanted.items():
+            assert value.isfinite().all(), name
+            assert torch.equal(found[name], value), name
+    outputs, grads = clean
+    for name in ("weights", "scores", "ends"):
+        assert not outputs[name][padding].any(), name
+    assert not grads["inputs"][padding].any()
+
+
+def test_a_sentence_does_not_depend_on_its_batch():
+    lengths = [6, 3, 4, 5] * 5
+    args = problem(lengths, 6, 0.0)
+    together = [o[17] for o in kernel(*(a.float() for a in args[:9]), *args[9:])]
+    inputs, *carry, mask, forced = (a[17:18] for a in (args[0], *args[5:]))
+    alone = kernel(*(a.float() for a in (inputs, *args[1:5], *carry)), mask, forced)
+    for name, found, wanted in zip(OUTPUTS, together, alone, strict=True):
+        torch.testing.assert_close(found, wanted[0], atol=1e-6, rtol=1e-6, msg=name)
+
+
+def test_pieces_are_the_whole_with_their_gradients():
+    args = problem([8, 8, 8], 4, 0.0)
+
+    def in_pieces(*args: Tensor) -> tuple[Tensor, ...]:
+        traces, carry = [], args[5:9]
+        for begin, end in ((0, 3), (3, 3), (3, 4), (4, 8)):
+            piece = slice(begin, end)
+            masks = args[9][:, piece], args[10][:, piece]
+            *trace, s, mean, H, R = kernel(args[0][:, piece], *args[1:5], *carry, *masks)
+            traces.append(trace)
+            carry = s, mean, H, R
+        return *(torch.cat(parts, 1) for parts in zip(*traces, strict=True)), *carry
+
+    assert_close(run(in_pieces, args, torch.float32), run(kernel, args, torch.float32), 1e-6)
+
+
+def test_without_a_gradient_the_outputs_are_the_same():
+    args = problem([6, 2, 4], 5, 0.0)
+    wanted = kernel(*(a.float().requires_grad_() for a in args[:9]), *args[9:])
+    with torch.no_grad():
+        found = kernel(*(a.float().requires_grad_() for a in args[:9]), *args[9:])
+    for name, one, other in zip(OUTPUTS, found, wanted, strict=True):
+        assert torch.equal(one, other), name
+        assert not one.requires_grad
+
+
+BF16_CASES = {"small": (ragged(16, 7), 17, 0.0), "wide": (ragged(16, 3), 130, 0.0)}
+if CUDA:
+    BF16_CASES |= {"full size": (ragged(512, 100), 50, 0.0), "size 256": (ragged(40, 100), 256, 0.0)}
+
+
+@pytest.mark.parametrize("table", [False, True], ids=["inputs", "table"])
+@pytest.mark.parametrize("case", BF16_CASES.values(), ids=BF16_CASES)
+def test_bfloat16_is_no_worse_than_twice_the_eager_error(case, table, by):
+    args = problem(*case)
+    ours, eager = kernel, reference
+    if table:
+        function = to_segments(args, 11)
+        ours, eager = by("triton", function), by("reference", function)
+    ends = eager(*args)[1]
+    args[10] = ends  # the reference's boundaries, and a threshold that no sum reaches
+
+    def imposed(function: Scan, enabled: bool) -> Scan:
+        def under_autocast(*args: Tensor) -> tuple[Tensor, ...]:
+            with torch.autocast(DEVICE, torch.bfloat16, enabled=enabled):
+                return function(*args, epsilon=-torch.inf)
+
+        return under_autocast
+
+    truth = run(imposed(eager, False), args, torch.float64)
+    theirs = run(imposed(eager, True), args, torch.float32)
+    found = run(imposed(ours, True), args, torch.float32)
+    assert torch.equal(found[0]["ends"], ends)
+    assert found[0]["H"].dtype == found[0]["s"].dtype == torch.float32
+    if table:  # their means too are rounded before the output layer
+        theirs[0]["means"] = theirs[0]["means"].bfloat16()
+    for mine, other, wanted in zip(found, theirs, truth, strict=True):
+        allowed = errors(other, wanted)
+        if "halting_bias" in allowed:  # one number, right by chance or not
+            allowed["halting_bias"] = max(allowed["halting_bias"], allowed["halting_weight"])
+        for name, error in errors(mine, wanted).items():
+            assert error <= 2 * allowed[name] + 1e-6, f"{name}: {error:.1e}, eager {allowed[name]:.1e}"
+
+
+def test_what_it_cannot_scan_is_said_and_left_to_others(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "triton")
+    args = problem([3, 2], 4, 0.0)
+
+    def why(args: list[Tensor]) -> str | None:
+        return act_scan_triton.unsupported(args[0], ActWeights(*args[1:5]), ActCarry(*args[5:9]))
+
+    assert why(args) == "the kernels are for float32, not float64"
+    floats = [a.float() for a in args[:9]] + args[9:]
+    assert why(floats) is None
+    with torch.autocast(DEVICE, torch.float16):
+        assert why(floats) == "autocast is on for a dtype other than bfloat16"
+    large = problem([1], 257, 0.0)
+    assert why([a.float() for a in large]) == "the state has 257 features, and the kernels hold up to 256"
+    found = act_scan(args[0], ActWeights(*args[1:5]), ActCarry(*args[5:9]), *args[9:], EPSILON)
+    wanted = ActScan.apply(*args, EPSILON)
+    assert all(torch.equal(one, other) for one, other in zip((*found[0], *found[1]), wanted, strict=True))
+
+
+def test_a_second_derivative_is_refused():
+    args = problem([3], 2, 0.0)
+    x = args[0].float().requires_grad_()
+    means = kernel(x, *(a.float() for a in args[1:9]), *args[9:])[0]
+    (grad,) = torch.autograd.grad(means.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
