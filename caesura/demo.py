@@ -332,4 +332,7 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
 
 def _program() -> str:
     """How the user calls this program: by its name, or where it is off the path, by its place."""
-    return "caesura" if shutil.which("caesura") else os.path.relpath(sys.argv[0])
+    if shutil.which("caesura"):
+        return "caesura"
+    here = os.path.relpath(sys.argv[0])
+    return "python -m caesura.cli" if here.endswith(".py") else here
