@@ -257,11 +257,6 @@ class WordpieceVocabulary(PieceVocabulary):
         return token[1:] if token.startswith(" ") else "##" + token
 
 
-def characters_covered(spans: Iterable[tuple[int, int]]) -> int:
-    """How many characters of the text the symbols of these spans cover."""
-    return sum(end - start for start, end in spans)
-
-
 def train_vocabulary(kind: str, lines: Iterable[str], size: int | None = None) -> Vocabulary:
     """Make a vocabulary of at most `size` symbols, specials included, from lines of text."""
     if kind not in KINDS:

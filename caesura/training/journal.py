@@ -15,8 +15,10 @@ METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
 class Journal:
     """Appends records to the log files of a run folder."""
 
-    def __init__(self, folder: Path, sizes: dict[str, int], tensorboard: bool = False) -> None:
-        """Open the files, cut back to `sizes` bytes: a killed run may have written past its checkpoint."""
+    def __init__(
+        self, folder: Path, sizes: dict[str, int], tensorboard: bool = False, update: int = 0
+    ) -> None:
+        """Open the files as they were after `update`, `sizes` bytes long: a killed run may have written more."""
         self._files = {}
         for name in (METRICS, VALIDATIONS):
             path = folder / name
@@ -31,7 +33,7 @@ class Journal:
                 raise InputError(
                     "training.tensorboard needs the extra: pip install 'caesura[tensorboard]'"
                 ) from problem
-            self._board = SummaryWriter(folder / "tensorboard")
+            self._board = SummaryWriter(folder / "tensorboard", purge_step=update + 1)
 
     def record(self, kind: str, update: int, values: dict[str, Any]) -> None:
         """One JSON line; numbers go to TensorBoard as well."""

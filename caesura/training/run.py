@@ -123,7 +123,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     else:
         with write_beside(folder / CONFIG) as file:
             file.write(config.dump().encode())
-    journal = Journal(folder, progress.journal, settings.tensorboard)
+    journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
     run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev)
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
