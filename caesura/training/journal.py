@@ -18,7 +18,7 @@ class Journal:
     def __init__(
         self, folder: Path, sizes: dict[str, int], tensorboard: bool = False, update: int = 0
     ) -> None:
-        """Open the files as they were after `update`, `sizes` bytes long: a killed run may have written more."""
+        """Open the files, `sizes` bytes long, as after `update`: a killed run may have written more."""
         self._files = {}
         for name in (METRICS, VALIDATIONS):
             path = folder / name
