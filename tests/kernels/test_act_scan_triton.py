@@ -31,9 +31,13 @@ from caesura.kernels.act_scan import (
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
-pytestmark = pytest.mark.skipif(
-    not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-)
+# Without a GPU, Triton's interpreter takes its time.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
+    ),
+]
 NAMES = ("inputs", *ActWeights._fields, *ActCarry._fields)
 OUTPUTS = ("means", "ends", "weights", "scores", *ActCarry._fields)
 EPSILON = 0.01

@@ -26,7 +26,9 @@ OUTPUTS = ("states", "attention")
 PAPER = [100, 1, *range(51, 89)], 100, (1000, 1000, 1000)
 
 on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+# Without a GPU, Triton's interpreter takes its time.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
     ),
