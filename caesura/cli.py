@@ -19,6 +19,7 @@ from caesura.errors import InputError, Interrupted, TrainingError
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
     from caesura.model import Output, Search, Translator
+    from caesura.terminal import TrainingDisplay
 
 app = typer.Typer(
     name="caesura",
@@ -68,7 +69,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
     seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
 ) -> None:
-    """Train a character model and ACT-ENC on German numbers, and show what ACT-ENC cut."""
+    """Train a character model and ACT-ENC on German numbers in about 3 minutes, and show what it cut."""
     from caesura.demo import run_demo
 
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", seeds):
@@ -92,25 +93,23 @@ def train(
     ] = None,
 ) -> None:
     """Train a model; the same command again goes on where it stopped."""
+    from caesura import terminal
     from caesura.config import load_config
-    from caesura.terminal import TrainingDisplay
     from caesura.training.loop import train as run
 
     loaded = load_config(config, [*(settings or ()), *([f"data.errors={errors}"] if errors else ())])
     seconds = None if time_limit is None else parse_duration(time_limit)
     folder = out or Path("runs") / loaded.name
-    with TrainingDisplay(loaded.training.validation_freq) as display:
+    with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
         try:
             run(loaded, folder, display, seconds)
         except OSError as problem:  # a full disk does not say which
             problem.filename = problem.filename or str(folder)
             raise
-        if (folder / "model.safetensors").exists():
-            display.say(f"the best model so far is in {folder}")
-        else:
-            display.say(
-                f"no model yet: the first validation is after {loaded.training.validation_freq} sentences"
-            )
+        except Interrupted:
+            _say_where(display, folder)
+            raise
+        _say_where(display, folder)
 
 
 @app.command()
@@ -189,25 +188,18 @@ def evaluate(
     from caesura import terminal
 
     translator = _load(model, device)
+    if src is None and trg is not None:
+        raise InputError("--trg is given without --src; give both, or neither for the config's data.test")
     if src is None:
         src, trg = _test_set(translator)
     found = _evaluate(translator, src, trg, beam, errors)
     if as_json:
         _print_json({"model": str(model), **found.record()})
         return
-    scores = found.scores
-    rows = [
-        ["BLEU", f"{scores.bleu:.2f}", scores.signatures["bleu"]],
-        ["chrF2", f"{scores.chrf:.2f}", scores.signatures["chrf"]],
-        ["chrF, order 2", f"{scores.chrf_bigram:.2f}", scores.signatures["chrf_bigram"]],
-        ["exactly right", f"{scores.exact:.1%}", f"{scores.sentences} lines"],
-        ["segment length", f"{found.segments.mean:.3f}", f"characters; longest {found.segments.longest}"],
-    ]
-    if found.gradient_share is not None:
-        rows.append(["halting gradient", f"{found.gradient_share:.1%}", "of characters"])
-    terminal.table(f"{translator.config.name} on {src}", ["", "", ""], rows)
-    if found.boundaries:
-        _boundary_table(found)
+    width = translator.config.testing.beam_size if beam is None else beam
+    terminal.evaluation(
+        found, f"{translator.config.name} on {src}, {'greedy' if width == 1 else f'beam {width}'}"
+    )
 
 
 @app.command()
@@ -233,6 +225,13 @@ def compare(
         _print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:
         show_comparison(rows, f"on {src}")
+
+
+def _say_where(display: TrainingDisplay, folder: Path) -> None:
+    if (folder / "model.safetensors").exists():
+        display.say(f"the best model so far is in {folder}")
+    else:
+        display.say("no model yet: the first validation (training.validation_freq) makes one")
 
 
 def parse_duration(text: str) -> float:
@@ -288,7 +287,7 @@ def _process(
 
 def _warn(name: str, number: int, longest: int) -> None:
     limit = f"longer than {longest} characters (testing.max_input)"
-    print(f"caesura: {name}:{number}: {limit}; its translation is an empty line", file=sys.stderr)
+    print(f"caesura: {name}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
 
 
 def _counted_from(first: int, search: Search) -> Search:
@@ -346,16 +345,6 @@ def _test_set(translator: Translator) -> tuple[str, str | None]:
 def _check_unique(models: list[Path]) -> None:
     if len({model.resolve() for model in models}) < len(models):
         raise InputError("compare: a model folder is named twice")
-
-
-def _boundary_table(found: Evaluation) -> None:
-    from caesura import terminal
-
-    rows = [
-        [name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}"]
-        for name, row in (found.boundaries or {}).items()
-    ]
-    terminal.table("boundaries against gold", ["", "precision", "recall", "F1"], rows)
 
 
 def _shown(output: Output) -> str:

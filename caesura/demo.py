@@ -289,7 +289,7 @@ def _show_table(tested: Sequence[Tested], settings: Settings) -> None:
     trivial = (f"{name} {row.f1:.2f}" for name, row in (test.boundaries or {}).items() if name != "model")
     columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length", "boundary F1"]
     terminal.table(
-        f"{test.scores.sentences} held-out German numbers",
+        f"{test.scores.sentences} held-out German numbers, greedy",
         [*columns, "best update and time"],
         rows,
         f"boundary F1 against morphemes; trivial cuts reach: {', '.join(trivial)}\n"

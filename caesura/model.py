@@ -130,7 +130,9 @@ class Translator(nn.Module):
             )
         for name in (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS):
             if not (folder / name).is_file():
-                raise InputError(f"{folder}: not a complete model folder, {name} is missing")
+                young = name == WEIGHTS and (folder / "checkpoints").is_dir()
+                hint = "; training has not reached its first validation yet" if young else ""
+                raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
         vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
         with torch.device("meta"):  # no memory is taken for what the weights do not bear out
             model = cls.build(load_config(folder / CONFIG), *vocabularies)
@@ -226,6 +228,8 @@ class Translator(nn.Module):
 
         `progress` is called with the number of sentences done after each batch.
         """
+        if isinstance(texts, str):
+            raise TypeError("a list of sentences is wanted, not one string")
         was_training = self.training
         self.eval()
         try:

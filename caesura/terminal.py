@@ -21,6 +21,7 @@ from rich.text import Text
 from caesura.evaluation.pieces import join_pieces
 
 if TYPE_CHECKING:
+    from caesura.evaluation.evaluate import Evaluation
     from caesura.training.checkpoint import Progress as TrainingProgress
     from caesura.training.validation import Example, Validation
 
@@ -54,7 +55,8 @@ def validation_line(v: dict[str, Any]) -> str:
         f"segments {v['segment_length']:.2f} (max {v['longest_segment']})",
     ]
     if v["gradient_share"] is not None:
-        parts.append(f"halting gradient {v['gradient_share']:4.0%}")
+        share = v["gradient_share"]
+        parts.append("halting gradient " + (" <1%" if 0 < share < 0.005 else f"{share:4.0%}"))
     if v["boundary_f1"] is not None:
         parts.append(f"boundary F1 {v['boundary_f1']:.2f}")
     return "  ".join([*parts, v["verdict"]])
@@ -126,3 +128,24 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], cap
         drawn.add_row(*(Text(cell) for cell in row))
     # In a file or a pipe nothing is folded; a terminal folds the widest column first: a name, not a number.
     Console(highlight=False, width=None if out.is_terminal else 1000).print(drawn)
+
+
+def evaluation(found: Evaluation, title: str) -> None:
+    """All that was measured of a model, with signatures, and its boundaries beside trivial ones."""
+    scores = found.scores
+    rows = [
+        ["BLEU", f"{scores.bleu:.2f}", scores.signatures["bleu"]],
+        ["chrF2", f"{scores.chrf:.2f}", scores.signatures["chrf"]],
+        ["chrF, order 2", f"{scores.chrf_bigram:.2f}", scores.signatures["chrf_bigram"]],
+        ["exactly right", f"{scores.exact:.1%}", f"{scores.sentences} lines"],
+        ["segment length", f"{found.segments.mean:.3f}", f"characters; longest {found.segments.longest}"],
+    ]
+    if found.gradient_share is not None:
+        rows.append(["halting gradient", f"{found.gradient_share:.1%}", "of characters"])
+    table(title, ["", "value", "signature or unit"], rows)
+    if found.boundaries:
+        cells = [
+            [name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}"]
+            for name, row in found.boundaries.items()
+        ]
+        table("boundaries against gold", ["", "precision", "recall", "F1"], cells)

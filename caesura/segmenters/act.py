@@ -62,6 +62,8 @@ class ActSegmenter(Segmenter):
         self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
     ) -> Segments:
         """Segment `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
+        if symbols.dim() != 2:
+            raise ValueError(f"symbols should be [B, T], not {list(symbols.shape)}")
         if state is not None and not isinstance(state, ActState):
             raise TypeError(f"state should be what an ActSegmenter returned, not a {type(state).__name__}")
         if state is not None and final and bool((lengths < 1).any()):

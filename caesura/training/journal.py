@@ -47,8 +47,7 @@ class Journal:
         """One line of validations.tsv, under a header."""
         if self._files[VALIDATIONS].tell() == 0:
             self._write(VALIDATIONS, "\t".join(columns))
-        cells = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in columns.values())
-        self._write(VALIDATIONS, "\t".join(cells))
+        self._write(VALIDATIONS, "\t".join(_cell(value) for value in columns.values()))
 
     def sizes(self) -> dict[str, int]:
         """Bytes written so far, on disk."""
@@ -67,3 +66,9 @@ class Journal:
     def _write(self, name: str, line: str) -> None:
         self._files[name].write(line + "\n")
         self._files[name].flush()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

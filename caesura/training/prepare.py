@@ -58,6 +58,17 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
     return Prepared(*vocabularies, corpus, dev, digests)
 
 
+def check_files(config: Config) -> None:
+    """Refuse a config whose training text or dev set is not there, naming the key that says where."""
+    for part in ("train", "dev"):
+        corpus = getattr(config.data, part)
+        files = {"": corpus} if isinstance(corpus, Path) else {".src": corpus.src, ".trg": corpus.trg}
+        for side, path in files.items():
+            if not path.is_file():
+                key = f"data.{part}{side}"
+                raise config.error(key, f"no file {path}; put the text there, or --set {key}=FILE")
+
+
 def parallel_text(corpus: Files | Path) -> ParallelText:
     """The text that a config's `train`, `dev` or `test` names."""
     return ParallelText(corpus.src, corpus.trg) if isinstance(corpus, Files) else ParallelText(corpus)

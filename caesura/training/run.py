@@ -30,7 +30,7 @@ from caesura.training.checkpoint import (
 )
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import Journal
-from caesura.training.prepare import Prepared, prepare
+from caesura.training.prepare import Prepared, check_files, prepare
 from caesura.training.schedule import HalveAndStop
 from caesura.training.validation import Example, Validation
 
@@ -92,6 +92,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
         _refuse_changes(resolve(load_config(folder / CONFIG)), config, folder)
     else:
         _refuse_overwriting(config, folder)
+    check_files(config)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

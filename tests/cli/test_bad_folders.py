@@ -22,7 +22,7 @@ def model(models: dict[str, Path], tmp_path: Path) -> Path:
 def test_a_model_folder_with_a_missing_file_is_refused_by_its_name(model: Path, name: str) -> None:
     (model / name).unlink()
     said = refusal(caesura("translate", model, stdin=b"eins\n"))
-    assert said == f"{model}: not a complete model folder, {name} is missing"
+    assert said.startswith(f"{model}: not a complete model folder, {name} is missing")
 
 
 @pytest.mark.parametrize(

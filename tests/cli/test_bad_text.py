@@ -135,7 +135,7 @@ def test_a_line_over_the_limit_is_warned_of_and_translated_as_an_empty_one(
     done = caesura("translate", models["word"], path)
     assert done.status == 0
     assert [bool(line) for line in done.lines] == [True, False, True]
-    warning = "longer than 200 characters (testing.max_input); its translation is an empty line"
+    warning = "longer than 200 characters (testing.max_input); an empty line is printed for it"
     assert done.err == f"caesura: {path}:2: {warning}\n"
 
 
@@ -232,7 +232,8 @@ def test_a_missing_reference_or_training_file_is_named(
     assert refusal(caesura("evaluate", models["act"], *given)) == f"{missing}: No such file or directory"
     config = write_config(tmp_path / "c.yaml", folder=corpus)
     given = ("--set", f"data.train.trg={missing}", "--out", tmp_path / "out")
-    assert refusal(caesura("train", config, *given)) == f"{missing}: No such file or directory"
+    said = refusal(caesura("train", config, *given))
+    assert f": no file {missing}; put the text there, or --set data." in said
 
 
 def test_a_source_without_references_is_refused(models: dict[str, Path], corpus: Path) -> None:

@@ -68,7 +68,7 @@ def test_it_shows_both_models_in_one_table(first: tuple[Path, Done]) -> None:
         assert re.fullmatch(r"\d\.\d\d \(max \d+\)", cells[5])
         assert re.fullmatch(r"\d\.\d\d", cells[6])
         assert re.fullmatch(r"3 of 3, \d+s", cells[7])
-    assert "4 held-out German numbers" in done.out
+    assert "4 held-out German numbers, greedy" in done.out
     assert "trivial cuts reach: every character 0." in done.out
     assert "epsilon is 0.3 here and 0.01 in the paper: docs/log.md" in done.out
 

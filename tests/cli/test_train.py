@@ -88,7 +88,10 @@ def test_the_model_folder_is_named_after_the_config_by_default(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "no model yet: the first validation is after" in caesura("train", config, "--time-limit", "0s").out
+    assert (
+        "no model yet: the first validation (training.validation_freq) makes one"
+        in caesura("train", config, "--time-limit", "0s").out
+    )
     assert updates(tmp_path / "runs" / "word") == 0
 
 
