@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 from caesura.kernels.attention_kernels_triton import advance, advance_back, attend, attend_back, keys_back
 from caesura.kernels.graphs import Layout, arena
 from caesura.kernels.gru import in_gate_order
+from caesura.kernels.launch import INTERPRETED, Launch, working_dtype
 
-INTERPRETED = not isinstance(attend, triton.JITFunction)
 WIDEST = 4096  # features of a key or value that one program holds
 BLOCK = 512  # hidden features of a program of `advance`
 # Of the kernels that attend, tried on an H200 at the paper's sizes: programs in all (four a multiprocessor),
@@ -33,7 +33,7 @@ def unsupported(inputs: Tensor, keys: Tensor, values: Tensor) -> str | None:
     """Why these arguments of `decode` are not for `TritonDecode`; None if they are."""
     if inputs.device.type != "cuda" and not INTERPRETED:
         return f"the device is {inputs.device.type}, and TRITON_INTERPRET was not set before Triton's import"
-    kind = _working_dtype(inputs)
+    kind = working_dtype(inputs)
     if kind not in (torch.float32, torch.bfloat16):
         return f"{kind} is neither float32 nor bfloat16"
     if max(keys.shape[2], values.shape[2]) > WIDEST:
@@ -41,37 +41,6 @@ def unsupported(inputs: Tensor, keys: Tensor, values: Tensor) -> str | None:
     if not inputs.numel() or not keys.numel() or not values.numel():
         return "there is nothing to decode or nothing to attend to"
     return None
-
-
-def _working_dtype(inputs: Tensor) -> torch.dtype:
-    device = inputs.device.type
-    if torch.is_autocast_enabled(device) and inputs.dtype != torch.float64:  # which autocast leaves alone
-        return torch.get_autocast_dtype(device)
-    return inputs.dtype
-
-
-class Launch:
-    """A kernel with all its arguments but the first, the step.
-
-    Triton looks at every argument of every launch, which takes longer than a short kernel; so the first call
-    is a usual one, and those after it go straight to the compiled kernel, with plain addresses.
-    """
-
-    def __init__(self, kernel: Any, grid: tuple[int, int, int], args: tuple[Any, ...], warps: int) -> None:
-        self.kernel, self.grid, self.args, self.warps = kernel, grid, args, warps
-        self.compiled: Any = None
-        self.addresses: list[Any] = []
-        self.stream = 0
-
-    def __call__(self, step: int) -> None:
-        """Launch on the stream that was current at the first call."""
-        if self.compiled is not None:
-            self.compiled(step, *self.addresses, stream=self.stream)
-            return
-        compiled = self.kernel[self.grid](step, *self.args, num_warps=self.warps)
-        if not INTERPRETED:
-            self.addresses = [a.data_ptr() if isinstance(a, Tensor) else a for a in self.args]
-            self.compiled, self.stream = compiled[self.grid], torch.cuda.current_stream().cuda_stream
 
 
 class Sizes(NamedTuple):
@@ -167,7 +136,7 @@ class TritonDecode(torch.autograd.Function):
         bias_hh: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Decode time-major, into buffers that the gradient will need."""
-        (B, U, _), dtype = inputs.shape, _working_dtype(inputs)
+        (B, U, _), dtype = inputs.shape, working_dtype(inputs)
         sizes = Sizes(B, U, keys.shape[1], hidden.shape[1], keys.shape[2], values.shape[2], dtype)
         given = keys, values, mask, query, energy, context, weight_hh, bias_hh
         shared = arena(inputs.device)

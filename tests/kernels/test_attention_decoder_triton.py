@@ -17,7 +17,8 @@ pytest.importorskip(
 
 from caesura.kernels import VARIABLE, attention_decoder_triton, graphs
 from caesura.kernels.attention_decoder import DecoderWeights, decode, decode_reference
-from caesura.kernels.attention_decoder_triton import INTERPRETED, TritonDecode, unsupported
+from caesura.kernels.attention_decoder_triton import TritonDecode, unsupported
+from caesura.kernels.launch import INTERPRETED
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
