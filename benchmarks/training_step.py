@@ -19,6 +19,7 @@ from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import SPECIALS, CharVocabulary
 from caesura.kernels import VARIABLE
 from caesura.model import Translator
+from caesura.training.step import Step
 
 BATCHES = (40, 128, 512)
 SYSTEMS = {
@@ -38,6 +39,7 @@ def model(system: str) -> Translator:
     config = Config.model_validate(
         {
             "name": "benchmark",
+            "training": {"precision": "bfloat16"},
             "data": {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side},
             "model": {
                 "segmenter": segmenter,
@@ -60,18 +62,16 @@ def model(system: str) -> Translator:
 def batch(size: int) -> Batch:
     """Random sentences of 100 symbols, </s> included."""
     rows = torch.randint(4, 97, (size, 2, 99)).tolist()
-    return collate([(source, target) for source, target in rows]).to("cuda")
+    return collate([(source, target) for source, target in rows]).pin()
 
 
 def measure(translator: Translator, data: Batch, rounds: int) -> tuple[float, float, float]:
     """Median milliseconds of a step, peak GiB, and the mean segment length that was timed."""
     optimizer = torch.optim.Adam(translator.parameters(), lr=1e-5, fused=True)
+    gradients = Step(translator, translator.config.training)
 
     def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = translator(data).total
-        optimizer.zero_grad()
-        loss.backward()
+        gradients(data)
         optimizer.step()
 
     for _ in range(4):
@@ -85,9 +85,9 @@ def measure(translator: Translator, data: Batch, rounds: int) -> tuple[float, fl
         torch.cuda.synchronize()
         times.append(1000 * (time.perf_counter() - began))
     with torch.no_grad():
-        segments = translator.segmenter(data.src, data.src_lengths)
+        segments = translator.segmenter(data.src.cuda(), data.src_lengths.cuda())
     mean = float(data.src_lengths.sum() / segments.lengths.sum())
-    return statistics.median(times), torch.cuda.max_memory_allocated() / 2**30, mean
+    return statistics.median(times), torch.cuda.max_memory_reserved() / 2**30, mean
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ class Loss:
     total: Tensor  # what is differentiated
     cross_entropy: Tensor  # nats, summed over the batch
     symbols: Tensor  # target symbols, </s> included
-    sentences: int
+    sentences: Tensor
     penalty: Tensor  # segmenter's, mean over sentences, before tau
     remainder: Tensor  # true remainders over symbols, mean over sentences (docs/paper_notes.md, 4)
     decoder_penalty: Tensor
@@ -180,18 +180,25 @@ class Translator(nn.Module):
 
     def forward(self, batch: Batch) -> Loss:
         """Cross-entropy + tau * penalty, the cross-entropy a mean over symbols or sentences as configured."""
+        return self.loss(batch, self.segmenter(batch.src, batch.src_lengths))
+
+    def loss(self, batch: Batch, segments: Segments) -> Loss:
+        """The loss of a batch whose source is segmented already."""
         if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
             raise ValueError("a loss needs a batch with targets")
-        segments, encoded = self.encode(batch.src, batch.src_lengths)
+        encoded = self.encoder(segments.vectors, segments.lengths)
         decoded = self.decoder(encoded, batch.trg_in, batch.trg_lengths)
         logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
         cross_entropy = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="sum")
         settings, model = self.config.training, self.config.model
-        symbols, sentences = batch.trg_lengths.sum(), len(batch)
-        penalty, decoder_penalty = segments.penalty.mean(), decoded.penalty.mean()
+        symbols, real = batch.trg_lengths.sum(), batch.trg_lengths > 0  # rows of padding have no target
+        sentences = real.sum()
+        penalty = (segments.penalty * real).sum() / sentences
+        decoder_penalty = (decoded.penalty * real).sum() / sentences
         total = cross_entropy / (symbols if settings.normalization == "symbols" else sentences)
         total = total + model.segmenter.tau * penalty + model.decoder.tau * decoder_penalty
-        remainder = ((segments.weights * segments.ends).sum(1) / batch.src_lengths).mean()
+        shares = (segments.weights * segments.ends).sum(1) / batch.src_lengths
+        remainder = (shares * real).sum() / sentences
         return Loss(total, cross_entropy, symbols, sentences, penalty, remainder, decoder_penalty)
 
     def __call__(self, batch: Batch) -> Loss:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -18,58 +18,81 @@ Ids = Sequence[int] | NDArray[np.integer]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Padded ids of B sentences; the target fields are None where there is only a source."""
+    """Padded ids of B sentences; the target fields are None where there is only a source.
+
+    Rows beyond the last sentence are padding too: </s> on the source side, nothing on the target side.
+    """
 
     src: Tensor  # [B, T] each row ends in </s>, then <pad>
     src_lengths: Tensor  # [B] </s> included
     trg_in: Tensor | None  # [B, U] <s> y1 y2 ...
     trg_out: Tensor | None  # [B, U] y1 y2 ... </s>
     trg_lengths: Tensor | None  # [B] </s> included
-    indices: NDArray[np.int64]  # [B] positions in the corpus
+    indices: NDArray[np.int64]  # positions in the corpus, one a sentence
 
     def __len__(self) -> int:
-        return self.src.shape[0]
+        return len(self.indices)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """B, T and U, padding included."""
+        return *self.src.shape, 0 if self.trg_in is None else self.trg_in.shape[1]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """The same batch with its tensors on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-        def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+    def pin(self) -> Batch:
+        """The same batch in memory from which a GPU can fetch it by itself."""
+        return self._each(Tensor.pin_memory)
 
-        return replace(
-            self,
-            src=self.src.to(device, non_blocking=non_blocking),
-            src_lengths=self.src_lengths.to(device, non_blocking=non_blocking),
-            trg_in=moved(self.trg_in),
-            trg_out=moved(self.trg_out),
-            trg_lengths=moved(self.trg_lengths),
-        )
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        there = {name: getattr(self, name) for name in TENSORS}
+        changed: dict[str, Any] = {name: change(t) for name, t in there.items() if t is not None}
+        return replace(self, **changed)
 
 
-def collate(pairs: Sequence[tuple[Ids, Ids | None]], indices: ArrayLike | None = None) -> Batch:
-    """Pad pairs of ids without specials into one batch; </s> and <s> are added here."""
+TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths")
+
+
+def rounded(size: int) -> int:
+    """The next of eight sizes to the doubling, multiples of 8: few shapes, and about 5% more steps."""
+    step = max(8, 1 << max(0, (size - 1).bit_length() - 4))
+    return -(-size // step) * step
+
+
+def collate(
+    pairs: Sequence[tuple[Ids, Ids | None]],
+    indices: ArrayLike | None = None,
+    shape: tuple[int, int, int] = (0, 0, 0),
+) -> Batch:
+    """Pad pairs of ids without specials into one batch, of at least `shape` (B, T, U); adds </s> and <s>."""
     if not pairs:
         raise ValueError("a batch needs at least one sentence")
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices, dtype=np.int64)
     if positions.shape != (len(pairs),):
         raise ValueError(f"{len(pairs)} sentences, but indices of shape {positions.shape}")
-    src, src_lengths = _padded([s for s, _ in pairs])
+    B, T, U = shape
+    src, src_lengths = _padded([s for s, _ in pairs], B, T)
     targets = [t for _, t in pairs if t is not None]
     if not targets:
         return Batch(src, src_lengths, None, None, None, positions)
     if len(targets) < len(pairs):
         raise ValueError(f"only {len(targets)} of {len(pairs)} sentences have a target")
-    trg_out, trg_lengths = _padded(targets)
+    trg_out, trg_lengths = _padded(targets, B, U)
     trg_in = trg_out.roll(1, dims=1)
     trg_in[:, 0] = BOS
     trg_in[trg_in == EOS] = PAD  # of the shorter rows: their </s> moved one to the right
+    beyond = len(pairs)
+    trg_in[beyond:], trg_out[beyond:], trg_lengths[beyond:] = PAD, PAD, 0
     return Batch(src, src_lengths, trg_in, trg_out, trg_lengths, positions)
 
 
-def _padded(rows: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    lengths = np.fromiter((len(row) + 1 for row in rows), dtype=np.int64, count=len(rows))
-    steps = np.arange(lengths.max())  # [T]
-    ids = np.full((len(rows), len(steps)), PAD, dtype=np.int64)
+def _padded(rows: Sequence[Ids], count: int, width: int) -> tuple[Tensor, Tensor]:
+    lengths = np.ones(max(count, len(rows)), dtype=np.int64)  # a row of padding is an empty sentence
+    lengths[: len(rows)] = [len(row) + 1 for row in rows]
+    steps = np.arange(max(width, lengths.max()))  # [T]
+    ids = np.full((len(lengths), len(steps)), PAD, dtype=np.int64)
     last = lengths[:, None] - 1
     ids[steps < last] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
     ids[steps == last] = EOS

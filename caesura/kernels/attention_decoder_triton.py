@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from caesura.kernels.attention_kernels_triton import advance, advance_back, attend, attend_back, keys_back
-from caesura.kernels.graphs import Layout, arena
 from caesura.kernels.gru import in_gate_order
 from caesura.kernels.launch import INTERPRETED, Launch, working_dtype
 
@@ -43,6 +42,10 @@ def unsupported(inputs: Tensor, keys: Tensor, values: Tensor) -> str | None:
     return None
 
 
+Layout = dict[str, tuple[tuple[int, ...], torch.dtype]]
+Buffers = dict[str, Tensor]
+
+
 class Sizes(NamedTuple):
     """Of one pass, and its dtype."""
 
@@ -63,15 +66,6 @@ class Sizes(NamedTuple):
     def rows(self) -> int:
         """Segments that a program that attends holds at a time."""
         return max(1, min(16, 4096 // max(_block(self.A), _block(self.M))))
-
-    def outside(self) -> Layout:
-        """Where a graph finds what is only passed through."""
-        B, U, S, H, _, _, dtype = self
-        return {
-            "inputs": ((B, U, 3 * H), dtype),
-            "of_states": ((B, U, H), dtype),
-            "of_attention": ((B, U, S), torch.float32),
-        }
 
     def forward(self) -> Layout:
         """The buffers of the way forward."""
@@ -115,9 +109,6 @@ class Sizes(NamedTuple):
         }
 
 
-Buffers = dict[str, Tensor]
-
-
 class TritonDecode(torch.autograd.Function):
     """`decode_reference` in float32; under bfloat16 autocast products take bfloat16, states stay float32."""
 
@@ -139,27 +130,15 @@ class TritonDecode(torch.autograd.Function):
         (B, U, _), dtype = inputs.shape, working_dtype(inputs)
         sizes = Sizes(B, U, keys.shape[1], hidden.shape[1], keys.shape[2], values.shape[2], dtype)
         given = keys, values, mask, query, energy, context, weight_hh, bias_hh
-        shared = arena(inputs.device)
-        entered = shared and shared.enter(sizes, sizes.outside() | sizes.forward() | sizes.backward())
         ctx.device, ctx.sizes = inputs.device, sizes
-        ctx.entered = (shared, *entered) if shared and entered else None
+        buffers = _new(sizes.forward(), inputs.device)
         with torch.autocast(inputs.device.type, enabled=False):
-            if ctx.entered is None:
-                buffers = _new(sizes.forward(), inputs.device)
-                _fill(sizes, buffers, hidden, *given)
-                _forward(sizes, buffers, inputs.to(dtype).contiguous())
-                ctx.save_for_backward(*buffers.values())
-                states, attention = buffers["states"][1:], buffers["attention"]
-            else:
-                run = ctx.entered[1]
-                buffers = run.buffers
-                _fill(sizes, buffers, hidden, *given)
-                buffers["inputs"].copy_(inputs)
-                run.play("forward", lambda: _forward(sizes, buffers, buffers["inputs"]))
-                states, attention = buffers["states"][1:].clone(), buffers["attention"].clone()
+            _fill(sizes, buffers, hidden, *given)
+            _forward(sizes, buffers, inputs.to(dtype).contiguous())
+        ctx.save_for_backward(*buffers.values())
         ctx.set_materialize_grads(False)
-        states = states.to(torch.promote_types(inputs.dtype, hidden.dtype))
-        return states.transpose(0, 1), attention.transpose(0, 1)
+        states = buffers["states"][1:].to(torch.promote_types(inputs.dtype, hidden.dtype))
+        return states.transpose(0, 1), buffers["attention"].transpose(0, 1)
 
     @staticmethod
     @once_differentiable
@@ -168,26 +147,14 @@ class TritonDecode(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         """From the gradients of the states and of the attention to those of all that went in."""
         sizes: Sizes = ctx.sizes
+        buffers = dict(zip(sizes.forward(), ctx.saved_tensors, strict=True))
+        buffers |= _new(sizes.backward(), ctx.device)
         with torch.autocast(ctx.device.type, enabled=False):
-            if ctx.entered is None:
-                buffers = dict(zip(sizes.forward(), ctx.saved_tensors, strict=True))
-                buffers |= _new(sizes.backward(), ctx.device)
-                _clear(buffers)
-                of_states = None if of_states is None else of_states.contiguous()
-                of_attention = None if of_attention is None else of_attention.contiguous()
-                _backward(sizes, buffers, of_states, of_attention)
-                return _gradients(sizes, buffers)
-            shared, run, ticket = ctx.entered
-            shared.check(ticket)
-            buffers = run.buffers
             _clear(buffers)
-            of_states = None if of_states is None else buffers["of_states"].copy_(of_states)
-            of_attention = None if of_attention is None else buffers["of_attention"].copy_(of_attention)
-            which = "backward", of_states is not None, of_attention is not None
-            run.play(which, lambda: _backward(sizes, buffers, of_states, of_attention))
-            gradients = _gradients(sizes, buffers)
-            ticket.done = True
-            return gradients
+            of_states = None if of_states is None else of_states.contiguous()
+            of_attention = None if of_attention is None else of_attention.contiguous()
+            _backward(sizes, buffers, of_states, of_attention)
+            return _gradients(sizes, buffers)
 
 
 def _new(layout: Layout, device: torch.device) -> Buffers:

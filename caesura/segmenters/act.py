@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
-from caesura.segmenters.base import Segmenter, Segments, embedding_table
+from caesura.segmenters.base import Cuts, Segmenter, Segments, embedding_table
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,8 @@ class ActSegmenter(Segmenter):
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
         nn.init.constant_(self.halting.bias, halting_bias)
 
-    def forward(
-        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
-    ) -> Segments:
-        """Segment `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
+    def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
+        """Scan `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
         if symbols.dim() != 2:
             raise ValueError(f"symbols should be [B, T], not {list(symbols.shape)}")
         if state is not None and not isinstance(state, ActState):
@@ -71,16 +69,20 @@ class ActSegmenter(Segmenter):
         # On a GPU, asking would make it wait.
         if lengths.device.type == "cpu" and bool((lengths > symbols.shape[1]).any()):
             raise ValueError(f"lengths should be at most T = {symbols.shape[1]}")
-        scan, after = self.scan(symbols, lengths, state, final)
-        # The one synchronisation with a GPU.
-        longest = int(scan.lengths.max()) if len(scan.lengths) else 0
+        scan, after = self._scan(symbols, lengths, state, final)
+        longest = scan.lengths.max() if len(scan.lengths) else 0
+        return Cuts(longest, (scan, after, final))
+
+    def emit(self, cuts: Cuts, size: int) -> Segments:
+        """One output projection a segment, as its p sum to 1 (docs/paper_notes.md, 2)."""
+        scan, after, final = cuts.parts
         return Segments(
-            vectors=self.emit(scan, longest),
+            vectors=self._project(scan.vectors[:, :size]),
             lengths=scan.lengths,
             ends=scan.ends,
             weights=scan.weights,
             scores=scan.scores,
-            penalty=self.penalty(after) if final else torch.zeros_like(after.non_halting),
+            penalty=_penalty(after) if final else torch.zeros_like(after.non_halting),
             state=None if final else after,
         )
 
@@ -90,7 +92,7 @@ class ActSegmenter(Segmenter):
         hidden = like.new_zeros(size, self.cell.hidden_size)
         return ActState(hidden, hidden, zeros, zeros, zeros)
 
-    def scan(
+    def _scan(
         self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool
     ) -> tuple[ActSegments, ActState]:
         """Algorithm 1's loop over all sentences at once, with masks; no shape depends on the cuts."""
@@ -118,17 +120,16 @@ class ActSegmenter(Segmenter):
         )
         return segments, ActState(*carry, at.count + lengths)
 
-    def emit(self, scan: ActSegments, longest: int) -> Tensor:
-        """[B, longest, D]: one output projection a segment, as its p sum to 1 (docs/paper_notes.md, 2)."""
+    def _project(self, means: Tensor) -> Tensor:
+        """[B, S, D] from the means, each with its 1."""
         # The bias is one more column (the others meet zeros), so that beyond the last segment stand zeros.
-        columns = scan.vectors.shape[2] - self.output.in_features
+        columns = means.shape[2] - self.output.in_features
         weight = torch.cat((self.output.weight, self.output.bias[:, None].expand(-1, columns)), 1)
-        vectors = scan.vectors[:, :longest]
-        if not torch.is_autocast_enabled(vectors.device.type):
-            vectors = vectors.to(weight.dtype)
-        return F.linear(vectors, weight)
+        if not torch.is_autocast_enabled(means.device.type):
+            means = means.to(weight.dtype)
+        return F.linear(means, weight)
 
-    @staticmethod
-    def penalty(state: ActState) -> Tensor:
-        """[B]: R counts one 1 for the whole sentence, so this can be negative (docs/paper_notes.md, 4)."""
-        return (1 - state.non_halting) * ((state.count > 0) / state.count.clamp(min=1))
+
+def _penalty(state: ActState) -> Tensor:
+    """[B]: R counts one 1 for the whole sentence, so this can be negative (docs/paper_notes.md, 4)."""
+    return (1 - state.non_halting) * ((state.count > 0) / state.count.clamp(min=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,19 +29,38 @@ class Segments:
     state: object | None = None  # what the next piece of the same sentences continues from (streaming)
 
 
+@dataclass(frozen=True)
+class Cuts:
+    """Where a segmenter has cut, before it makes vectors of the segments."""
+
+    longest: Tensor | int  # [] most segments of a sentence; a tensor on a GPU has to be waited for
+    parts: Any  # the segmenter's own; no shape in it depends on where the cuts are
+
+
 class Segmenter(nn.Module):
     """Reads symbols and returns vectors; how many vectors is its own business.
 
     A subclass sets `output_dim` and owns its reader (an embedding, a convolution, a pretrained encoder), so
-    symbol ids are all that it takes. Nothing downstream knows which segmenter it has.
+    symbol ids are all that it takes. Nothing downstream knows which segmenter it has. It defines `cut` and
+    `emit`, which training on a GPU can capture in graphs as they are, or the whole of `forward`.
     """
 
     output_dim: int
+    one_each = False  # whether every symbol is a segment, so that nobody has to ask how many there are
 
     def forward(
         self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
     ) -> Segments:
         """Segment `symbols` [B, T]; `final=False` leaves each last segment open for the next piece."""
+        cuts = self.cut(symbols, lengths, state, final)
+        return self.emit(cuts, int(cuts.longest))  # the one synchronisation with a GPU
+
+    def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
+        """The part of `forward` that comes before the number of segments is known."""
+        raise NotImplementedError
+
+    def emit(self, cuts: Cuts, size: int) -> Segments:
+        """The rest of it, with room for `size` segments a sentence."""
         raise NotImplementedError
 
     def __call__(

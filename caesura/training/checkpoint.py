@@ -30,8 +30,7 @@ class Progress:
     seconds: float = 0.0  # of training, validations included
     learning_rate: float = 0.0
     schedule: dict[str, Any] = field(default_factory=dict)
-    # Sums since the last line of the log; on the device until read or saved, so that no update waits for it.
-    window: dict[str, Any] = field(default_factory=dict)
+    window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
     journal: dict[str, int] = field(default_factory=dict)  # bytes of each log file that belong to this state
     text: list[str] = field(default_factory=list)  # digests of all text and both vocabularies
     finished: str = ""  # why training ended, once it has

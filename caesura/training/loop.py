@@ -7,20 +7,22 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
 from caesura.config import Config
-from caesura.data.batching import Batch, BatchPlan, collate
+from caesura.data.batching import Batch, BatchPlan
 from caesura.errors import Interrupted
 from caesura.evaluation.evaluate import evaluate
-from caesura.model import Loss, resolve
+from caesura.model import resolve
 from caesura.training.card import write_card
+from caesura.training.feed import feed
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.prepare import Prepared
-from caesura.training.run import Reporter, Run, open_run
+from caesura.training.run import WINDOW, Reporter, Run, open_run
+from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
 
 LOG_EVERY = 50  # updates between two lines of metrics.jsonl
@@ -48,7 +50,8 @@ def _loop(
 ) -> Literal["finished", "time limit"]:
     settings, progress = run.config.training, run.progress
     plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
-    batches = plan.epoch(progress.epoch)
+    batches, step = plan.epoch(progress.epoch), Step(run.model, settings)
+    ready = feed(data.corpus, batches[progress.batch :], run.model.device)
     started = time.monotonic() - progress.seconds
     while not progress.finished:
         if interrupt.reason():
@@ -60,15 +63,15 @@ def _loop(
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
             batches = plan.epoch(progress.epoch)
+            ready = feed(data.corpus, batches, run.model.device)
         if _bound_reached(run):
             continue
-        rows = batches[progress.batch]
-        batch = collate([data.corpus[i] for i in rows], rows).to(run.model.device)
-        loss = _update(run, batch)
+        batch = next(ready)
+        _update(run, step, batch)
         progress.update += 1
         progress.batch += 1
-        progress.sentences += loss.sentences
-        progress.since_validation += loss.sentences
+        progress.sentences += len(batch)
+        progress.since_validation += len(batch)
         progress.seconds = time.monotonic() - started
         reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
     progress.seconds = time.monotonic() - started
@@ -101,40 +104,22 @@ def _bound_reached(run: Run) -> bool:
     return bool(over)
 
 
-def _update(run: Run, batch: Batch) -> Loss:
+def _update(run: Run, step: Step, batch: Batch) -> None:
     """One step of Adam; what the log wants is summed up without waiting for the device."""
-    settings = run.config.training
-    run.model.train()
-    with torch.autocast(run.model.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-        loss = run.model(batch)
-    run.optimizer.zero_grad()
-    loss.total.backward()
-    sums: dict[str, Any] = {
-        "loss": loss.total.detach() * loss.sentences,
-        "cross_entropy": loss.cross_entropy.detach(),
-        "symbols": loss.symbols,
-        "sentences": loss.sentences,
-        "penalty": loss.penalty.detach() * loss.sentences,
-        "remainder": loss.remainder.detach() * loss.sentences,
-        "decoder_penalty": loss.decoder_penalty.detach() * loss.sentences,
-    }
-    if settings.clip_grad_norm is not None:
-        norm = torch.nn.utils.clip_grad_norm_(run.model.parameters(), settings.clip_grad_norm)
-        sums |= {"clipped": norm > settings.clip_grad_norm, "updates": 1}
+    most, parameters = run.config.training.clip_grad_norm, run.model.parameters()
+    sums = step(batch)
+    clipped = sums.new_zeros(()) if most is None else clip_grad_norm_(parameters, most) > most
     for group in run.optimizer.param_groups:
         group["lr"] = run.progress.learning_rate
     run.optimizer.step()
-    window = run.progress.window
-    for name, value in sums.items():
-        window[name] = window.get(name, 0.0) + (value.double() if isinstance(value, Tensor) else value)
-    return loss
+    run.window += torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
 
 
 def _log(run: Run) -> float:
     """Write the means since the last line of the log, and start anew."""
     run.check()
     progress = run.progress
-    window = {name: float(value) for name, value in progress.window.items()}
+    window = dict(zip(WINDOW, run.window.tolist(), strict=True))
     per_sentence = {
         name: window[name] / window["sentences"]
         for name in ("loss", "penalty", "remainder", "decoder_penalty")
@@ -149,10 +134,10 @@ def _log(run: Run) -> float:
         "epoch": progress.epoch,
         "seconds": round(progress.seconds, 2),
     }
-    if "updates" in window:
+    if run.config.training.clip_grad_norm is not None:
         values["clipped"] = window["clipped"] / window["updates"]  # share of updates
     run.journal.record("train", progress.update, values)
-    progress.window = {}
+    run.window.zero_()
     return cross_entropy
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from caesura.config import Config, differences, load_config
 from caesura.data.files import write_beside
@@ -32,7 +32,10 @@ from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import Journal
 from caesura.training.prepare import Prepared, check_files, prepare
 from caesura.training.schedule import HalveAndStop
+from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
+
+WINDOW = (*SUMS, "clipped", "updates")
 
 
 class Reporter(Protocol):
@@ -63,11 +66,12 @@ class Run:
     schedule: HalveAndStop
     journal: Journal
     dev: Sentences
+    window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
 
     def save(self) -> None:
         """Write a checkpoint that belongs to exactly what is in the log now."""
         self.check()
-        self.progress.window = {name: float(value) for name, value in self.progress.window.items()}
+        self.progress.window = dict(zip(WINDOW, self.window.tolist(), strict=True))
         self.progress.schedule = asdict(self.schedule)
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
@@ -75,8 +79,8 @@ class Run:
 
     def check(self) -> None:
         """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""
-        loss = float(self.progress.window.get("loss", 0.0))
-        if not math.isfinite(loss) or not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+        finite = [p.isfinite().all() for p in (self.window, *self.model.parameters())]
+        if not torch.stack(finite).all():
             raise TrainingError(
                 f"the loss is not finite around update {self.progress.update}; the state before is in "
                 f"{self.folder}/checkpoints; try a smaller training.learning_rate or training.clip_grad_norm"
@@ -125,7 +129,9 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
         with write_beside(folder / CONFIG) as file:
             file.write(config.dump().encode())
     journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
-    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev)
+    sums = [progress.window.get(name, 0.0) for name in WINDOW]
+    window = torch.tensor(sums, dtype=torch.float64, device=model.device)
+    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, window)
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
     else:

@@ -15,7 +15,7 @@ pytest.importorskip(
     "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
 )
 
-from caesura.kernels import VARIABLE, attention_decoder_triton, graphs
+from caesura.kernels import VARIABLE, attention_decoder_triton
 from caesura.kernels.attention_decoder import DecoderWeights, decode, decode_reference
 from caesura.kernels.attention_decoder_triton import TritonDecode, unsupported
 from caesura.kernels.launch import INTERPRETED
@@ -225,71 +225,3 @@ def test_paper_sizes_in_float32():
 @on_gpu
 def test_paper_sizes_in_bf16():
     assert_bf16_is_as_good_as_eager(problem(*PAPER))
-
-
-@on_gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_graphs_give_what_plain_launches_give_for_shapes_in_any_order(dtype, monkeypatch):
-    shapes = [([40, 7, 23], 9, (64, 64, 48)), ([11], 5, (64, 48, 64)), ([60] * 5, 12, (64, 64, 48))]
-    for turn in range(4):
-        for seed, shape in enumerate(shapes):
-            args = problem(*shape, seed=10 * turn + seed)
-            results = []
-            for wanted in ("1", "0"):
-                monkeypatch.setenv(graphs.VARIABLE, wanted)
-                results.append(run(fast, args, dtype, OUTPUTS[: 1 + turn % 2]))
-            for name, value in results[1].items():
-                assert torch.equal(results[0][name], value), (turn, shape, name)
-
-
-@on_gpu
-def test_a_pass_inside_another_does_not_touch_its_buffers(monkeypatch):
-    monkeypatch.setenv(graphs.VARIABLE, "1")
-    args = [a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([9, 4], 5, (8, 8, 8))]
-    other = [
-        a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([9, 4], 5, (8, 8, 8), 1)
-    ]
-    leaves = [a for a in args if a.requires_grad]
-    for _ in range(3):
-        wanted = torch.autograd.grad(fast(*args)[0].sum(), leaves)
-    outer = fast(*args)[0]
-    inner = fast(*other)[0]
-    inner.sum().backward()
-    found = torch.autograd.grad(outer.sum(), leaves)
-    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
-
-
-@on_gpu
-def test_a_gradient_taken_again_after_another_pass_is_refused_not_wrong(monkeypatch):
-    monkeypatch.setenv(graphs.VARIABLE, "1")
-    args = [a if a.dtype == torch.bool else a.float().requires_grad_() for a in problem([9, 4], 5, (8, 8, 8))]
-    loss = fast(*args)[0].sum()
-    loss.backward(retain_graph=True)
-    loss.backward(retain_graph=True)
-    fast(*args)[0].sum().backward()
-    with pytest.raises(RuntimeError, match=graphs.VARIABLE):
-        loss.backward()
-
-
-@on_gpu
-def test_memory_is_flat_over_many_shapes(monkeypatch):
-    monkeypatch.setenv(graphs.VARIABLE, "1")
-    monkeypatch.setattr(graphs, "SHAPES", 4)
-    levels = []
-    for turn in range(60):
-        args = problem([20 + turn % 7, 5], 4 + turn % 5, (64, 64, 64))
-        run(fast, args, torch.bfloat16)
-        del args
-        levels.append(torch.cuda.memory_allocated())
-    assert max(levels[40:]) <= max(levels[20:40])
-
-
-@on_gpu
-def test_training_may_follow_a_pass_in_inference_mode(monkeypatch):
-    monkeypatch.setenv(graphs.VARIABLE, "1")
-    graphs.release()
-    args = problem([9, 4], 5, (8, 8, 8))
-    with torch.inference_mode():
-        for _ in range(3):
-            fast(*(a if a.dtype == torch.bool else a.float() for a in args))
-    assert_close(run(fast, args, torch.float32), run(reference, args))

@@ -1,0 +1,43 @@
+"""The batches of an epoch; for a GPU they are padded to a few shapes and made ready by a thread meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from caesura.data.batching import Batch, collate, rounded
+from caesura.data.corpus import Corpus
+
+AHEAD = 3  # batches that wait for the GPU
+
+
+def feed(corpus: Corpus, plan: Sequence[NDArray[np.int64]], device: torch.device) -> Iterator[Batch]:
+    """The batches that `plan` names, in its order and in host memory, pinned where a GPU fetches them."""
+    if device.type != "cuda":
+        for rows in plan:
+            yield collate([corpus[i] for i in rows], rows)
+        return
+    with ThreadPoolExecutor(1, "feed") as worker:
+        waiting: deque[Future[Batch]] = deque()
+        for rows in plan:
+            waiting.append(worker.submit(_pinned, corpus, rows))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def padded(corpus: Corpus, rows: NDArray[np.int64]) -> Batch:
+    """A batch of a size that comes again, so that the graphs of its shape can be used again."""
+    pairs = [corpus[i] for i in rows]
+    T, U = (max(len(pair[side]) for pair in pairs) + 1 for side in (0, 1))
+    return collate(pairs, rows, (rounded(len(rows)), rounded(T), rounded(U)))
+
+
+def _pinned(corpus: Corpus, rows: NDArray[np.int64]) -> Batch:
+    return padded(corpus, rows).pin()

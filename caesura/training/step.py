@@ -1,0 +1,93 @@
+"""Loss and gradients of one batch: as the model computes them, or replayed from CUDA graphs of its shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from caesura.config import Training
+from caesura.data.batching import TENSORS, Batch, rounded
+from caesura.kernels.graphs import Graphs, wanted
+from caesura.model import Loss, Translator
+from caesura.segmenters.base import Cuts, Segmenter
+
+# What a step gives to the log; the first four are means over sentences, times their number.
+SUMS = ("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "symbols", "sentences")
+
+
+class Step:
+    """Leaves a batch's gradients in the parameters; the host waits only to learn the number of segments."""
+
+    def __init__(self, model: Translator, settings: Training) -> None:
+        self.model, self.settings = model, settings
+        whole = type(model.segmenter).forward is not Segmenter.forward
+        self.graphs = Graphs(model.device) if wanted(model.device) and not whole else None
+        self._inputs: dict[tuple[str, torch.Size], Tensor] = {}
+        if self.graphs:  # whose addresses the graphs will remember
+            for parameter in model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The sums of `SUMS` [7], in float64 and on the model's device."""
+        if not self.model.training:
+            self.model.train()
+        if self.graphs:
+            return self._played(self.graphs, batch)
+        batch = batch.to(self.model.device, non_blocking=True)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        with self._autocast():
+            loss = self.model(batch)
+        loss.total.backward()
+        return _sums(loss)
+
+    def _autocast(self) -> torch.autocast:
+        enabled = self.settings.precision == "bfloat16"
+        return torch.autocast(self.model.device.type, torch.bfloat16, enabled=enabled)
+
+    def _played(self, graphs: Graphs, batch: Batch) -> Tensor:
+        B, T, U = batch.shape
+        inputs = self._on_device(batch)
+        if self.model.segmenter.one_each:
+            return graphs.play((B, T, U), lambda: self._gradients(inputs, self._cut(inputs), T)).result
+        played = graphs.play((B, T), lambda: self._cut(inputs))
+        cuts, number = played.result, played.number
+        S = min(T, rounded(int(cuts.longest)))  # the one synchronisation
+        key = None if number is None else (B, T, U, S, number)  # cuts without a graph will not come again
+        return graphs.play(key, lambda: self._gradients(inputs, cuts, S)).result
+
+    def _on_device(self, batch: Batch) -> Batch:
+        """The batch in buffers that all batches with these shapes share, and so do their graphs."""
+
+        def placed(name: str, tensor: Tensor) -> Tensor:
+            key = name, tensor.shape
+            if key not in self._inputs:
+                self._inputs[key] = torch.empty_like(tensor, device=self.model.device)
+            return self._inputs[key].copy_(tensor, non_blocking=True)
+
+        inputs: dict[str, Any] = {name: placed(name, getattr(batch, name)) for name in TENSORS}
+        return replace(batch, **inputs)
+
+    def _cut(self, inputs: Batch) -> Cuts:
+        # Graphs of several shapes follow this one, some of them captured when the weights have changed: that
+        # what is saved here has since been overwritten is as it should be.
+        with self._autocast(), saved_tensors_hooks(Tensor.detach, lambda saved: saved):
+            return self.model.segmenter.cut(inputs.src, inputs.src_lengths)
+
+    def _gradients(self, inputs: Batch, cuts: Cuts, S: int) -> Tensor:
+        with self._autocast():
+            loss = self.model.loss(inputs, self.model.segmenter.emit(cuts, S))
+        parameters = list(self.model.parameters())
+        torch._foreach_zero_([p.grad for p in parameters if p.grad is not None])
+        loss.total.backward(retain_graph=True)  # the cuts', which may come again
+        return _sums(loss)
+
+
+def _sums(loss: Loss) -> Tensor:
+    means = torch.stack((loss.total, loss.penalty, loss.remainder, loss.decoder_penalty)).detach().double()
+    rest = loss.cross_entropy.detach().double(), loss.symbols.double(), loss.sentences.double()
+    return torch.cat((means * loss.sentences, torch.stack(rest)))

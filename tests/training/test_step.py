@@ -1,0 +1,147 @@
+"""Loss and gradients of a batch: padded as unpadded, replayed from graphs as computed anew."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import ACT, LOOKUP, sentences, tiny_model
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from caesura.data.batching import BatchPlan, collate, rounded
+from caesura.kernels import graphs
+from caesura.model import Translator
+from caesura.training.feed import feed, padded
+from caesura.training.step import SUMS, Step
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+BOTH = pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+PAIRS = list(zip(sentences(40, seed=1, longest=30), sentences(40, seed=2, vocab_size=9), strict=True))
+
+
+def gradients(model: Translator) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def close(found: dict[str, Tensor], wanted: dict[str, Tensor], within: float) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert float((found[name] - value).norm()) <= within * (float(value.norm()) + 1e-3), name
+
+
+@BOTH
+@pytest.mark.parametrize("normalization", ["symbols", "sentences"])
+def test_padding_in_every_direction_changes_neither_sums_nor_gradients(
+    segmenter: dict[str, Any], normalization: str
+) -> None:
+    model = tiny_model(segmenter, training={"normalization": normalization})
+    step = Step(model, model.config.training)
+    found = []
+    for shape in ((0, 0, 0), (9, 40, 17)):
+        batch = collate(PAIRS[:5], shape=shape)
+        assert len(batch) == 5
+        sums = step(batch)
+        found.append(gradients(model) | dict(zip(SUMS, sums, strict=True)))
+    assert batch.shape == (9, 40, 17)
+    close(found[1], found[0], 1e-13)
+
+
+def test_the_sums_are_those_of_the_loss() -> None:
+    model = tiny_model(ACT).train()
+    batch = collate(PAIRS[:3])
+    with torch.no_grad():
+        loss = model(batch)
+    sums = dict(zip(SUMS, Step(model, model.config.training)(batch).tolist(), strict=True))
+    for name in ("penalty", "remainder", "decoder_penalty"):
+        assert sums[name] == pytest.approx(3 * float(getattr(loss, name)), rel=1e-12), name
+    assert sums["loss"] == pytest.approx(3 * float(loss.total), rel=1e-12)
+    assert sums["cross_entropy"] == pytest.approx(float(loss.cross_entropy), rel=1e-12)
+    assert sums["sentences"] == 3
+    assert sums["symbols"] == sum(len(target) + 1 for _, target in PAIRS[:3])
+
+
+@given(st.integers(1, 5000))
+def test_sizes_are_rounded_up_to_few(size: int) -> None:
+    result = rounded(size)
+    assert result % 8 == 0
+    assert size <= result < max(size + 8, 1.125 * size + 1)
+    assert rounded(result) == result
+
+
+def test_eight_sizes_serve_a_doubling() -> None:
+    assert len({rounded(size) for size in range(129, 257)}) == 8
+
+
+def test_batches_come_in_the_plans_order() -> None:
+    lengths = np.array([(len(s), len(t)) for s, t in PAIRS])
+    plan = BatchPlan(lengths, 7).epoch(0)
+    found = [batch.indices.tolist() for batch in feed(PAIRS, plan[2:], torch.device("cpu"))]
+    assert found == [rows.tolist() for rows in plan[2:]]
+    batch = padded(PAIRS, plan[0])
+    assert batch.shape == tuple(map(rounded, batch.shape))
+    assert len(batch) == 7
+
+
+@needs_cuda
+def test_a_gpus_batches_are_pinned_and_in_the_plans_order() -> None:
+    lengths = np.array([(len(s), len(t)) for s, t in PAIRS])
+    plan = BatchPlan(lengths, 7).epoch(0)
+    batches = list(feed(PAIRS, plan, torch.device("cuda")))
+    assert [batch.indices.tolist() for batch in batches] == [rows.tolist() for rows in plan]
+    assert all(batch.src.is_pinned() and batch.trg_out.is_pinned() for batch in batches)
+
+
+@needs_cuda
+@BOTH
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
+    segmenter: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Sources of few lengths, and cuts that move with the weights: graphs of one follow those of another.
+    plain, captured = (tiny_model(segmenter).to(dtype).cuda() for _ in range(2))
+    monkeypatch.setenv(graphs.VARIABLE, "0")
+    plainly = Step(plain, plain.config.training)
+    monkeypatch.delenv(graphs.VARIABLE)
+    replayed = Step(captured, captured.config.training)
+    assert plainly.graphs is None
+    assert replayed.graphs is not None
+    generator = torch.Generator("cuda").manual_seed(0)
+    numbers = np.random.default_rng(0)
+    for turn in range(24):
+        rows = numbers.permutation(40)[: (8, 16)[turn % 2]]
+        batch = padded(PAIRS, rows)
+        sums = [step(batch).clone() for step in (plainly, replayed)]
+        torch.testing.assert_close(sums[1], sums[0], rtol=1e-9 if dtype == torch.float64 else 1e-4, atol=1e-9)
+        close(gradients(captured), gradients(plain), 1e-9 if dtype == torch.float64 else 1e-3)
+        with torch.no_grad():
+            for one, other in zip(plain.parameters(), captured.parameters(), strict=True):
+                one += 0.1 * torch.randn(one.shape, generator=generator, device="cuda", dtype=dtype)
+                other.copy_(one)
+    assert len(replayed.graphs._graphs) >= 3
+
+
+@needs_cuda
+@BOTH
+def test_memory_is_flat_over_many_shapes(segmenter: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "MOST", 6)
+    model = tiny_model(segmenter).float().cuda()
+    step = Step(model, model.config.training)
+    numbers, levels = np.random.default_rng(0), []
+    for _ in range(400):
+        step(padded(PAIRS, numbers.permutation(40)[: numbers.integers(1, 40)]))
+        levels.append(torch.cuda.memory_reserved())
+    assert max(levels[200:]) <= max(levels[:200])
+
+
+@needs_cuda
+def test_beyond_its_share_of_memory_all_is_forgotten_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "SHARE", 0.0)
+    model = tiny_model(ACT).float().cuda()
+    step = Step(model, model.config.training)
+    for _ in range(6):
+        sums = step(collate(PAIRS[:8]))
+        assert math.isfinite(float(sums[0]))
+    assert len(step.graphs._graphs) <= 1
