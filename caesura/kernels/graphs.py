@@ -48,6 +48,9 @@ class Graphs:
         self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.MemPool()
 
+    def __len__(self) -> int:
+        return len(self._graphs)
+
     def play(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
         """The function's results, in order with the current stream's work; without a key, never captured."""
         here = torch.cuda.current_stream(self.device)

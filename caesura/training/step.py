@@ -27,7 +27,7 @@ class Step:
         whole = type(model.segmenter).forward is not Segmenter.forward
         self.graphs = Graphs(model.device) if wanted(model.device) and not whole else None
         self._inputs: dict[tuple[str, torch.Size], Tensor] = {}
-        if self.graphs:  # whose addresses the graphs will remember
+        if self.graphs is not None:  # whose addresses the graphs will remember
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter)
 
@@ -35,7 +35,7 @@ class Step:
         """The sums of `SUMS` [7], in float64 and on the model's device."""
         if not self.model.training:
             self.model.train()
-        if self.graphs:
+        if self.graphs is not None:
             return self._played(self.graphs, batch)
         batch = batch.to(self.model.device, non_blocking=True)
         for parameter in self.model.parameters():

@@ -1,0 +1,395 @@
+"""How fast Caesura is on a GPU, beside its own reference, beside what the GPU could do, and beside JoeyNMT.
+
+    python benchmarks/gpu.py [--only training layers ...] [--rounds 10] [--joeynmt]
+
+Sentences of 100 characters on both sides, the paper's sizes, bfloat16 with float32 weights; medians. The
+kernel tests run first, and nothing is printed unless they pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from systems import ACT_SIZE, ENCODER, SYSTEMS, Ceilings, System, Work
+from torch import Tensor, nn
+
+from caesura.data.batching import Batch
+from caesura.data.vocabulary import EOS
+from caesura.encoders.recurrent import RecurrentEncoder
+from caesura.kernels import VARIABLE
+from caesura.kernels.attention_decoder import DecoderWeights, decode
+from caesura.model import Translator
+from caesura.search.beam import beam_search
+from caesura.search.greedy import greedy
+from caesura.training.feed import padded
+from caesura.training.step import Step
+
+BATCHES = (40, 128, 512)
+TESTS = ("tests/kernels", "tests/training/test_step.py", "tests/search")
+GIB = 2**30
+
+
+def main() -> None:
+    """Test, then print the tables that were asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    tables: dict[str, Callable[[int, bool], None]] = {
+        "training": training,
+        "layers": layers,
+        "decoding": decoding,
+        "scaling": scaling,
+        "memory": memory,
+    }
+    parser.add_argument("--only", nargs="+", choices=tables, default=list(tables))
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--joeynmt", action="store_true", help="rows of JoeyNMT 2.3, which must be installed")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit(
+            "benchmarks/gpu.py measures a GPU, and PyTorch sees none here; benchmarks/cpu_step.py is for CPUs"
+        )
+    root = Path(__file__).parents[1]
+    if subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *TESTS], cwd=root).returncode:
+        sys.exit("the kernel tests fail: no times of wrong results")
+    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton.__version__}")
+    for name in options.only:
+        tables[name](options.rounds, options.joeynmt)
+
+
+def milliseconds(step: Callable[[], object], rounds: int, warm: int = 4) -> float:
+    """Median of the time from call to result; the first calls compile and capture."""
+    times = []
+    for turn in range(warm + rounds):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        if turn >= warm:
+            times.append(1000 * (time.perf_counter() - began))
+    return statistics.median(times)
+
+
+def replayed(step: Callable[[], object], rounds: int) -> float:
+    """The same from a CUDA graph, as training plays it."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        step()
+    return milliseconds(graph.replay, rounds)
+
+
+@contextmanager
+def kernels(choice: str) -> Iterator[None]:
+    """Let `pick` choose these."""
+    os.environ[VARIABLE] = choice
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+
+
+def fresh() -> None:
+    """Forget what the last row left, so that the next one's memory is its own."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+
+
+def training(rounds: int, joeynmt: bool) -> None:
+    """A whole step: forward, backward, Adam."""
+    ceilings = measure_ceilings()
+    print(
+        f"ceilings: {ceilings.flops / 1e12:.0f} TFLOP/s, {ceilings.bandwidth / 1e12:.2f} TB/s, "
+        f"{ceilings.tanh / 1e12:.2f} T tanh/s"
+    )
+    print("\nA training step (forward, backward, Adam)")
+    print(f"{'':27}{'batch':>6}{'ms':>9}{'sent/s':>9}{'GiB':>7}{'segment':>9}", end="")
+    print(f"{'reference ms':>14}{'ratio':>7}{'floor ms':>10}{'ratio':>7}")
+    for system in SYSTEMS:
+        for B in BATCHES:
+            fresh()
+            model = system.model()
+            ms, S = training_step(model, system, B, rounds)
+            peak = torch.cuda.max_memory_reserved() / GIB
+            with kernels("reference"):
+                slow, _ = training_step(system.model(), system, B, 2, graphs="0")
+            floor = ceilings.floor(Work.of(system, B, S, system.symbols))
+            row = f"{system.name:27}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}{system.symbols / S:9.2f}"
+            print(f"{row}{slow:14.1f}{slow / ms:7.1f}{floor:10.2f}{ms / floor:7.2f}", flush=True)
+            del model
+    if joeynmt:
+        from joeynmt_rows import training_step as theirs
+
+        for B in BATCHES:
+            fresh()
+            ms = theirs(B, rounds, milliseconds)
+            peak = torch.cuda.max_memory_reserved() / GIB
+            print(
+                f"{'JoeyNMT 2.3 char, 1 layer':27}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}", flush=True
+            )
+
+
+def training_step(
+    model: Translator, system: System, B: int, rounds: int, length: int | None = None, graphs: str = "1"
+) -> tuple[float, int]:
+    """Milliseconds, and the most segments of a sentence."""
+    os.environ["CAESURA_GRAPHS"] = graphs
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
+    gradients, batch = Step(model, model.config.training), system.batch(B, length)
+
+    def step() -> None:
+        gradients(batch)
+        optimizer.step()
+
+    ms = milliseconds(step, rounds, warm=4 if graphs == "1" else 1)
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+        segments = model.segmenter(batch.src.cuda(), batch.src_lengths.cuda())
+    return ms, int(segments.lengths.max())
+
+
+def measure_ceilings() -> Ceilings:
+    """A large product, a long copy, and tanh on registers."""
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = milliseconds(lambda: a @ b, 10)
+    memory = torch.empty(2, 1 << 30, device="cuda", dtype=torch.uint8)
+    copy = milliseconds(lambda: memory[0].copy_(memory[1]), 10)
+    out = torch.empty(132 * 16 * 1024, device="cuda")
+    grid, count = (132 * 16,), 4096
+    kernel = milliseconds(lambda: many_tanh[grid](out, count, BLOCK=1024), 10)
+    return Ceilings(2e3 * 8192**3 / product, 2e3 * (1 << 30) / copy, 1e3 * out.numel() * count * 4 / kernel)
+
+
+@triton.jit
+def many_tanh(out_ptr, count, BLOCK: tl.constexpr):
+    """Four chains of tanh a thread, so that one does not wait for the other."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a, b, c, d = at * 1e-7, at * 2e-7, at * 3e-7, at * 4e-7
+    for _ in range(count):
+        a = _tanh(a)
+        b = _tanh(b)
+        c = _tanh(c)
+        d = _tanh(d)
+    tl.store(out_ptr + at, a + b + c + d)
+
+
+@triton.jit
+def _tanh(x):
+    return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+
+
+def layers(rounds: int, _: bool) -> None:
+    """Each recurrence alone, forward and backward."""
+    print("\nA layer alone, forward + backward, ms")
+    print(f"{'':34}" + "".join(f"{f'batch {B}':>12}" for B in BATCHES))
+    rows: dict[str, Callable[[int], float]] = {
+        f"ACT-ENC {ACT_SIZE}, segments of 2": lambda B: act_layer(B, rounds),
+        "the same, reference": lambda B: act_reference(B),
+        f"encoder layer 620 -> 2 x {ENCODER}": lambda B: encoder_layer(B, rounds),
+        "the same, cuDNN": lambda B: cudnn_layer(B, rounds),
+        "attention decoder": lambda B: decoder_layer(B, rounds),
+    }
+    for name, row in rows.items():
+        print(f"{name:34}" + "".join(f"{row(B):12.2f}" for B in BATCHES), flush=True)
+
+
+def act_layer(B: int, rounds: int) -> float:
+    """As training runs it: the cuts, one synchronisation, the rest."""
+    system = SYSTEMS[1]
+    module, batch = system.model().segmenter, system.batch(B).to("cuda")
+    side, cutting, rest = torch.cuda.Stream(), torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+
+    def cut():
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            return module.cut(batch.src, batch.src_lengths)
+
+    def back(cuts, S: int, given: Tensor | None = None) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            segments = module.emit(cuts, S)
+        given = torch.randn_like(segments.vectors) if given is None else given
+        of_penalty = torch.full_like(segments.penalty, 1 / B)
+        torch.autograd.backward((segments.vectors, segments.penalty), (given, of_penalty), retain_graph=True)
+        return given
+
+    with torch.cuda.stream(side):
+        cuts = cut()
+        S = int(cuts.longest)
+        given = back(cuts, S)
+    torch.cuda.synchronize()
+    del cuts
+    with torch.cuda.graph(cutting, stream=side):
+        cuts = cut()
+    with torch.cuda.graph(rest, stream=side, pool=cutting.pool()):
+        back(cuts, S, given)
+
+    def step() -> None:
+        cutting.replay()
+        assert int(cuts.longest) == S
+        rest.replay()
+
+    return milliseconds(step, rounds)
+
+
+def act_reference(B: int) -> float:
+    """Eager, in plain autograd operations."""
+    system = SYSTEMS[1]
+    module, batch = system.model().segmenter, system.batch(B).to("cuda")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            segments = module(batch.src, batch.src_lengths)
+        (segments.vectors.sum() + segments.penalty.mean()).backward()
+
+    with kernels("reference"):
+        return milliseconds(step, 2, warm=1)
+
+
+def encoder_layer(B: int, rounds: int) -> float:
+    """From a graph; the gradient of the vectors is wanted too."""
+    encoder = RecurrentEncoder(620, ENCODER).cuda()
+    vectors = torch.randn(B, 100, 620, device="cuda", requires_grad=True)
+    lengths, given = torch.full((B,), 100, device="cuda"), torch.randn(B, 100, 2 * ENCODER, device="cuda")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            states = encoder(vectors, lengths).states
+        states.backward(given.to(states.dtype))
+
+    return replayed(step, rounds)
+
+
+def cudnn_layer(B: int, rounds: int) -> float:
+    """nn.GRU, bidirectional, in bfloat16."""
+    gru = nn.GRU(620, ENCODER, batch_first=True, bidirectional=True).cuda().bfloat16()
+    vectors = torch.randn(B, 100, 620, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    given = torch.randn(B, 100, 2 * ENCODER, device="cuda", dtype=torch.bfloat16)
+    return milliseconds(lambda: gru(vectors)[0].backward(given), rounds)
+
+
+def decoder_layer(B: int, rounds: int) -> float:
+    """Teacher-forced over 100 segments and 100 symbols, from a graph."""
+    H = 1000
+
+    def random(*shape: int, scale: float = 1.0) -> Tensor:
+        return (scale * torch.randn(*shape, device="cuda")).requires_grad_()
+
+    inputs, hidden, keys, values = random(B, 100, 3 * H), random(B, H), random(B, 100, H), random(B, 100, H)
+    mask = torch.ones(B, 100, dtype=torch.bool, device="cuda")
+    shapes = (H, H), (1, H), (3 * H, H), (3 * H, H), (3 * H,)
+    weights = DecoderWeights(*(random(*shape, scale=0.03) for shape in shapes))
+    given = torch.randn(B, 100, H, device="cuda")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            low = (t.bfloat16() for t in (inputs, hidden, keys, values))
+            states, _ = decode(*low, mask, weights)
+        states.backward(given.to(states.dtype))
+
+    return replayed(step, rounds)
+
+
+def decoding(rounds: int, joeynmt: bool) -> None:
+    """Encoder and search over 100-character sentences, 100 symbols written whatever they are."""
+    print("\nDecoding, sentences a second (100 characters in, 100 forced symbols out)")
+    print(f"{'':34}" + "".join(f"{f'batch {B}':>12}" for B in (512, 1024, 2048, 4096)))
+    for precision in ("bfloat16", "float32"):
+        model = SYSTEMS[0].model(precision).eval()
+        with torch.no_grad():
+            model.decoder.output.bias[EOS] = -1e4  # never chosen
+        for beam in (1, 5):
+            name = f"{'greedy' if beam == 1 else f'beam {beam}'}, {precision}"
+            print(f"{name:34}", end="")
+            for B in (512, 1024, 2048, 4096):
+                fresh()
+                search = partial(forced, model, SYSTEMS[0].batch(B), beam, precision)
+                ms = milliseconds(search, max(2, rounds // 4), warm=3)
+                print(f"{1000 * B / ms:12.0f}", end="", flush=True)
+            print()
+    if joeynmt:
+        from joeynmt_rows import decoding as theirs
+
+        for beam in (1, 5):
+            print(f"{f'JoeyNMT 2.3, beam {beam}':34}", end="")
+            for B in (512, 1024, 2048):
+                print(f"{1000 * B / theirs(B, beam, milliseconds):12.0f}", end="", flush=True)
+            print()
+
+
+@torch.no_grad()
+def forced(model: Translator, batch: Batch, beam: int, precision: str) -> None:
+    """Encode and search."""
+    batch = batch.to("cuda")
+    limits = torch.full((len(batch),), 100, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bfloat16"):
+        _, encoded = model.encode(batch.src, batch.src_lengths)
+        if beam == 1:
+            found = greedy(model.decoder, encoded, limits)
+        else:
+            found = [best[0] for best in beam_search(model.decoder, encoded, limits, beam)]
+    assert all(len(hypothesis.symbols) == 100 for hypothesis in found)
+
+
+def scaling(rounds: int, _: bool) -> None:
+    """A training step of the character model and of ACT-ENC over batch and length."""
+    print("\nA training step over batch (100 characters) and over length (batch 128), ms")
+    for title, cases in (
+        ("batch", [(B, 100) for B in (16, 32, 64, 128, 256, 512, 1024)]),
+        ("length", [(128, n) for n in (25, 50, 100, 200, 400)]),
+    ):
+        print(f"{title:27}" + "".join(f"{B if title == 'batch' else n:9}" for B, n in cases))
+        for system in SYSTEMS[:2]:
+            print(f"{system.name:27}", end="")
+            for B, length in cases:
+                fresh()
+                ms, _ = training_step(system.model(), system, B, max(3, rounds // 2), length)
+                print(f"{ms:9.2f}", end="", flush=True)
+            print()
+
+
+def memory(_: int, __: bool) -> None:
+    """Of the GPU and of the host over 5,000 updates of ACT-ENC, batches of all lengths up to 200."""
+    print("\nMemory over training on varying shapes (ACT-ENC, batch 64), GiB")
+    print(f"{'updates':>9}{'GPU reserved':>14}{'host':>8}{'graphs':>8}{'ms an update':>14}")
+    fresh()
+    os.environ["CAESURA_GRAPHS"] = "1"
+    system, numbers = SYSTEMS[1], np.random.default_rng(1)
+    model = system.model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-4, fused=True)
+    step, began = Step(model, model.config.training), time.perf_counter()
+    for update in range(1, 5001):
+        length = int(numbers.integers(8, 180))
+        sizes = np.minimum(199, numbers.integers(length, length + 20, (64, 2)))
+        pairs = [tuple(numbers.integers(4, 97, size) for size in row) for row in sizes]
+        step(padded(pairs, np.arange(64)).pin())
+        optimizer.step()
+        if update % 500 == 0:
+            torch.cuda.synchronize()
+            gpu, pages = (
+                torch.cuda.memory_reserved() / GIB,
+                int(Path("/proc/self/statm").read_text().split()[1]),
+            )
+            count, took = len(step.graphs), 1000 * (time.perf_counter() - began) / 500
+            print(f"{update:9}{gpu:14.2f}{pages * 4096 / GIB:8.2f}{count:8}{took:14.1f}", flush=True)
+            began = time.perf_counter()
+
+
+if __name__ == "__main__":
+    main()

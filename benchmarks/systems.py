@@ -1,0 +1,110 @@
+"""The paper's systems in its sizes, batches for them, and the least time that a training step could take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from caesura.config import Config
+from caesura.data.batching import Batch, collate
+from caesura.data.vocabulary import SPECIALS, CharVocabulary
+from caesura.model import Translator
+
+EMBEDDING, ENCODER, DECODER, ATTENTION, ACT_SIZE = 620, 500, 1000, 1000, 50
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of the table: `symbols` of its vocabulary make a sentence of 100 characters."""
+
+    name: str
+    segment: float | None = None  # characters a segment of ACT-ENC; None: a lookup table
+    layers: int = 1
+    symbols: int = 100
+    vocabulary: tuple[int, int] = (117, 97)
+
+    def model(self, precision: str = "bfloat16") -> Translator:
+        """A fresh model on the GPU."""
+        segmenter: dict[str, Any] = {"type": "lookup", "embedding_dim": EMBEDDING}
+        if self.segment:
+            # A fresh unit with this bias scores every symbol about 0.9 or 0.3 (docs/paper_notes.md, 7).
+            bias = 1.0 if self.segment < 3 else -1.0
+            segmenter |= {"type": "act", "act_size": ACT_SIZE, "output_dim": EMBEDDING, "halting_bias": bias}
+        side = {"lang": "xx", "level": "char"}
+        config = Config.model_validate(
+            {
+                "name": "benchmark",
+                "training": {"precision": precision},
+                "testing": {"precision": precision},
+                "data": {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side},
+                "model": {
+                    "segmenter": segmenter,
+                    "encoder": {"type": "recurrent", "hidden_size": ENCODER, "num_layers": self.layers},
+                    "decoder": {
+                        "type": "recurrent",
+                        "embedding_dim": EMBEDDING,
+                        "hidden_size": DECODER,
+                        "attention_size": ATTENTION,
+                    },
+                },
+            }
+        )
+        torch.manual_seed(1)
+        return Translator.build(config, *map(_vocabulary, self.vocabulary)).cuda()
+
+    def batch(self, size: int, length: int | None = None) -> Batch:
+        """Random sentences of one length, </s> included, in pinned memory."""
+        count = (length or self.symbols) - 1
+        rows = torch.randint(len(SPECIALS), min(self.vocabulary), (size, 2, count)).tolist()
+        return collate([(source, target) for source, target in rows]).pin()
+
+
+SYSTEMS = (
+    System("char, 1 layer"),
+    System("ACT-ENC 50, segments of 2", segment=2),
+    System("ACT-ENC 50, segments of 4", segment=4),
+    System("BPE 15k, 1 layer", symbols=25, vocabulary=(15_000, 15_000)),
+    System("char, 5 layers", layers=5),
+)
+
+
+def _vocabulary(size: int) -> CharVocabulary:
+    return CharVocabulary([chr(0x4E00 + i) for i in range(size - len(SPECIALS))])
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a training step has to do, however it is done."""
+
+    flop: float  # of matrix products, forward and twice backward
+    traffic: float  # bytes of keys and values, once a step of the decoder each way
+    tanh: float  # of the attention: forward, and again for the gradients of queries and keys
+
+    @classmethod
+    def of(cls, system: System, B: int, S: int, U: int) -> Work:
+        """For B sentences of S segments and U target symbols; weights, Adam and what is small left out."""
+        M, symbols = 2 * ENCODER, B * U
+        sizes = [EMBEDDING] + [M] * (system.layers - 1)
+        encoder = sum(B * S * 2 * 3 * ENCODER * (size + ENCODER) for size in sizes)
+        if system.segment:
+            encoder += B * system.symbols * 3 * ACT_SIZE * ACT_SIZE + B * S * ACT_SIZE * EMBEDDING
+        decoder = symbols * (3 * DECODER * (EMBEDDING + M + DECODER) + ATTENTION * DECODER)
+        attention = B * S * M * ATTENTION + symbols * S * M  # keys once, contexts every step
+        products = encoder + decoder + attention + symbols * DECODER * system.vocabulary[1]
+        return cls(6.0 * products, 2.0 * 2 * symbols * S * (ATTENTION + M), 3.0 * symbols * S * ATTENTION)
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What this GPU can do at most, measured here and now."""
+
+    flops: float  # of bfloat16 products, a second
+    bandwidth: float  # bytes a second
+    tanh: float  # a second
+
+    def floor(self, work: Work) -> float:
+        """Milliseconds, one kind of work after the other."""
+        seconds = work.flop / self.flops + work.traffic / self.bandwidth + work.tanh / self.tanh
+        return 1000 * seconds
