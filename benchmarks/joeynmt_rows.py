@@ -1,0 +1,79 @@
+"""JoeyNMT 2.3's character model in the same sizes, trained and searched by its own code.
+
+    pip install --no-deps joeynmt==2.3.0 importlib_metadata==8.7.0 zipp packaging pyyaml \
+        tensorboard sentencepiece subword-nmt tqdm
+
+--no-deps: it asks for versions that do not go with a current PyTorch. Its one call that a current PyTorch
+refuses (`verbose` of ReduceLROnPlateau) is not needed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from joeynmt.batch import Batch
+from joeynmt.model import Model, build_model
+from joeynmt.search import search
+from joeynmt.vocabulary import Vocabulary
+
+Timer = Callable[..., float]
+
+
+def model(device: str) -> Model:
+    """Embeddings 620, encoder 2 x 500, decoder 1000, Bahdanau attention; 117 and 97 symbols; float32."""
+    specials = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    ids = {"unk_id": 0, "pad_id": 1, "bos_id": 2, "eos_id": 3, "sep_token": None, "sep_id": None}
+    special = SimpleNamespace(**specials, **ids, lang_tags=[])
+    vocabularies = (Vocabulary([chr(0x4E00 + i) for i in range(size - 4)], special) for size in (117, 97))
+    recurrent: dict[str, Any] = {"type": "recurrent", "rnn_type": "gru", "embeddings": {"embedding_dim": 620}}
+    config = {
+        "encoder": recurrent | {"hidden_size": 500, "num_layers": 1, "bidirectional": True},
+        "decoder": recurrent
+        | {
+            "hidden_size": 1000,
+            "num_layers": 1,
+            "attention": "bahdanau",
+            "init_hidden": "bridge",
+            "input_feeding": False,
+        },
+    }
+    torch.manual_seed(1)
+    built = build_model(config, *vocabularies)
+    built.loss_function = ("crossentropy", 0.0)
+    return built.to(device)
+
+
+def batch(B: int, device: str) -> Batch:
+    """Random sentences of 100 symbols on both sides, </s> included."""
+    src, trg = torch.randint(4, 97, (B, 100)), torch.randint(4, 97, (B, 101))
+    src[:, -1], trg[:, 0], trg[:, -1] = 3, 2, 3
+    place = torch.device(device)
+    return Batch(src, torch.full((B,), 100), None, trg, None, torch.arange(B), place, 1, 3)
+
+
+def training_step(B: int, rounds: int, milliseconds: Timer) -> float:
+    """Forward, backward and Adam, in TF32 as their GPU runs."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    built, data = model("cuda").train(), batch(B, "cuda")
+    optimizer = torch.optim.Adam(built.parameters(), lr=1e-5)
+
+    def step() -> None:
+        loss = built(return_type="loss", **vars(data))[0] / data.ntokens
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    try:
+        return milliseconds(step, max(2, rounds // 4), warm=2)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+
+def decoding(B: int, beam: int, milliseconds: Timer) -> float:
+    """Their search over B sentences, 100 symbols long whatever they are."""
+    built, data = model("cuda").eval(), batch(B, "cuda")
+    length = {"max_output_length": 100, "min_output_length": 100}
+    return milliseconds(lambda: search(built, data, beam_size=beam, beam_alpha=1.0, **length), 2, warm=1)
