@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 
@@ -18,23 +20,41 @@ VARIABLE = "CAESURA_KERNELS"
 CHOICES = ("reference", "fused", "triton")
 
 
-def pick(device: torch.device | str) -> tuple[str, str]:
-    """Which implementation runs on `device`, and why: printed at start-up and kept in metrics.jsonl."""
+# By kernel, what its last call ran and why: what was picked, unless its arguments did not allow it.
+used: dict[str, tuple[str, str]] = {}
+
+
+def pick(device: torch.device | str, kernel: str = "", *args: Any) -> tuple[str, str]:
+    """Which implementation runs on `device`, and why: printed at start-up and kept in metrics.jsonl.
+
+    A `kernel` is a module here; that of its Triton form says what it has against these arguments.
+    """
+    found = _pick(torch.device(device).type, kernel, args)
+    if kernel:
+        used[kernel] = found
+    return found
+
+
+def _pick(kind: str, kernel: str, args: tuple[Any, ...]) -> tuple[str, str]:
     wanted = os.environ.get(VARIABLE, "")
     if wanted and wanted not in CHOICES:
         raise InputError(f"{VARIABLE} is '{wanted}'; allowed are {', '.join(CHOICES)}, or leave it unset")
     if wanted == "triton" and not _has_triton():
         raise InputError(f"{VARIABLE} is 'triton', which is not installed; leave it unset, or install triton")
-    kind = torch.device(device).type
+    asked = f"{VARIABLE} asks for it"
     if wanted == "reference":
-        return wanted, f"{VARIABLE} asks for it"
+        return wanted, asked
+    against = None
     if wanted == "triton" or (not wanted and kind == "cuda" and _has_triton()):
-        return "triton", f"{VARIABLE} asks for it" if wanted else "a CUDA device, and Triton is installed"
+        if kernel:  # imported here: Triton is not everywhere
+            against = import_module(f"{__name__}.{kernel}_triton").unsupported(*args)
+        if against is None:
+            return "triton", asked if wanted else "a CUDA device, and Triton is installed"
     if torch.is_autocast_enabled(kind):
-        return "reference", "autocast is on: it chooses dtypes a single operation at a time"
-    if wanted:
-        return wanted, f"{VARIABLE} asks for it"
-    return "fused", "the gradient written by hand needs fewer and larger operations"
+        return "reference", against or "autocast is on: it chooses dtypes a single operation at a time"
+    if wanted == "fused":
+        return wanted, asked
+    return "fused", against or "the gradient written by hand needs fewer and larger operations"
 
 
 @cache

@@ -60,13 +60,11 @@ def act_scan(
 
     `mask` [B, T] is True on real symbols, `forced` [B, T] on those that must halt.
     """
-    choice = pick(inputs.device)[0]
+    choice, _ = pick(inputs.device, "act_scan", inputs, weights, carry)
     if choice == "triton":
-        from caesura.kernels.act_scan_triton import scan, unsupported  # here: Triton is not everywhere
+        from caesura.kernels.act_scan_triton import scan  # here: Triton is not everywhere
 
-        if unsupported(inputs, weights, carry) is None:
-            return scan(inputs, weights, carry, mask, forced, epsilon)
-        choice = "reference" if torch.is_autocast_enabled(inputs.device.type) else "fused"
+        return scan(inputs, weights, carry, mask, forced, epsilon)
     if choice == "reference":
         return act_scan_reference(inputs, weights, carry, mask, forced, epsilon)
     results = ActScan.apply(inputs, *weights, *carry, mask, forced, epsilon)
@@ -86,11 +84,10 @@ def act_segments(
 
     With `symbols` [B, T], `projections` is a table [V, 3A] over the vocabulary; without, it is [B, T, 3A].
     """
-    if pick(projections.device)[0] == "triton":
-        from caesura.kernels.act_scan_triton import segments, unsupported
+    if pick(projections.device, "act_scan", projections, weights, carry)[0] == "triton":
+        from caesura.kernels.act_scan_triton import segments
 
-        if unsupported(projections, weights, carry) is None:
-            return segments(projections, symbols, weights, carry, mask, forced, epsilon)
+        return segments(projections, symbols, weights, carry, mask, forced, epsilon)
     inputs = projections if symbols is None else F.embedding(symbols, projections)
     trace, carry = act_scan(inputs, weights, carry, mask, forced, epsilon)
     rows, (count, steps) = F.pad(trace.means, (0, 1), value=1.0), mask.shape

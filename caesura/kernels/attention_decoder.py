@@ -34,14 +34,11 @@ def decode(
 
     `hidden` [B, H] is the state before the first symbol; `keys` [B, S, A], `values` [B, S, M], `mask` [B, S].
     """
-    choice = pick(inputs.device)[0]
+    choice, _ = pick(inputs.device, "attention_decoder", inputs, keys, values)
     if choice == "triton":
-        # Triton is there only where it can be used.
-        from caesura.kernels.attention_decoder_triton import TritonDecode, unsupported
+        from caesura.kernels.attention_decoder_triton import TritonDecode  # here: Triton is not everywhere
 
-        if unsupported(inputs, keys, values) is None:
-            return TritonDecode.apply(inputs, hidden, keys, values, mask, *weights)
-        choice = "reference" if torch.is_autocast_enabled(inputs.device.type) else "fused"
+        return TritonDecode.apply(inputs, hidden, keys, values, mask, *weights)
     if choice == "reference":
         return decode_reference(inputs, hidden, keys, values, mask, weights)
     return AttentionDecode.apply(inputs, hidden, keys, values, mask, *weights)

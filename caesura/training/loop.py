@@ -16,6 +16,7 @@ from caesura.config import Config
 from caesura.data.batching import Batch, BatchPlan
 from caesura.errors import Interrupted
 from caesura.evaluation.evaluate import evaluate
+from caesura.kernels import pick, used
 from caesura.model import resolve
 from caesura.training.card import write_card
 from caesura.training.feed import feed
@@ -52,7 +53,7 @@ def _loop(
     plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
     batches, step = plan.epoch(progress.epoch), Step(run.model, settings)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device)
-    started = time.monotonic() - progress.seconds
+    first, started = progress.update, time.monotonic() - progress.seconds
     while not progress.finished:
         if interrupt.reason():
             break
@@ -68,6 +69,8 @@ def _loop(
             continue
         batch = next(ready)
         _update(run, step, batch)
+        if progress.update == first:
+            _say_what_ran(run, reporter)
         progress.update += 1
         progress.batch += 1
         progress.sentences += len(batch)
@@ -113,6 +116,15 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
         group["lr"] = run.progress.learning_rate
     run.optimizer.step()
     run.window += torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
+
+
+def _say_what_ran(run: Run, reporter: Reporter) -> None:
+    """Kernels that their arguments did not allow, which nobody knows before the first update."""
+    if run.progress.update == 0:
+        run.journal.record("kernels", 0, {kernel: list(found) for kernel, found in used.items()})
+    for kernel, (choice, why) in used.items():
+        if choice != pick(run.model.device)[0]:
+            reporter.say(f"{kernel}: {choice} ({why})")
 
 
 def _log(run: Run) -> float:

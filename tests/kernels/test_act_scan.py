@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from caesura.errors import InputError
-from caesura.kernels import VARIABLE, pick
-from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_scan_reference
+from caesura.kernels import VARIABLE, pick, used
+from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_scan, act_scan_reference
 
 NAMES = ("inputs", *ActWeights._fields, *ActCarry._fields)
 OUTPUTS = ("means", "ends", "weights", "scores", *ActCarry._fields)
@@ -164,6 +164,14 @@ def test_a_second_derivative_is_refused():
     (grad,) = torch.autograd.grad(fused(x, *args[1:])[0].square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
+
+
+def test_what_a_kernel_ran_and_why_is_kept(monkeypatch):
+    args = problem([3], 2, 0.0)
+    for choice in ("reference", "fused"):
+        monkeypatch.setenv(VARIABLE, choice)
+        act_scan(args[0], ActWeights(*args[1:5]), ActCarry(*args[5:9]), *args[9:], EPSILON)
+        assert used["act_scan"] == (choice, "CAESURA_KERNELS asks for it")
 
 
 def test_one_place_picks_and_says_why(monkeypatch):
