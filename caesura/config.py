@@ -176,6 +176,24 @@ class Training(Section):
     normalization: Literal["symbols", "sentences"] = Field(
         default="symbols", description="cross-entropy per target symbol, or summed per sentence"
     )
+    sampling: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of fed target symbols that are the model's own, at the end",
+    )
+    sampling_schedule: Literal["linear", "exponential", "sigmoid"] = Field(
+        default="linear", description="how that share grows from 0"
+    )
+    sampling_updates: int = Field(default=10_000, ge=1, description="updates until it is reached")
+    risk_candidates: int = Field(
+        default=0, ge=0, description="draws a sentence for minimum risk training; 0: cross-entropy"
+    )
+    risk_metric: Literal["chrf", "bleu"] = Field(default="chrf", description="the sentence score at risk")
+    risk_alpha: float = Field(
+        default=0.005, gt=0, description="smoothing exponent of the draws' probabilities"
+    )
+    risk_after: int = Field(default=0, ge=0, description="updates of cross-entropy before")
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"

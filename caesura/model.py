@@ -24,6 +24,7 @@ from caesura.errors import InputError
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
+from caesura.search.scheduled import scheduled_inputs
 from caesura.segmenters.base import SEGMENTERS, Segmenter, Segments
 
 CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
@@ -182,12 +183,15 @@ class Translator(nn.Module):
         """Cross-entropy + tau * penalty, the cross-entropy a mean over symbols or sentences as configured."""
         return self.loss(batch, self.segmenter(batch.src, batch.src_lengths))
 
-    def loss(self, batch: Batch, segments: Segments) -> Loss:
-        """The loss of a batch whose source is segmented already."""
+    def loss(self, batch: Batch, segments: Segments, sampled: Tensor | None = None) -> Loss:
+        """The loss of a batch whose source is segmented; a share `sampled` [] of what is fed is drawn."""
         if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
             raise ValueError("a loss needs a batch with targets")
         encoded = self.encoder(segments.vectors, segments.lengths)
-        decoded = self.decoder(encoded, batch.trg_in, batch.trg_lengths)
+        trg_in = batch.trg_in
+        if sampled is not None:
+            trg_in = scheduled_inputs(self.decoder, encoded, trg_in, sampled)
+        decoded = self.decoder(encoded, trg_in, batch.trg_lengths)
         logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
         cross_entropy = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="sum")
         settings, model = self.config.training, self.config.model

@@ -110,7 +110,7 @@ def _bound_reached(run: Run) -> bool:
 def _update(run: Run, step: Step, batch: Batch) -> None:
     """One step of Adam; what the log wants is summed up without waiting for the device."""
     most, parameters = run.config.training.clip_grad_norm, run.model.parameters()
-    sums = step(batch)
+    sums = step(batch, run.progress.update)
     clipped = sums.new_zeros(()) if most is None else clip_grad_norm_(parameters, most) > most
     for group in run.optimizer.param_groups:
         group["lr"] = run.progress.learning_rate

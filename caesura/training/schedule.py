@@ -1,9 +1,12 @@
-"""When the learning rate is lowered, and when training ends."""
+"""When the learning rate is lowered, when training ends, and how much of what is fed is the model's own."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from caesura.config import Training
 
 Verdict = Literal["best", "wait", "halve", "stop"]
 
@@ -32,3 +35,14 @@ class HalveAndStop:
         self.waited = 0
         self.halvings += 1
         return "stop" if self.halvings >= self.max_halvings else "halve"
+
+
+def sampled_share(settings: Training, update: int) -> float:
+    """The probability with which a target symbol is drawn: from 0 to `sampling` in `sampling_updates`."""
+    done = min(1.0, update / settings.sampling_updates)
+    if settings.sampling_schedule == "exponential":  # Bengio et al.'s k ** i for the reference, 1% at the end
+        done = (1 - 0.01**done) / 0.99
+    elif settings.sampling_schedule == "sigmoid":  # slow, fast, slow
+        low, high = (1 / (1 + math.exp(-x)) for x in (-5, 5))
+        done = (1 / (1 + math.exp(5 - 10 * done)) - low) / (high - low)
+    return settings.sampling * done

@@ -14,6 +14,8 @@ from caesura.data.batching import TENSORS, Batch, rounded
 from caesura.kernels.graphs import Graphs, wanted
 from caesura.model import Loss, Translator
 from caesura.segmenters.base import Cuts, Segmenter
+from caesura.training.risk import risk_loss
+from caesura.training.schedule import sampled_share
 
 # What a step gives to the log; the first four are means over sentences, times their number.
 SUMS = ("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "symbols", "sentences")
@@ -26,24 +28,39 @@ class Step:
         self.model, self.settings = model, settings
         whole = type(model.segmenter).forward is not Segmenter.forward
         self.graphs = Graphs(model.device) if wanted(model.device) and not whole else None
+        # On the device, so that a captured step reads what it is now.
+        self.sampled = torch.zeros((), device=model.device) if settings.sampling else None
         self._inputs: dict[tuple[str, torch.Size], Tensor] = {}
         if self.graphs is not None:  # whose addresses the graphs will remember
             for parameter in model.parameters():
                 parameter.grad = torch.zeros_like(parameter)
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """The sums of `SUMS` [7], in float64 and on the model's device."""
+    def __call__(self, batch: Batch, update: int = 0) -> Tensor:
+        """The sums of `SUMS` [7], in float64 and on the model's device; `update` others came before."""
         if not self.model.training:
             self.model.train()
-        if self.graphs is not None:
+        if self.sampled is not None:
+            self.sampled.fill_(sampled_share(self.settings, update))
+        risk = self.settings.risk_candidates > 0 and update >= self.settings.risk_after
+        if self.graphs is not None and not risk:
             return self._played(self.graphs, batch)
         batch = batch.to(self.model.device, non_blocking=True)
-        for parameter in self.model.parameters():
-            parameter.grad = None
+        self._clear()
         with self._autocast():
-            loss = self.model(batch)
+            segments = self.model.segmenter(batch.src, batch.src_lengths)
+            if risk:  # draws and scores its targets on the host
+                loss = risk_loss(self.model, batch, segments, update)
+            else:
+                loss = self.model.loss(batch, segments, self.sampled)
         loss.total.backward()
         return _sums(loss)
+
+    def _clear(self) -> None:
+        if self.graphs is None:
+            for parameter in self.model.parameters():
+                parameter.grad = None
+        else:
+            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
 
     def _autocast(self) -> torch.autocast:
         enabled = self.settings.precision == "bfloat16"
@@ -80,9 +97,8 @@ class Step:
 
     def _gradients(self, inputs: Batch, cuts: Cuts, S: int) -> Tensor:
         with self._autocast():
-            loss = self.model.loss(inputs, self.model.segmenter.emit(cuts, S))
-        parameters = list(self.model.parameters())
-        torch._foreach_zero_([p.grad for p in parameters if p.grad is not None])
+            loss = self.model.loss(inputs, self.model.segmenter.emit(cuts, S), self.sampled)
+        self._clear()
         loss.total.backward(retain_graph=True)  # the cuts', which may come again
         return _sums(loss)
 

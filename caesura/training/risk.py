@@ -1,0 +1,114 @@
+"""Minimum risk training (Shen et al. 2016): the expected loss in score over targets that the model draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+from torch import Tensor
+from torch.nn import functional as F
+
+from caesura.config import Training
+from caesura.data.batching import Batch, collate
+from caesura.data.vocabulary import EOS, PAD, Vocabulary
+from caesura.encoders.base import Encoded
+from caesura.model import Loss, Translator
+from caesura.search.sampling import sample
+from caesura.segmenters.base import Segments
+
+Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 to 1
+
+
+def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) -> Loss:
+    """E[1 - score] over a sentence's reference and its distinct draws, their probabilities ** alpha renormed.
+
+    Draws depend on the run's seed, the update and the sentence alone. The cross-entropy is the reference's.
+    """
+    if batch.trg_out is None or batch.trg_lengths is None:
+        raise ValueError("a loss needs a batch with targets")
+    settings, parts = model.config.training, model.config.model
+    encoded = model.encoder(segments.vectors, segments.lengths)
+    count = len(batch)  # rows of padding are behind
+    lengths = batch.trg_lengths.tolist()[:count]
+    references = [row[: n - 1] for row, n in zip(batch.trg_out.tolist(), lengths, strict=False)]
+    candidates = _draw(model, encoded, batch, references, update)
+    owners = [b for b, targets in enumerate(candidates) for _ in targets]
+    costs = _costs(candidates, references, model.trg_vocabulary, settings.risk_metric)
+    rows = torch.tensor(owners, device=model.device)
+    targets = [target for found in candidates for target in found]
+    repeated = Encoded(encoded.states[rows], encoded.lengths[rows], encoded.summary[rows])
+    totals, penalties = _forced(model, repeated, targets)
+    first = torch.tensor(np.unique(owners, return_index=True)[1], device=model.device)  # the references
+    risk = (_shares(settings.risk_alpha * totals, rows, count) * costs.to(totals)).sum()
+    penalty, decoder_penalty = segments.penalty[:count].mean(), penalties[first].mean()
+    total = risk / count + parts.segmenter.tau * penalty + parts.decoder.tau * decoder_penalty
+    remainder = ((segments.weights * segments.ends).sum(1) / batch.src_lengths)[:count].mean()
+    sentences = batch.trg_lengths.new_tensor(count)
+    return Loss(
+        total, -totals[first].sum(), batch.trg_lengths.sum(), sentences, penalty, remainder, decoder_penalty
+    )
+
+
+def _forced(model: Translator, encoded: Encoded, targets: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Log-probabilities [N] and penalties [N] of the targets."""
+    batch = collate([((), target) for target in targets]).to(model.device)
+    if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
+        raise ValueError("there are no targets")
+    decoded = model.decoder(encoded, batch.trg_in, batch.trg_lengths)
+    logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
+    costs = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="none")
+    return -costs.view(batch.trg_out.shape).sum(1), decoded.penalty
+
+
+def _draw(
+    model: Translator, encoded: Encoded, batch: Batch, references: list[list[int]], update: int
+) -> list[list[list[int]]]:
+    """For each sentence its reference, first, and what else was drawn for it, without </s>."""
+    settings = model.config.training
+    rows = slice(len(references))
+    frozen = Encoded(encoded.states[rows].detach(), encoded.lengths[rows], encoded.summary[rows].detach())
+    # What is twice as long as its reference is not worth drawing.
+    limits = 2 * batch.trg_lengths[rows] + 1  # type: ignore[index]
+    found = [[reference] for reference in references]
+    was_training = model.training
+    model.eval()
+    try:
+        for turn in range(settings.risk_candidates):
+            seeds = [_seed(settings, update, turn, int(index)) for index in batch.indices]
+            for own, drawn in zip(found, sample(model.decoder, frozen, limits, seeds), strict=True):
+                target = [symbol for symbol in drawn.symbols if symbol != EOS]
+                if drawn.finished and target not in own:
+                    own.append(target)
+    finally:
+        model.train(was_training)
+    return found
+
+
+def _seed(settings: Training, update: int, turn: int, index: int) -> int:
+    return int(np.random.SeedSequence([settings.seed, update, turn, index]).generate_state(1)[0])
+
+
+def _costs(
+    candidates: list[list[list[int]]], references: list[list[int]], vocabulary: Vocabulary, metric: str
+) -> Tensor:
+    """1 - score of every candidate, one after the other."""
+    score, costs = _score(metric), []
+    for targets, reference in zip(candidates, references, strict=True):
+        text = vocabulary.decode(reference)
+        costs += [1 - score(vocabulary.decode(target), text) for target in targets]
+    return torch.tensor(costs)
+
+
+def _score(metric: str) -> Score:
+    """Of one sentence; BLEU is smoothed, as without four words in common it would be 0."""
+    scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+    return lambda hypothesis, reference: scorer.sentence_score(hypothesis, [reference]).score / 100
+
+
+def _shares(scores: Tensor, owners: Tensor, count: int) -> Tensor:
+    """Softmax of `scores` [N] among those with the same of `count` owners [N]."""
+    highest = scores.new_full((count,), -torch.inf).scatter_reduce(0, owners, scores.detach(), "amax")
+    weights = (scores - highest[owners]).exp()
+    return weights / weights.new_zeros(count).scatter_add(0, owners, weights)[owners]
