@@ -29,11 +29,20 @@ class Launch:
     """A kernel with all its arguments but the first, the step.
 
     Triton looks at every argument of every launch, which takes longer than a short kernel; so the first call
-    is a usual one, and those after it go straight to the compiled kernel, with plain addresses.
+    is a usual one, and those after it go straight to the compiled kernel, with plain addresses. Where
+    launches `overlap`, it is the kernel that waits for what was launched before it.
     """
 
-    def __init__(self, kernel: Any, grid: tuple[int, int, int], args: tuple[Any, ...], warps: int) -> None:
-        self.kernel, self.grid, self.args, self.warps = kernel, grid, args, warps
+    def __init__(
+        self,
+        kernel: Any,
+        grid: tuple[int, int, int],
+        args: tuple[Any, ...],
+        warps: int,
+        overlap: bool = False,
+    ) -> None:
+        self.kernel, self.grid, self.args = kernel, grid, args
+        self.options = {"num_warps": warps, **({"launch_pdl": True} if overlap else {})}
         self.compiled: Any = None
         self.addresses: list[Any] = []
         self.stream = 0
@@ -43,7 +52,7 @@ class Launch:
         if self.compiled is not None:
             self.compiled(step, *self.addresses, stream=self.stream)
             return
-        compiled = self.kernel[self.grid](step, *self.args, num_warps=self.warps)
+        compiled = self.kernel[self.grid](step, *self.args, **self.options)
         if not INTERPRETED:
             self.addresses = [a.data_ptr() if isinstance(a, Tensor) else a for a in self.args]
             self.compiled, self.stream = compiled[self.grid], torch.cuda.current_stream().cuda_stream

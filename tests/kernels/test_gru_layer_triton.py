@@ -1,0 +1,260 @@
+"""TritonGruLayer against the reference in float64: on a GPU, or without one in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+if not torch.cuda.is_available() and "triton" not in sys.modules:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip(
+    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
+)
+
+from caesura.encoders.recurrent import RecurrentEncoder
+from caesura.kernels import VARIABLE, gru_layer_triton
+from caesura.kernels.gru_layer import gru_layer, gru_layer_reference
+from caesura.kernels.gru_layer_triton import Tile, layer, unsupported
+from caesura.kernels.launch import INTERPRETED
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+NAMES = ("inputs", "weight_hh", "bias_hh")
+# A case for every choice of tiles, and a sentence of 400 segments beside one of a single segment.
+PAPER = {
+    "40 sentences": ([100, 1, *range(51, 89)], 500),
+    "128 sentences": ([1, 20] * 64, 500),
+    "256 sentences": ([20, 1, 13, 7] * 64, 500),
+    "300 sentences": ([*range(1, 21)] * 15, 500),
+    "long and short": ([400, 1, 33], 500),
+}
+
+on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+# Without a GPU, Triton's interpreter takes its time.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
+    ),
+    # exp of a large number is inf in the kernels, and wanted; only the interpreter's numpy speaks of it
+    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
+]
+
+
+def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0) -> list[Tensor]:
+    """Arguments in float64, inputs exact in bfloat16, with `extra` places of padding for all."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (len(lengths), max(lengths) + extra, 2, 3 * H), (2, 3 * H, H), (2, 3 * H)
+    inputs, weight, bias = (torch.randn(*shape, generator=generator) for shape in shapes)
+    args = [a.to(DEVICE, torch.float64) for a in (inputs.bfloat16(), weight / H**0.5, bias)]
+    return [args[0], torch.tensor(lengths, device=DEVICE), *args[1:]]
+
+
+def leaves_of(args: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Inputs and weights to take gradients of; bfloat16 means float32 weights under autocast."""
+    kinds = dtype, *[torch.float32 if dtype == torch.bfloat16 else dtype] * 2
+    return [a.detach().to(kind).requires_grad_() for a, kind in zip((args[0], *args[2:]), kinds, strict=True)]
+
+
+def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+    """States and gradients by name, from a fixed random gradient of the states."""
+    leaves = leaves_of(args, dtype)
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        states = function(leaves[0], args[1], *leaves[1:])
+    direction = torch.randn(states.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+    grads = torch.autograd.grad(states, leaves, direction.to(DEVICE, states.dtype))
+    return {"states": states.detach(), **dict(zip(NAMES, grads, strict=True))}
+
+
+def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
+    """Relative RMS error by name; where the truth is zero, as of a single step's hidden weights, absolute."""
+    scales = {name: float(value.double().norm()) or 1.0 for name, value in wanted.items()}
+    return {n: float((found[n].double() - value.double()).norm()) / scales[n] for n, value in wanted.items()}
+
+
+def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
+    for name, error in errors(found, wanted).items():
+        assert error < tolerance, f"{name}: relative error {error:.1e}"
+
+
+CASES = {
+    "ragged": ([7, 1, 4], 5),
+    "padding for all": ([2, 4], 3, 2),
+    "one sentence": ([5], 17),
+    "one segment": ([1, 1], 6),
+    "all ones": ([1], 1),
+    "an empty sentence": ([2, 0, 3], 4),
+    "several tiles": ([3] * 66 + [1], 70),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_triton_is_the_reference(case):
+    args = problem(*case)
+    assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
+
+
+@pytest.mark.parametrize("tile", [Tile(16, 16, 16, 2, 2), Tile(32, 32, 64, 3, 4)])
+def test_any_tile_will_do(tile, monkeypatch):
+    monkeypatch.setattr(gru_layer_triton, "tiles", lambda *_: (tile, tile))
+    args = problem([2, 3, 1] * 6, 40)
+    assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_padding_is_never_read_and_gets_nothing(poison):
+    args = problem([5, 2, 0], 5, extra=1)
+    padding = torch.arange(6, device=DEVICE) >= args[1][:, None]
+    poisoned = [args[0].masked_fill(padding[..., None, None], poison), *args[1:]]
+    clean, found = run(layer, args, torch.float32), run(layer, poisoned, torch.float32)
+    assert all(torch.equal(found[name], value) for name, value in clean.items())
+    assert not clean["states"][padding].any()
+    assert not clean["inputs"][padding].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_memory_may_hold_anything_before(dtype, monkeypatch):
+    args = problem([5, 2, 0, 3], 5, extra=1)
+    wanted = run(layer, args, dtype)
+    new_empty = Tensor.new_empty
+
+    def poisoned(*args, **options):
+        found = new_empty(*args, **options)
+        return found.fill_(float("nan")) if found.is_floating_point() else found
+
+    monkeypatch.setattr(Tensor, "new_empty", poisoned)
+    found = run(layer, args, dtype)
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_memory_may_lie_in_any_order():
+    args = problem([4, 2, 3], 5)
+    turned = [a.transpose(0, 1).contiguous().transpose(0, 1) if a.dim() > 1 else a for a in args]
+    wanted, found = run(layer, args, torch.float32), run(layer, turned, torch.float32)
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_a_sentence_does_not_depend_on_its_batch():
+    inputs, lengths, *weights = (a.float() if a.is_floating_point() else a for a in problem([6, 3, 5], 4))
+    together = layer(inputs, lengths, *weights)
+    alone = layer(inputs[1:2, :3], lengths[1:2], *weights)
+    torch.testing.assert_close(together[1:2, :3], alone, rtol=0, atol=1e-6)
+
+
+def test_without_gradients_the_states_are_the_same():
+    args = problem([6, 1, 3], 5)
+    leaves = leaves_of(args, torch.float32)
+    with torch.no_grad():
+        states = layer(leaves[0], args[1], *leaves[1:])
+    assert torch.equal(states, layer(leaves[0], args[1], *leaves[1:]))
+
+
+def test_gates_may_be_saturated():
+    args = problem([6, 3], 4)
+    args[0] = 100 * args[0]
+    found = run(layer, args, torch.float32)
+    assert errors(found, run(gru_layer_reference, args))["states"] < 1e-5
+    assert all(value.isfinite().all() for value in found.values())
+
+
+def test_a_second_derivative_is_refused():
+    args = problem([3], 2)
+    leaves = leaves_of(args, torch.float32)
+    states = layer(leaves[0], args[1], *leaves[1:])
+    (grad,) = torch.autograd.grad(states.square().sum(), leaves[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
+    wanted = run(gru_layer_reference, args)
+    ours, eager = (errors(run(f, args, torch.bfloat16), wanted) for f in (layer, gru_layer_reference))
+    for name, error in ours.items():
+        assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
+
+
+def test_bf16_is_as_close_to_float64_as_the_eager_reference():
+    assert_bf16_is_as_good_as_eager(problem([9, 4, 1], 24))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_dtypes_are_those_of_the_reference(kind):
+    args = problem([3, 2], 4)
+    found, wanted = run(layer, args, kind), run(gru_layer_reference, args, kind)
+    assert {n: v.dtype for n, v in found.items()} == {n: v.dtype for n, v in wanted.items()}
+
+
+def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "triton")
+    args = problem([3, 2], 4)
+    assert "float64" in unsupported(args[0])
+    assert "nothing" in unsupported(args[0][:0].float())
+    assert unsupported(args[0].float()) is None
+    assert torch.equal(gru_layer(*args), gru_layer_reference(*args))
+
+
+def test_gru_layer_takes_triton_where_it_can(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "triton")
+    inputs, lengths, *weights = problem([3, 2], 4)
+    states = gru_layer(inputs.float().requires_grad_(), lengths, *(w.float() for w in weights))
+    assert "TritonGruLayer" in str(states.grad_fn)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_an_encoder_by_triton_is_the_encoder_by_the_reference(layers, monkeypatch):
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(4, 3, layers).to(DEVICE)
+    vectors, lengths = torch.randn(3, 5, 4, device=DEVICE), torch.tensor([5, 2, 1], device=DEVICE)
+    results = {}
+    for choice, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+        monkeypatch.setenv(VARIABLE, choice)
+        leaves = {"vectors": vectors.to(dtype).requires_grad_(), **dict(encoder.to(dtype).named_parameters())}
+        encoded = encoder(leaves["vectors"], lengths)
+        probe = torch.linspace(-1, 1, 6, device=DEVICE, dtype=dtype)
+        loss = (encoded.states * probe).sum() + (encoded.summary * probe.flip(0)).sum()
+        grads = torch.autograd.grad(loss, list(leaves.values()))
+        results[choice] = {"states": encoded.states.detach(), "summary": encoded.summary.detach()}
+        results[choice] |= dict(zip(leaves, grads, strict=True))
+    assert_close(results["triton"], results["reference"])
+
+
+@on_gpu
+@pytest.mark.parametrize("case", PAPER.values(), ids=PAPER)
+def test_paper_sizes_in_float32(case):
+    args = problem(*case)
+    assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
+
+
+@on_gpu
+@pytest.mark.parametrize("case", PAPER.values(), ids=PAPER)
+def test_paper_sizes_in_bf16(case):
+    assert_bf16_is_as_good_as_eager(problem(*case))
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_captured_graph_gives_what_plain_launches_give(dtype):
+    args, others = problem([40, 7, 23], 100), problem([23, 40, 1], 100, seed=1)
+    leaves = leaves_of(args, dtype)
+    lengths = args[1].clone()
+
+    def step() -> tuple[Tensor, ...]:
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=dtype == torch.bfloat16):
+            states = layer(leaves[0], lengths, *leaves[1:])
+        return states, *torch.autograd.grad(states.float().square().sum(), leaves)
+
+    step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        lengths.copy_(others[1])
+        for leaf, other in zip(leaves, (others[0], *others[2:]), strict=True):
+            leaf.copy_(other)
+    graph.replay()
+    for found, wanted in zip(captured, step(), strict=True):
+        assert torch.equal(found, wanted)
