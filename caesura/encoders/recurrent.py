@@ -34,8 +34,11 @@ class RecurrentEncoder(Encoder):
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         """Encode `vectors` [B, S, D]; padding is at the end."""
-        # Nothing that we tried on a CPU was faster than PyTorch's own GRU for training and translation alike.
-        layer = _by_pytorch if pick(vectors.device)[0] == "fused" else _by_kernels
+        choice, _ = pick(vectors.device, "gru_layer", vectors)
+        # Nothing that we tried on a CPU was faster than PyTorch's own GRU for training and translation alike,
+        # and to autocast that is one operation.
+        whole = choice == "reference" and torch.is_autocast_enabled(vectors.device.type)
+        layer = _by_pytorch if whole or choice == "fused" else _by_kernels
         states = vectors
         for ahead, back in zip(self.forwards, self.backwards, strict=True):
             states = layer(self.dropout(states), lengths, ahead, back)

@@ -20,12 +20,10 @@ def gru_layer(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tenso
 
     `lengths` [B] may be 0; `weight_hh` [2, 3H, H], `bias_hh` [2, 3H].
     """
-    if pick(inputs.device)[0] == "triton":
-        # Triton is there only where it can be used.
-        from caesura.kernels.gru_layer_triton import layer, unsupported
+    if pick(inputs.device, "gru_layer", inputs)[0] == "triton":
+        from caesura.kernels.gru_layer_triton import layer  # here: Triton is not everywhere
 
-        if unsupported(inputs) is None:
-            return layer(inputs, lengths, weight_hh, bias_hh)
+        return layer(inputs, lengths, weight_hh, bias_hh)
     return gru_layer_reference(inputs, lengths, weight_hh, bias_hh)
 
 
