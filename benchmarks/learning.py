@@ -37,6 +37,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "data" / "multi30k-de-en")
     parser.add_argument("--updates", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument(
+        "--max-length", type=int, default=100, help="the reference needs memory for each pair"
+    )
+    parser.add_argument("--time-limit", default="1h", help="of this call; the same call goes on from there")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -63,6 +67,7 @@ def train(
 ) -> subprocess.Popen[bytes]:
     """Start `caesura train`."""
     settings = {"training.seed": seed, "training.updates": options.updates, "training.precision": precision}
+    settings |= {f"data.{side}.max_length": options.max_length for side in ("src", "trg")}
     # One validation, at the end.
     settings |= {"training.validation_freq": 10**9, "data.test": "null"}
     for part in ("train", "dev"):
@@ -73,7 +78,10 @@ def train(
     out = folder(options, seed, name)
     with out.with_suffix(".log").open("ab") as log:
         return subprocess.Popen(
-            [*command, "--out", str(out)], env=os.environ | environment, stdout=log, stderr=log
+            [*command, "--time-limit", options.time_limit, "--out", str(out)],
+            env=os.environ | environment,
+            stdout=log,
+            stderr=log,
         )
 
 
@@ -85,18 +93,18 @@ def losses(options: argparse.Namespace, name: str) -> Losses:
             record = json.loads(line)
             if record["kind"] == "train":
                 found.setdefault(record["update"], []).append(record["cross_entropy"])
-    return found
+    return {update: values for update, values in found.items() if len(values) == len(options.seeds)}
 
 
 def verdict(found: dict[str, Losses]) -> str:
     """In how many logged updates the means lie closer than the seeds' spread (two standard errors)."""
     one, other = found.values()
-    inside = 0
-    for update in one:
+    shared, inside = sorted(one.keys() & other.keys()), 0
+    for update in shared:
         a, b = one[update], other[update]
         error = ((stdev(a) ** 2 + stdev(b) ** 2) / len(a)) ** 0.5
         inside += abs(fmean(a) - fmean(b)) <= 2 * error
-    return f"the means differ by at most two standard errors in {inside} of {len(one)} points"
+    return f"the means differ by at most two standard errors in {inside} of {len(shared)} points"
 
 
 def draw(found: dict[str, Losses]) -> Figure:
