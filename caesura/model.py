@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -242,10 +243,10 @@ class Translator(nn.Module):
                     )
             for rows in self._groups([len(ids) for ids, _ in encoded]):
                 batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
-                segments, memory = self.encode(batch.src, batch.src_lengths)
-                found = (
-                    search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
-                )
+                with self._precision():
+                    segments, memory = self.encode(batch.src, batch.src_lengths)
+                    limits = self._limits(batch)
+                    found = search(self.decoder, memory, limits, rows) if search else [[] for _ in rows]
                 cuts = _segmentations([texts[i] for i in rows], [encoded[i][1] for i in rows], segments)
                 for i, cut, hypotheses in zip(rows, cuts, found, strict=True):
                     decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
@@ -255,6 +256,12 @@ class Translator(nn.Module):
             return [outputs[i] for i in range(len(texts))]
         finally:
             self.train(was_training)
+
+    def _precision(self) -> AbstractContextManager[None]:
+        """What `testing.precision` wants; float32 leaves a caller's autocast as it is."""
+        if self.config.testing.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
 
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
