@@ -103,6 +103,8 @@ class Graphs:
         graph, results = _record(work, others, buffers[0].device)
         return Captured(graph, buffers, results)
 
+    # What is made in inference mode could not be written to outside of it.
+    @torch.inference_mode(False)
     def _buffers(self, leaves: list[Tensor]) -> list[Tensor]:
         return [
             memory[: leaf.nbytes].view(leaf.dtype).view(leaf.shape)
@@ -123,7 +125,6 @@ class Graphs:
         address = leaf.untyped_storage().data_ptr()
         return any(memory.data_ptr() == address for memory in self._memory)
 
-    # What is allocated in inference mode could not be written to outside of it.
     @torch.inference_mode(False)
     def _make_room(self, leaves: list[Tensor]) -> bool:
         """See that the buffers are large enough; the graphs of one that grows are to be captured again."""
@@ -185,7 +186,9 @@ def _rebuilt(tree: Any, leaves: Iterator[Tensor]) -> Any:
     branches = {name: _rebuilt(branch, leaves) for name, branch in _branches(tree)}
     if not branches:
         return tree
-    return type(tree)(branches.values()) if isinstance(tree, (tuple, list)) else replace(tree, **branches)
+    if isinstance(tree, (tuple, list)):
+        return getattr(tree, "_make", type(tree))(branches.values())  # a named tuple has a way of its own
+    return replace(tree, **branches)
 
 
 def _branches(tree: Any) -> list[tuple[str, Any]]:

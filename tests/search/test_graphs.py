@@ -28,6 +28,7 @@ from caesura.search.rounds import Pace
 @pytest.fixture(autouse=True)
 def _captured(replays: list[Replay]) -> Iterator[None]:
     replays.clear()
+    graphs._graphs.clear()
     yield
     graphs._graphs.clear()
 
@@ -55,17 +56,23 @@ def leaves(tree: Any) -> list[Tensor]:
     return [leaf.clone() for leaf in graphs._leaves(tree)]
 
 
+@pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("piece", [swap, grow])
-def test_a_piece_played_again_and_again_does_what_it_does(piece: Any, replays: list[Replay]) -> None:
+def test_a_piece_played_again_and_again_does_what_it_does(
+    piece: Any, inference: bool, replays: list[Replay]
+) -> None:
     with borrow(SCRIPT, True) as play:
         for size in (2, 2, 3, 2, 3, 3):
             played = plain = Pair(torch.rand(size), torch.rand(size))
-            for _ in range(4):
-                (played, extra), (plain, expected) = play("", piece, (played,)), piece(plain)
+            for turn in range(5):
+                with torch.inference_mode(inference and turn % 2 == 1):
+                    (played, extra), (plain, expected) = play("", piece, (played,)), piece(plain)
                 for found, wanted in zip(leaves((played, extra)), leaves((plain, expected)), strict=True):
                     assert torch.equal(found, wanted)
                     assert found.dtype == wanted.dtype
-    # Two sizes, of one dtype or two; the first buffers were too small for the second size.
+                if piece is swap and turn % 2:  # the caller does it too
+                    played, plain = Pair(played.other, played.one), Pair(plain.other, plain.one)
+    # Two sizes, of one dtype or of two; where a buffer grows, what was captured before is captured again.
     assert len(replays) == (3 if piece is swap else 6)
 
 
@@ -150,6 +157,21 @@ def test_finished_sentences_leave(pace: Pace, monkeypatch: pytest.MonkeyPatch) -
         assert sizes == alive
     else:  # less what was only replayed
         assert {*sizes} == {40, 32, 24, 16, 8}
+
+
+def test_padding_is_done_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "pace", lambda _: PACES["in graphs"])
+    sizes: list[int] = []
+
+    class Watched(Script):
+        def step(self, state: Any, symbols: Tensor) -> Any:
+            sizes.append(len(symbols))
+            return super().step(state, symbols)
+
+    tables, limits = table(1030, seed=2), torch.ones(1030, dtype=torch.long)
+    tables[..., EOS], limits[0] = -torch.inf, 20
+    assert [len(h.symbols) for h in greedy(Watched(), encoded(tables), limits)] == limits.tolist()
+    assert {*sizes} == {1152, 8}
 
 
 @settings(max_examples=30)
