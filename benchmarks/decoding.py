@@ -22,18 +22,19 @@ from caesura.model import Translator
 from caesura.search.beam import beam_search
 from caesura.search.graphs import VARIABLE
 from caesura.search.greedy import greedy
+from caesura.search.hypothesis import Hypothesis
 
 STEPS = 100
 
 
-def search(translator: Translator, data: Batch, beam: int) -> list[list[int]]:
-    """The symbols of each sentence's best hypothesis."""
+def search(translator: Translator, data: Batch, beam: int) -> list[list[Hypothesis]]:
+    """The hypotheses of each sentence."""
     limits = torch.full_like(data.src_lengths, STEPS)
     with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
         memory = translator.encode(data.src, data.src_lengths)[1]
         if beam == 1:
-            return [[*h.symbols] for h in greedy(translator.decoder, memory, limits)]
-        return [[*pool[0].symbols] for pool in beam_search(translator.decoder, memory, limits, beam)]
+            return [[h] for h in greedy(translator.decoder, memory, limits)]
+        return beam_search(translator.decoder, memory, limits, beam)
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> float:
@@ -71,7 +72,8 @@ def main() -> None:
             del os.environ[VARIABLE]
             for _ in range(2):
                 found = search(translator, data, beam)
-            agree = sum(one[:20] == other[:20] for one, other in zip(found, plain, strict=True)) / size
+            pairs = zip(found, plain, strict=True)
+            agree = sum(one[0].symbols[:20] == other[0].symbols[:20] for one, other in pairs) / size
             torch.cuda.reset_peak_memory_stats()
             ms = milliseconds(lambda data=data, beam=beam: search(translator, data, beam), options.rounds)
             peak = torch.cuda.max_memory_allocated() / 2**30

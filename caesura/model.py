@@ -34,8 +34,9 @@ CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
     "trg.vocab.json",
 )
 
-# In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are.
-SYMBOLS_AT_ONCE = 64_000
+# In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
+# on a GPU, whose kernels keep none of these, the attention's keys and values.
+SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
 Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypothesis]]]
@@ -266,9 +267,10 @@ class Translator(nn.Module):
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
         rows: list[int] = []
+        most = SYMBOLS_ON_A_GPU if self.device.type == "cuda" else SYMBOLS_AT_ONCE
         for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
             full = len(rows) >= self.config.testing.batch_size
-            if rows and (full or (len(rows) + 1) * lengths[i] > SYMBOLS_AT_ONCE):
+            if rows and (full or (len(rows) + 1) * lengths[i] > most):
                 yield rows
                 rows = []
             if lengths[i]:

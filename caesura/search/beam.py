@@ -115,21 +115,21 @@ def _hypotheses(
     length = progress.length[:, None]
     scores = totals / length_penalty(length.double(), alpha, beta)
     ends = progress.ends.where(finished, K * length + places)
+    texts = _texts(symbols, parents, ends).flatten(0, 1).cpu().numpy()
     columns = (
-        _texts(symbols, parents, ends).cpu().numpy(),
         ends // K,
         finished,
         progress.log_probs.where(finished, totals),
         progress.scores.where(finished, scores),
     )
-    return [
-        [
-            Hypothesis((*text[:size], EOS) if ended else tuple(text[:size]), log_prob, score)
-            for text, size, ended, log_prob, score in zip(*sentence, strict=True)
-            if log_prob > -torch.inf
-        ]
-        for sentence in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+    found: list[list[Hypothesis]] = [[] for _ in finished]
+    for i, (size, ended, log_prob, score) in enumerate(
+        zip(*(column.flatten().tolist() for column in columns), strict=True)
+    ):
+        if log_prob > -torch.inf:
+            text = texts[i, :size].tolist()
+            found[i // K].append(Hypothesis((*text, EOS) if ended else tuple(text), log_prob, score))
+    return found
 
 
 def _texts(symbols: Tensor, parents: Tensor, ends: Tensor) -> Tensor:

@@ -72,8 +72,9 @@ def walk(
 ) -> list[Hypothesis]:
     """Write one hypothesis a sentence by `rule`."""
     progress, symbols, _ = run(decoder, encoded, progress, rule)
-    texts = symbols.squeeze(2).T.cpu().numpy().tolist()
+    texts = symbols.squeeze(2).T.contiguous().cpu().numpy()
     found = []
     for text, length, total in zip(texts, progress.length.tolist(), progress.totals.tolist(), strict=True):
-        found.append(Hypothesis(tuple(text[:length]), total, total / length_penalty(length, alpha, beta)))
+        score = total / length_penalty(length, alpha, beta)
+        found.append(Hypothesis(tuple(text[:length].tolist()), total, score))
     return found

@@ -13,7 +13,7 @@ from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
     """A target side that a search has written."""
 

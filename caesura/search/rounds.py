@@ -92,15 +92,15 @@ def run(
             for _ in range(-(-min(most, going.round) // going.stretch)):
                 state, progress, wrote = play((rule, going.stretch), piece, (state, progress))
                 trail[-1][1].append(wrote)
-            left = progress.left.tolist()
-            most, alive = max(left), [row for row, more in enumerate(left) if more]
-            size = _size(len(alive), SMALLER) if going.graphs else len(alive)
-            if most and size >= len(left):
+            alive = progress.left > 0
+            most, number = torch.stack((progress.left.amax(), alive.sum())).tolist()
+            size = _size(number, SMALLER) if going.graphs else number
+            if most and size >= len(ids):
                 continue
             _put(progress, ids, final)
             if most:
-                rows = torch.tensor(alive + alive[:1] * (size - len(alive)), device=device)
-                there = torch.arange(size, device=device) < len(alive)
+                rows = alive.nonzero().squeeze(1)
+                rows, there = F.pad(rows, (0, size - number), value=0), F.pad(alive[rows], (0, size - number))
                 state = decoder.reorder(state, rows, own.expand(size, -1))
                 progress, ids = _present(_rows(progress, rows), there), torch.where(there, ids[rows], count)
                 trail.append((ids, []))

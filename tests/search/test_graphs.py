@@ -76,6 +76,18 @@ def test_a_piece_played_again_and_again_does_what_it_does(
     assert len(replays) == (3 if piece is swap else 6)
 
 
+def test_a_view_that_begins_where_its_buffer_does_is_copied_all_the_same() -> None:
+    def add(pair: Pair) -> tuple[Pair]:
+        return (replace(pair, other=pair.other + pair.one[0]),)
+
+    with borrow(SCRIPT, True) as play:
+        plain = played = Pair(torch.rand(3, 3), torch.rand(3))
+        for _ in range(5):
+            (played,), (plain,) = play("", add, (played,)), add(plain)
+            assert torch.equal(played.other, plain.other)
+            played, plain = (replace(pair, one=pair.one.T) for pair in (played, plain))
+
+
 def test_constants_of_a_state_and_names_of_pieces_have_graphs_of_their_own(replays: list[Replay]) -> None:
     own = Graphs()
     for name, constant in (("a", "x"), ("a", "y"), ("b", "y")):
