@@ -215,6 +215,9 @@ class Testing(Section):
     )
     beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
     batch_size: int = Field(default=64, ge=1, description="sentences translated together")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="of matrix products in translation; scores are summed in float64"
+    )
     max_output_ratio: float | None = Field(
         default=None,
         ge=0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -34,8 +35,9 @@ CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
     "trg.vocab.json",
 )
 
-# In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are.
-SYMBOLS_AT_ONCE = 64_000
+# In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
+# on a GPU, whose kernels keep none of these, the attention's keys and values.
+SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
 Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypothesis]]]
@@ -253,10 +255,10 @@ class Translator(nn.Module):
                     )
             for rows in self._groups([len(ids) for ids, _ in encoded]):
                 batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
-                segments, memory = self.encode(batch.src, batch.src_lengths)
-                found = (
-                    search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
-                )
+                with self._precision():
+                    segments, memory = self.encode(batch.src, batch.src_lengths)
+                    limits = self._limits(batch)
+                    found = search(self.decoder, memory, limits, rows) if search else [[] for _ in rows]
                 cuts = _segmentations([texts[i] for i in rows], [encoded[i][1] for i in rows], segments)
                 for i, cut, hypotheses in zip(rows, cuts, found, strict=True):
                     decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
@@ -267,12 +269,19 @@ class Translator(nn.Module):
         finally:
             self.train(was_training)
 
+    def _precision(self) -> AbstractContextManager[None]:
+        """What `testing.precision` wants; float32 leaves a caller's autocast as it is."""
+        if self.config.testing.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
         rows: list[int] = []
+        most = SYMBOLS_ON_A_GPU if self.device.type == "cuda" else SYMBOLS_AT_ONCE
         for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
             full = len(rows) >= self.config.testing.batch_size
-            if rows and (full or (len(rows) + 1) * lengths[i] > SYMBOLS_AT_ONCE):
+            if rows and (full or (len(rows) + 1) * lengths[i] > most):
                 yield rows
                 rows = []
             if lengths[i]:

@@ -39,7 +39,8 @@ class Decoder(nn.Module, Generic[State]):
     """A machine that writes one symbol a step. Search knows `start`, `step` and `reorder`, and nothing else.
 
     All that changes along a hypothesis is in the state that `step` returns; what belongs to a sentence (its
-    encoded source) is kept once and shared by its hypotheses.
+    encoded source) is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
+    graphs: a state is a dataclass of tensors, and they fetch no value from the device.
     """
 
     def start(self, encoded: Encoded) -> State:

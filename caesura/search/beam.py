@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,10 +11,57 @@ from torch import Tensor
 from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
-from caesura.search.hypothesis import Hypothesis, length_penalty, log_probs
+from caesura.search.hypothesis import Hypothesis, length_penalty
+from caesura.search.rounds import Progress, run
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Beams(Progress):
+    """K open hypotheses a sentence, best first, and up to K finished ones, best first; sums in float64."""
+
+    totals: Tensor  # [B, K]     log-probabilities of the open ones; -inf: there is none
+    scores: Tensor  # [B, K]     what the finished ones are ranked by; -inf: a free place
+    log_probs: Tensor  # [B, K]  of the finished ones
+    ends: Tensor  # [B, K]       of the finished ones: K * symbols before </s> + place of the last in the beam
+
+
+@dataclass(frozen=True)
+class Widest:
+    """The best `width` continuations of a sentence go on."""
+
+    width: int
+    alpha: float
+    beta: float
+
+    def __call__(self, scores: Tensor, progress: Beams) -> tuple[Beams, Tensor]:
+        """One symbol further."""
+        K, going = self.width, progress.left > 0
+        candidates, parents, choices = _best(progress.totals[..., None] + scores, 2 * K)
+        length = progress.length + going
+        penalty = length_penalty(length.double(), self.alpha, self.beta)[:, None]
+        ending = choices == EOS
+        closing = ending[:, :K] & going[:, None] & (candidates[:, :K] > -torch.inf)
+        closed = (candidates[:, :K] / penalty).where(closing, -torch.inf)
+        pool, order = torch.cat((progress.scores, closed), 1).sort(dim=1, descending=True, stable=True)
+        order = order[:, :K]  # who was there first keeps his place
+        ends = K * progress.length[:, None] + parents[:, :K]
+        # Each hypothesis ends once, so at least K of the 2 K candidates go on.
+        on = ending.byte().sort(dim=1, stable=True).indices[:, :K]
+        totals, parents = candidates.gather(1, on), parents.gather(1, on)
+        may_improve = totals[:, 0] / penalty[:, 0] > pool[:, K - 1]
+        progress = replace(
+            progress,
+            symbols=choices.gather(1, on),
+            length=length,
+            left=(progress.left - 1).clamp(min=0) * may_improve,
+            totals=totals.where(going[:, None], progress.totals),
+            scores=pool[:, :K],
+            log_probs=torch.cat((progress.log_probs, candidates[:, :K]), 1).gather(1, order),
+            ends=torch.cat((progress.ends, ends), 1).gather(1, order),
+        )
+        return progress, parents
+
+
 def beam_search(
     decoder: Decoder[Any],
     encoded: Encoded,
@@ -30,69 +78,65 @@ def beam_search(
     """
     if beam < 1:
         raise ValueError(f"beam must be at least 1, not {beam}")
-    pools = [_Pool(beam, alpha, beta, limit) for limit in limits.tolist()]
-    alive = pools  # of each row
-    written = limits.new_full((len(pools), 1, 0), EOS)  # [B', K', t]
-    totals = torch.zeros(len(pools), 1, dtype=torch.float64, device=limits.device)  # [B', K']
-    symbols = limits.new_full((len(pools), 1), BOS)
-    state = decoder.start(encoded) if pools else None
-    while alive:
-        step, state = decoder.step(state, symbols)
-        candidates, parents, choices = _best(totals[..., None] + log_probs(step.logits), 2 * beam)
-        ending = (choices == EOS) & (candidates > -torch.inf)
-        for row, rank in ending[:, :beam].nonzero().tolist():
-            stem = written[row, parents[row, rank]].tolist()
-            alive[row].add([*stem, EOS], float(candidates[row, rank]))
-        # The best continuations that go on take the beam.
-        going = candidates.masked_fill(choices == EOS, -torch.inf)
-        totals, order = going.topk(min(beam, going.shape[1]), 1, sorted=True)
-        parents, symbols = parents.gather(1, order), choices.gather(1, order)
-        rows = torch.arange(len(alive), device=limits.device)[:, None]
-        written = torch.cat((written[rows, parents], symbols[..., None]), 2)
-        length, best = written.shape[2], totals[:, 0].tolist()
-        kept = [row for row, pool in enumerate(alive) if pool.may_improve(best[row], length)]
-        for row in set(range(len(alive))).difference(kept):
-            alive[row].fill(written[row].tolist(), totals[row].tolist())
-        if len(kept) == len(alive):
-            state = decoder.reorder(state, None, parents)
-        elif kept:
-            chosen = torch.tensor(kept, device=limits.device)
-            state = decoder.reorder(state, chosen, parents[chosen])
-            written, totals, symbols = written[chosen], totals[chosen], symbols[chosen]
-        alive = [alive[row] for row in kept]
-    return [pool.hypotheses for pool in pools]
+    nothing = torch.zeros_like(limits)
+    free = torch.full((len(limits), beam), -torch.inf, dtype=torch.float64, device=limits.device)
+    first = free.clone()
+    first[:, 0] = 0.0
+    symbols, ends = (limits.new_full(free.shape, value) for value in (BOS, 0))
+    progress = Beams(symbols, nothing, limits, first, free, torch.zeros_like(free), ends)
+    progress, symbols, parents = run(decoder, encoded, progress, Widest(beam, alpha, beta))
+    return [] if parents is None else _hypotheses(progress, symbols, parents, alpha, beta)
 
 
-class _Pool:
-    """The hypotheses that one sentence has closed: at most `beam`, best first."""
+def _best(totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best `count` continuations of each sentence, by `totals` [B, K, V]: these, parents and symbols.
 
-    def __init__(self, beam: int, alpha: float, beta: float, limit: int) -> None:
-        self.beam, self.alpha, self.beta, self.limit = beam, alpha, beta, limit
-        self.hypotheses: list[Hypothesis] = []
-
-    def add(self, symbols: list[int], log_prob: float) -> None:
-        score = log_prob / length_penalty(len(symbols), self.alpha, self.beta)
-        self.hypotheses.append(Hypothesis(tuple(symbols), log_prob, score))
-        self.hypotheses.sort(key=lambda h: (h.finished, h.score), reverse=True)
-        del self.hypotheses[self.beam :]
-
-    def may_improve(self, log_prob: float, length: int) -> bool:
-        """Whether the best open hypothesis is worth going on with."""
-        if length >= self.limit or log_prob == float("-inf"):
-            return False
-        score = log_prob / length_penalty(length, self.alpha, self.beta)
-        return len(self.hypotheses) < self.beam or score > self.hypotheses[-1].score
-
-    def fill(self, written: list[list[int]], totals: list[float]) -> None:
-        """Take what is still open into the free places."""
-        places = self.beam - len(self.hypotheses)
-        for symbols, total in list(zip(written, totals, strict=True))[:places]:
-            if total > float("-inf"):
-                self.add(symbols, total)
+    They are compared without the last bits of float64, in whose place stands the index: equal ones rank by
+    hypothesis, then by symbol, on every device.
+    """
+    flat, size = totals.flatten(1), totals.shape[2]
+    index = torch.arange(flat.shape[1], device=flat.device)
+    low = (1 << (flat.shape[1] - 1).bit_length()) - 1
+    # Of numbers that are not positive, the bits without the sign are the larger the smaller the number.
+    keys = (flat.view(torch.int64) & (torch.iinfo(torch.int64).max - low)) | index
+    order = keys.topk(count, 1, largest=False, sorted=True).values & low
+    return flat.gather(1, order), order // size, order % size
 
 
-def _best(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best `count` continuations of each sentence: scores, parents and symbols, each [B, count]."""
-    flat = scores.flatten(1)
-    values, order = flat.topk(min(count, flat.shape[1]), 1, sorted=True)
-    return values, order // scores.shape[2], order % scores.shape[2]
+def _hypotheses(
+    progress: Beams, symbols: Tensor, parents: Tensor, alpha: float, beta: float
+) -> list[list[Hypothesis]]:
+    """What is finished, then what is open as far as there is room; `symbols`, `parents` [U, B, K]."""
+    K = progress.totals.shape[1]
+    finished = progress.scores > -torch.inf
+    totals, places = progress.totals.sort(dim=1, descending=True, stable=True)
+    room = torch.arange(K, device=totals.device) - finished.sum(1, keepdim=True)
+    places, totals = places.gather(1, room.clamp(min=0)), totals.gather(1, room.clamp(min=0))
+    length = progress.length[:, None]
+    scores = totals / length_penalty(length.double(), alpha, beta)
+    ends = progress.ends.where(finished, K * length + places)
+    texts = _texts(symbols, parents, ends).flatten(0, 1).cpu().numpy()
+    columns = (
+        ends // K,
+        finished,
+        progress.log_probs.where(finished, totals),
+        progress.scores.where(finished, scores),
+    )
+    found: list[list[Hypothesis]] = [[] for _ in finished]
+    for i, (size, ended, log_prob, score) in enumerate(
+        zip(*(column.flatten().tolist() for column in columns), strict=True)
+    ):
+        if log_prob > -torch.inf:
+            text = texts[i, :size].tolist()
+            found[i // K].append(Hypothesis((*text, EOS) if ended else tuple(text), log_prob, score))
+    return found
+
+
+def _texts(symbols: Tensor, parents: Tensor, ends: Tensor) -> Tensor:
+    """[B, K, U]: what led to `ends` [B, K], backwards from parent to parent."""
+    sizes, places = ends // ends.shape[1], ends % ends.shape[1]
+    texts = []
+    for t in range(len(symbols) - 1, -1, -1):
+        texts.append(symbols[t].gather(1, places))
+        places = parents[t].gather(1, places).where(t < sizes, places)
+    return torch.stack(texts[::-1], 2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,53 +11,70 @@ from torch import Tensor
 from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
-from caesura.search.hypothesis import Hypothesis, length_penalty, log_probs
+from caesura.search.hypothesis import Hypothesis, length_penalty
+from caesura.search.rounds import Progress, Rule, run
 
-# (log-probabilities [B', V], sentences [B'], position) -> symbols [B']
-Choice = Callable[[Tensor, Tensor, int], Tensor]
+
+@dataclass(frozen=True)
+class Walk(Progress):
+    """One hypothesis a sentence."""
+
+    totals: Tensor  # [B] its log-probability, in float64
+
+
+W = TypeVar("W", bound=Walk)
+
+
+@dataclass(frozen=True)
+class MostProbable:
+    """The most probable next symbol, always; of equal ones the first."""
+
+    width: ClassVar[int] = 1
+
+    def __call__(self, scores: Tensor, progress: Walk) -> tuple[Walk, None]:
+        """One symbol further."""
+        return written(scores, progress, scores.argmax(2)), None
 
 
 def greedy(
     decoder: Decoder[Any], encoded: Encoded, limits: Tensor, alpha: float = 1.0, beta: float = 0.0
 ) -> list[Hypothesis]:
     """The most probable next symbol, always; at most `limits` [B] symbols, </s> included."""
-    return walk(decoder, encoded, limits, lambda scores, _, __: scores.argmax(1), alpha, beta)
+    return walk(decoder, encoded, Walk(*begin(limits)), MostProbable(), alpha, beta)
 
 
-@torch.no_grad()
+def begin(limits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What a `Walk` begins with."""
+    symbols, nothing = limits.new_full((len(limits), 1), BOS), torch.zeros_like(limits)
+    return symbols, nothing, limits, nothing.double()
+
+
+def written(scores: Tensor, progress: W, symbols: Tensor) -> W:
+    """The progress after `symbols` [B, 1] were chosen by `scores` [B, 1, V]."""
+    going = progress.left > 0
+    gained = scores[:, 0].gather(1, symbols).squeeze(1).where(going, 0.0)
+    return replace(
+        progress,
+        symbols=symbols,
+        length=progress.length + going,
+        left=(progress.left - 1).clamp(min=0) * (symbols[:, 0] != EOS),
+        totals=progress.totals + gained,
+    )
+
+
 def walk(
     decoder: Decoder[Any],
     encoded: Encoded,
-    limits: Tensor,
-    choose: Choice,
+    progress: W,
+    rule: Rule[W],
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> list[Hypothesis]:
-    """Write one hypothesis a sentence by `choose`; finished sentences leave the batch."""
-    if len(limits) == 0:
-        return []
-    longest = int(limits.max())
-    written = limits.new_full((len(limits), longest), EOS)
-    totals = torch.zeros(len(limits), dtype=torch.float64, device=limits.device)
-    alive = torch.arange(len(limits), device=limits.device)
-    symbols = limits.new_full((len(limits),), BOS)
-    state = decoder.start(encoded)
-    for t in range(longest):
-        step, state = decoder.step(state, symbols[:, None])
-        scores = log_probs(step.logits[:, 0])
-        symbols = choose(scores, alive, t)
-        written[alive, t] = symbols
-        totals[alive] += scores.gather(1, symbols[:, None]).squeeze(1)
-        going = ((symbols != EOS) & (t + 1 < limits[alive])).nonzero().squeeze(1)
-        if len(going) == 0:
-            break
-        if len(going) < len(alive):  # nothing moves where all go on
-            state = decoder.reorder(state, going, going.new_zeros(len(going), 1))
-            alive, symbols = alive[going], symbols[going]
-    rows = zip(written.tolist(), totals.tolist(), limits.tolist(), strict=True)
+    """Write one hypothesis a sentence by `rule`."""
+    progress, symbols, _ = run(decoder, encoded, progress, rule)
+    texts = symbols.squeeze(2).T.contiguous().cpu().numpy()
     found = []
-    for row, total, limit in rows:
-        symbols = row[: row.index(EOS) + 1] if EOS in row[:limit] else row[:limit]
-        score = total / length_penalty(len(symbols), alpha, beta)
-        found.append(Hypothesis(tuple(symbols), total, score))
+    for text, length, total in zip(texts, progress.length.tolist(), progress.totals.tolist(), strict=True):
+        score = total / length_penalty(length, alpha, beta)
+        found.append(Hypothesis(tuple(text[:length].tolist()), total, score))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
     """A target side that a search has written."""
 
@@ -27,7 +27,10 @@ class Hypothesis:
         return self.symbols[-1:] == (EOS,)
 
 
-def length_penalty(length: int, alpha: float, beta: float) -> float:
+L = TypeVar("L", int, Tensor)
+
+
+def length_penalty(length: L, alpha: float, beta: float) -> L:
     """((beta + length) / (beta + 1)) ** alpha; </s> counts (docs/paper_notes.md)."""
     return ((beta + length) / (beta + 1)) ** alpha
 
@@ -35,7 +38,8 @@ def length_penalty(length: int, alpha: float, beta: float) -> float:
 def log_probs(logits: Tensor) -> Tensor:
     """Log-probabilities of the next symbol, in float32 or better; <pad> and <s> are never written."""
     scores = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
-    scores[..., [PAD, BOS]] = -torch.inf
+    for never in (PAD, BOS):  # one by one: a list of indices would be copied to the device
+        scores[..., never] = -torch.inf
     return scores
 
 

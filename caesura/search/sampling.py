@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,8 +11,34 @@ from torch import Tensor
 
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
-from caesura.search.greedy import walk
+from caesura.search.greedy import Walk, begin, walk, written
 from caesura.search.hypothesis import Hypothesis
+
+DRAWS = 64  # made at a time, so that tensors of few shapes hold them
+
+
+@dataclass(frozen=True)
+class Lot(Walk):
+    """A walk with the random numbers that it will need."""
+
+    draws: Tensor  # [B, U] uniform in [0, 1)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The symbol that the sentence's next number falls on."""
+
+    temperature: float
+    width: ClassVar[int] = 1
+
+    def __call__(self, scores: Tensor, progress: Lot) -> tuple[Lot, None]:
+        """One symbol further."""
+        heaps = torch.softmax(scores[:, 0].double() / self.temperature, 1).cumsum(1)
+        position = progress.length.clamp(max=progress.draws.shape[1] - 1)  # of who is done: any
+        # The heap that the draw falls into; scaled, so that rounding of the last sum cannot push it out.
+        points = progress.draws.gather(1, position[:, None]) * heaps[:, -1:]
+        symbols = (heaps <= points).sum(1, keepdim=True).clamp(max=scores.shape[2] - 1)
+        return written(scores, progress, symbols), None
 
 
 def sample(
@@ -28,18 +55,8 @@ def sample(
         )
     if len(seeds) != len(limits):
         raise ValueError(f"{len(limits)} sentences need as many seeds, not {len(seeds)}")
-    longest = int(limits.max()) if len(limits) else 0
-    draws = (
-        np.stack([np.random.default_rng(seed).random(longest) for seed in seeds])
-        if seeds
-        else np.zeros((0, 0))
-    )
-    uniform = torch.from_numpy(draws).to(limits.device)
-
-    def choose(scores: Tensor, sentences: Tensor, position: int) -> Tensor:
-        heaps = torch.softmax(scores.double() / temperature, 1).cumsum(1)
-        # The heap that the draw falls into; scaled, so that rounding of the last sum cannot push it out.
-        points = uniform[sentences, position, None] * heaps[:, -1:]
-        return (heaps <= points).sum(1).clamp(max=scores.shape[1] - 1)
-
-    return walk(decoder, encoded, limits, choose)
+    if not seeds:
+        return []
+    most = -(-int(limits.max()) // DRAWS) * DRAWS
+    draws = torch.from_numpy(np.stack([np.random.default_rng(seed).random(most) for seed in seeds]))
+    return walk(decoder, encoded, Lot(*begin(limits), draws.to(limits.device)), Draw(temperature))

@@ -45,6 +45,19 @@ def test_a_bfloat16_module_segments_like_a_float32_one() -> None:
     assert distance(low.vectors.double(), full.vectors.double()) < 0.03
 
 
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT])
+def test_translations_in_bfloat16_are_scored_like_those_in_float32_within_bf16(
+    segmenter: dict[str, object],
+) -> None:
+    scores = []
+    for precision in ("float32", "bfloat16"):
+        model = tiny_model(segmenter, scale=1.0, testing={"precision": precision}).float()
+        texts = [model.src_vocabulary.decode(source) for source in sentences(7, seed=1)]
+        outputs = model.process(texts, model.searcher())
+        scores.append(torch.tensor([output.hypotheses[0].score for output in outputs]))
+    assert 0 < distance(scores[1], scores[0]) < 0.03
+
+
 @needs_cuda
 @pytest.mark.parametrize("autocast", [False, True])
 def test_a_gpu_gives_the_gradients_of_the_cpu(autocast: bool) -> None:

@@ -1,25 +1,29 @@
 """Greedy, beam and sampling over any decoder: batch = alone, beam 1 = greedy, score = rescore."""
 
 import math
-from dataclasses import dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import ACT, LOOKUP, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripts import SCRIPT, chances, encoded, table
 from torch import Tensor
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD, UNK
-from caesura.decoders.base import Step
 from caesura.encoders.base import Encoded
 from caesura.model import Translator
+from caesura.search import rounds
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis, length_penalty, score_targets
+from caesura.search.rounds import Pace
 from caesura.search.sampling import sample
+
+pytestmark = pytest.mark.usefixtures("pace")
 
 MODELS = [
     pytest.param(tiny_model(LOOKUP, seed=3), id="lookup"),
@@ -33,45 +37,6 @@ def encode(model: Translator, texts: list[list[int]]) -> Encoded:
     batch = collate([(text, None) for text in texts])
     with torch.no_grad():
         return model.encode(batch.src, batch.src_lengths)[1]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """B sentences of K hypotheses: all that a hypothesis remembers is the sum of the symbols that it read."""
-
-    table: Tensor  # [B, M, V]
-    read: Tensor  # [B, K]
-
-
-class Script:
-    """No Decoder, not even a module: it has `start`, `step`, `reorder`. The encoded source is its table."""
-
-    def start(self, encoded: Tensor) -> Walk:
-        return Walk(encoded, torch.zeros(len(encoded), 1, dtype=torch.long))
-
-    def step(self, state: Walk, symbols: Tensor) -> tuple[Step, Walk]:
-        read = state.read + symbols
-        rows = torch.arange(len(read))[:, None]
-        return Step(state.table[rows, read % state.table.shape[1]]), replace(state, read=read)
-
-    def reorder(self, state: Walk, kept: Tensor | None, hypotheses: Tensor) -> Walk:
-        kept = torch.arange(len(hypotheses)) if kept is None else kept
-        return Walk(state.table[kept], state.read[kept[:, None], hypotheses])
-
-
-def table(count: int, seed: int, vocab_size: int = 6, memory: int = 7, spread: float = 1.0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return spread * torch.randn(count, memory, vocab_size, generator=generator, dtype=torch.float64)
-
-
-def chances(script: Tensor, symbols: tuple[int, ...]) -> list[Tensor]:
-    """Log-probabilities [V] before each symbol, by one sentence's table [M, V]."""
-    found, read = [], BOS
-    for symbol in symbols:
-        logs = torch.log_softmax(script[read % len(script)], 0)
-        found.append(logs)
-        read += symbol
-    return found
 
 
 def log_prob(script: Tensor, symbols: tuple[int, ...]) -> float:
@@ -88,10 +53,10 @@ def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_beam_of_one_is_greedy_search(model: Translator) -> None:
-    encoded = encode(model, SENTENCES)
-    found = greedy(model.decoder, encoded, LIMITS)
+    source = encode(model, SENTENCES)
+    found = greedy(model.decoder, source, LIMITS)
     assert {h.finished for h in found} == {True, False}
-    same([one for (one,) in beam_search(model.decoder, encoded, LIMITS, beam=1)], found)
+    same([one for (one,) in beam_search(model.decoder, source, LIMITS, beam=1)], found)
 
 
 @settings(max_examples=40)
@@ -100,17 +65,17 @@ def test_a_beam_of_one_is_greedy_search_with_any_decoder(
     seed: int, count: int, limit: int, spread: float
 ) -> None:
     tables, limits = table(count, seed, spread=spread), torch.full((count,), limit)
-    found = [one for (one,) in beam_search(Script(), tables, limits, beam=1)]
-    same(found, greedy(Script(), tables, limits))
+    found = [one for (one,) in beam_search(SCRIPT, encoded(tables), limits, beam=1)]
+    same(found, greedy(SCRIPT, encoded(tables), limits))
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_sentence_translates_the_same_alone_and_in_company(model: Translator) -> None:
-    encoded, decoder, seeds = encode(model, SENTENCES), model.decoder, [*range(len(SENTENCES))]
+    source, decoder, seeds = encode(model, SENTENCES), model.decoder, [*range(len(SENTENCES))]
     together = (
-        [[h] for h in greedy(decoder, encoded, LIMITS)],
-        beam_search(decoder, encoded, LIMITS, beam=5),
-        [[h] for h in sample(decoder, encoded, LIMITS, seeds)],
+        [[h] for h in greedy(decoder, source, LIMITS)],
+        beam_search(decoder, source, LIMITS, beam=5),
+        [[h] for h in sample(decoder, source, LIMITS, seeds)],
     )
     assert len({h.symbols for pool in together[1] for h in pool}) > len(SENTENCES)
     for b, sentence in enumerate(SENTENCES):
@@ -122,12 +87,12 @@ def test_a_sentence_translates_the_same_alone_and_in_company(model: Translator) 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_score_of_a_hypothesis_is_what_forced_rescoring_gives_it(model: Translator) -> None:
-    encoded, seeds = encode(model, SENTENCES), [*range(len(SENTENCES))]
-    pools = beam_search(model.decoder, encoded, LIMITS, beam=4)
+    source, seeds = encode(model, SENTENCES), [*range(len(SENTENCES))]
+    pools = beam_search(model.decoder, source, LIMITS, beam=4)
     for pool, one, other in zip(
         pools,
-        greedy(model.decoder, encoded, LIMITS),
-        sample(model.decoder, encoded, LIMITS, seeds, temperature=0.7),
+        greedy(model.decoder, source, LIMITS),
+        sample(model.decoder, source, LIMITS, seeds, temperature=0.7),
         strict=True,
     ):
         pool += [one, other]
@@ -153,8 +118,11 @@ def test_hypotheses_keep_the_limit_and_are_sorted_distinct_and_free_of_specials(
     seed: int, limits: list[int], beam: int, spread: float
 ) -> None:
     tables, bounds = table(len(limits), seed, spread=spread), torch.tensor(limits)
-    pools = beam_search(Script(), tables, bounds, beam)
-    walks = [greedy(Script(), tables, bounds), sample(Script(), tables, bounds, [seed] * len(limits))]
+    pools = beam_search(SCRIPT, encoded(tables), bounds, beam)
+    walks = [
+        greedy(SCRIPT, encoded(tables), bounds),
+        sample(SCRIPT, encoded(tables), bounds, [seed] * len(limits)),
+    ]
     for b, (pool, limit) in enumerate(zip(pools, limits, strict=True)):
         assert 1 <= len(pool) <= beam
         assert len({h.symbols for h in pool}) == len(pool)
@@ -172,10 +140,10 @@ def test_pad_and_bos_are_never_written_however_probable() -> None:
     tables = table(3, seed=0)
     tables[..., [PAD, BOS]] += 50
     limits = torch.full((3,), 5)
-    found = beam_search(Script(), tables, limits, beam=3)
+    found = beam_search(SCRIPT, encoded(tables), limits, beam=3)
     written = {y for pool in found for h in pool for y in h.symbols}
-    written |= {y for h in greedy(Script(), tables, limits) for y in h.symbols}
-    written |= {y for h in sample(Script(), tables, limits, [1, 2, 3]) for y in h.symbols}
+    written |= {y for h in greedy(SCRIPT, encoded(tables), limits) for y in h.symbols}
+    written |= {y for h in sample(SCRIPT, encoded(tables), limits, [1, 2, 3]) for y in h.symbols}
     assert written <= {UNK, EOS, 4, 5}
 
 
@@ -187,7 +155,12 @@ def test_a_wide_enough_beam_finds_the_best_of_all_sequences(seed: int, alpha: fl
     finished = [(*stem, EOS) for size in range(limit) for stem in product(going, repeat=size)]
     opened = [*product(going, repeat=limit)]
     pools = beam_search(
-        Script(), tables, torch.tensor([limit, limit]), len(finished) + len(opened), alpha=alpha, beta=beta
+        SCRIPT,
+        encoded(tables),
+        torch.tensor([limit, limit]),
+        len(finished) + len(opened),
+        alpha=alpha,
+        beta=beta,
     )
     for script, pool in zip(tables, pools, strict=True):
 
@@ -204,7 +177,7 @@ def test_a_wider_beam_finds_no_worse_hypotheses_on_average(alpha: float) -> None
     tables, limits = table(200, seed=1, vocab_size=9, memory=11, spread=2.0), torch.full((200,), 40)
     tables[..., EOS] += 4.0
     best = [
-        [pool[0] for pool in beam_search(Script(), tables, limits, beam, alpha=alpha)]
+        [pool[0] for pool in beam_search(SCRIPT, encoded(tables), limits, beam, alpha=alpha)]
         for beam in (1, 2, 4, 8)
     ]
     # A hypothesis that the limit cut off ranks below finished ones whatever its score: leave those out.
@@ -228,24 +201,24 @@ def test_alpha_decides_between_a_short_and_a_long_hypothesis(alpha: float, best:
     # log P: -0.7 for </s> at once (p = 0.5); -0.8 for the symbol 4 (0.45) and then </s> (0.999), -0.4 each.
     first, then = [0.0, 0.05, 0.0, 0.5, 0.45], [0.0, 0.0005, 0.0, 0.999, 0.0005]
     script = torch.tensor([[then, then, first, then, then, then, then]], dtype=torch.float64).log()
-    pool = beam_search(Script(), script, torch.tensor([5]), beam=2, alpha=alpha)[0]
+    pool = beam_search(SCRIPT, encoded(script), torch.tensor([5]), beam=2, alpha=alpha)[0]
     assert pool[0].symbols == best
 
 
 def test_the_same_seed_gives_the_same_sample_and_others_give_others() -> None:
     tables, limits = table(1, seed=2).expand(60, -1, -1), torch.full((60,), 6)
-    once = sample(Script(), tables, limits, [*range(60)])
-    assert sample(Script(), tables, limits, [*range(60)]) == once
+    once = sample(SCRIPT, encoded(tables), limits, [*range(60)])
+    assert sample(SCRIPT, encoded(tables), limits, [*range(60)]) == once
     assert len({h.symbols for h in once}) > 10
-    assert len({h.symbols for h in sample(Script(), tables, limits, [7] * 60)}) == 1
+    assert len({h.symbols for h in sample(SCRIPT, encoded(tables), limits, [7] * 60)}) == 1
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
 def test_samples_are_as_frequent_as_the_model_says(temperature: float) -> None:
     count, script = 6000, table(1, seed=4, spread=0.4)
     found = sample(
-        Script(),
-        script.expand(count, -1, -1),
+        SCRIPT,
+        encoded(script.expand(count, -1, -1)),
         torch.full((count,), 2),
         [*range(count)],
         temperature=temperature,
@@ -269,23 +242,31 @@ def test_samples_are_as_frequent_as_the_model_says(temperature: float) -> None:
 
 def test_a_low_temperature_is_greedy_search() -> None:
     tables, limits = table(20, seed=6), torch.full((20,), 6)
-    cold = sample(Script(), tables, limits, [*range(20)], temperature=1e-4)
-    assert [h.symbols for h in cold] == [h.symbols for h in greedy(Script(), tables, limits)]
+    cold = sample(SCRIPT, encoded(tables), limits, [*range(20)], temperature=1e-4)
+    assert [h.symbols for h in cold] == [h.symbols for h in greedy(SCRIPT, encoded(tables), limits)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])
 def test_temperature_zero_points_to_greedy_search(temperature: float) -> None:
     with pytest.raises(ValueError, match=r"^temperature must be above 0.*greedy"):
-        sample(Script(), table(1, 0), torch.tensor([3]), [0], temperature=temperature)
+        sample(SCRIPT, encoded(table(1, 0)), torch.tensor([3]), [0], temperature=temperature)
 
 
 def test_a_beam_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^beam must be at least 1"):
-        beam_search(Script(), table(1, 0), torch.tensor([3]), beam=0)
+        beam_search(SCRIPT, encoded(table(1, 0)), torch.tensor([3]), beam=0)
+
+
+def test_a_search_asks_for_start_step_and_reorder_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "pace", lambda _: Pace(1, 1, False))  # graphs want a module
+    tables, limits = table(3, seed=8), torch.tensor([9, 5, 9])
+    bare = SimpleNamespace(start=SCRIPT.start, step=SCRIPT.step, reorder=SCRIPT.reorder)
+    assert greedy(bare, encoded(tables), limits) == greedy(SCRIPT, encoded(tables), limits)
+    assert beam_search(bare, encoded(tables), limits) == beam_search(SCRIPT, encoded(tables), limits)
 
 
 def test_an_empty_batch_has_no_hypotheses() -> None:
     nothing = torch.zeros(0, dtype=torch.long)
-    assert greedy(Script(), table(0, 0), nothing) == []
-    assert beam_search(Script(), table(0, 0), nothing) == []
-    assert sample(Script(), table(0, 0), nothing, []) == []
+    assert greedy(SCRIPT, encoded(table(0, 0)), nothing) == []
+    assert beam_search(SCRIPT, encoded(table(0, 0)), nothing) == []
+    assert sample(SCRIPT, encoded(table(0, 0)), nothing, []) == []

@@ -1,0 +1,169 @@
+"""The steps of every search: a round of them without a look at the results, then who is done leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from caesura.decoders.base import Decoder
+from caesura.encoders.base import Encoded
+from caesura.search import graphs
+from caesura.search.hypothesis import log_probs
+
+SIZES = 8  # of batches and sources an octave, where shapes must recur: at most an eighth is padding
+SMALLER = 2  # sizes an octave that a batch shrinks through
+LEAST = 8
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where B sentences of K hypotheses stand; a search adds what it keeps. Every tensor begins with B."""
+
+    symbols: Tensor  # [B, K] the newest
+    length: Tensor  # [B]    symbols written
+    left: Tensor  # [B]      how many more may be; 0: the sentence is done
+
+
+P = TypeVar("P", bound=Progress)
+Trail = list[tuple[Tensor, list[tuple[Tensor, ...]]]]  # whose rows, and what was written there
+
+
+class Rule(Protocol[P]):
+    """What a search does with a step; equal rules do the same. No value may be fetched from the device."""
+
+    @property
+    def width(self) -> int:
+        """K, hypotheses of a sentence."""
+
+    def __call__(self, scores: Tensor, progress: P) -> tuple[P, Tensor | None]:
+        """One symbol further by log-probabilities [B, K, V]: new progress, and parents [B, K] if any moved.
+
+        Of a sentence that is done, only the newest symbols may change.
+        """
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often a device is asked who is done."""
+
+    stretch: int  # steps in one piece, which is one graph
+    round: int  # steps between two looks
+    graphs: bool  # shapes recur, and pieces are captured
+
+
+def pace(device: torch.device) -> Pace:
+    """A look at a GPU makes it wait; a look at the CPU is free, so there a sentence leaves at once."""
+    if device.type == "cpu":
+        return Pace(1, 1, False)
+    return Pace(4, 16, True) if graphs.wanted(device) else Pace(1, 16, False)
+
+
+@torch.no_grad()
+def run(
+    decoder: Decoder[Any], encoded: Encoded, progress: P, rule: Rule[P]
+) -> tuple[P, Tensor, Tensor | None]:
+    """Go on until all are done: the progress of each, symbols [U, B, K] and parents [U, B, K] of all steps.
+
+    What stands beyond a sentence's length in the latter means nothing.
+    """
+    count, device = len(progress.left), progress.left.device
+    if count == 0:
+        return progress, progress.symbols[None, :0], None
+    going = pace(device)
+    size = _size(count, SIZES) if going.graphs else count
+    state = decoder.start(_padded(encoded, size) if going.graphs else encoded)
+    own = torch.arange(rule.width, device=device)  # each hypothesis itself
+    if len(own) > 1:
+        state = decoder.reorder(state, None, torch.zeros_like(own).expand(size, -1))
+    final = _rows(progress, torch.arange(count + 1, device=device) % count)
+    ids = torch.arange(size, device=device).clamp(max=count)  # whose row it is; `count`: nobody's
+    progress = _present(_rows(progress, ids % count), ids < count)
+    trail: Trail = [(ids, [])]
+    piece, most = partial(_stretch, decoder, rule, going.stretch), going.round
+    with graphs.borrow(decoder, going.graphs) as play:
+        while most:
+            for _ in range(-(-min(most, going.round) // going.stretch)):
+                state, progress, wrote = play((rule, going.stretch), piece, (state, progress))
+                trail[-1][1].append(wrote)
+            alive = progress.left > 0
+            most, number = torch.stack((progress.left.amax(), alive.sum())).tolist()
+            size = _size(number, SMALLER) if going.graphs else number
+            if most and size >= len(ids):
+                continue
+            _put(progress, ids, final)
+            if most:
+                rows = alive.nonzero().squeeze(1)
+                rows, there = F.pad(rows, (0, size - number), value=0), F.pad(alive[rows], (0, size - number))
+                state = decoder.reorder(state, rows, own.expand(size, -1))
+                progress, ids = _present(_rows(progress, rows), there), torch.where(there, ids[rows], count)
+                trail.append((ids, []))
+    symbols, *parents = _whole(trail, count)
+    return _rows(final, slice(count)), symbols, parents[0] if parents else None
+
+
+def _stretch(
+    decoder: Decoder[Any], rule: Rule[P], steps: int, state: Any, progress: P
+) -> tuple[Any, P, tuple[Tensor, ...]]:
+    """Some steps on the device: state, progress, and what was written, [steps, B, K] each."""
+    wrote: list[list[Tensor]] = []
+    for _ in range(steps):
+        step, state = decoder.step(state, progress.symbols)
+        progress, parents = rule(log_probs(step.logits), progress)
+        wrote.append([progress.symbols])
+        if parents is not None:
+            wrote[-1].append(parents)
+            state = decoder.reorder(state, None, parents)
+    return state, progress, tuple(torch.stack(column) for column in zip(*wrote, strict=True))
+
+
+def _whole(trail: Trail, count: int) -> list[Tensor]:
+    """What was written, [U, B, K] each, in the order of the sentences."""
+    parts = [(ids, [torch.cat(column) for column in zip(*wrote, strict=True)]) for ids, wrote in trail]
+    steps = sum(len(columns[0]) for _, columns in parts)
+    whole = [column.new_zeros(steps, count + 1, column.shape[2]) for column in parts[0][1]]
+    at = 0
+    for ids, columns in parts:
+        for to, column in zip(whole, columns, strict=True):
+            to[at : at + len(column), ids] = column
+        at += len(columns[0])
+    return [to[:, :count] for to in whole]
+
+
+def _rows(progress: P, rows: Tensor | slice) -> P:
+    return replace(progress, **{f.name: getattr(progress, f.name)[rows] for f in fields(progress)})
+
+
+def _put(progress: P, rows: Tensor, into: P) -> None:
+    for f in fields(progress):
+        getattr(into, f.name)[rows] = getattr(progress, f.name)
+
+
+def _present(progress: P, there: Tensor) -> P:
+    """Rows that are not `there` [B] are done."""
+    return replace(progress, left=progress.left * there)
+
+
+def _size(count: int, parts: int) -> int:
+    """`count` rounded up to one of `parts` sizes an octave."""
+    grain = max(LEAST, (1 << max((count - 1).bit_length() - 1, 0)) // parts)
+    return -(-count // grain) * grain
+
+
+def _padded(encoded: Encoded, sentences: int) -> Encoded:
+    """With more sentences, of one segment each, and segments that no sentence has."""
+    B, S, _ = encoded.states.shape
+    more, wider = sentences - B, _size(S, SIZES) - S
+    if not more and not wider:
+        return encoded
+    return Encoded(
+        F.pad(encoded.states, (0, 0, 0, wider, 0, more)),
+        F.pad(encoded.lengths, (0, more), value=1),
+        F.pad(encoded.summary, (0, 0, 0, more)),
+    )

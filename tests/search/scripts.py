@@ -1,0 +1,61 @@
+"""A decoder that reads its distributions from a table: all that a search can meet, and no arithmetic."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from caesura.data.vocabulary import BOS
+from caesura.decoders.base import Decoder, Step
+from caesura.encoders.base import Encoded
+
+
+@dataclass(frozen=True)
+class Walk:
+    """B sentences of K hypotheses: all that a hypothesis remembers is the sum of the symbols that it read."""
+
+    table: Tensor  # [B, M, V]
+    lengths: Tensor  # [B]
+    read: Tensor  # [B, K]
+
+
+class Script(Decoder[Walk]):
+    """The encoded source is its table."""
+
+    def start(self, encoded: Encoded) -> Walk:
+        read = torch.zeros(len(encoded.lengths), 1, dtype=torch.long, device=encoded.lengths.device)
+        return Walk(encoded.states, encoded.lengths, read)
+
+    def step(self, state: Walk, symbols: Tensor) -> tuple[Step, Walk]:
+        read = state.read + symbols
+        rows = torch.arange(len(read), device=read.device)[:, None]
+        return Step(state.table[rows, read % state.lengths[:, None]]), replace(state, read=read)
+
+    def reorder(self, state: Walk, kept: Tensor | None, hypotheses: Tensor) -> Walk:
+        if kept is None:
+            return replace(state, read=state.read.gather(1, hypotheses))
+        return Walk(state.table[kept], state.lengths[kept], state.read[kept[:, None], hypotheses])
+
+
+SCRIPT = Script()
+
+
+def encoded(tables: Tensor) -> Encoded:
+    """Tables [B, M, V] as a source."""
+    B, M, _ = tables.shape
+    return Encoded(tables, torch.full((B,), M, device=tables.device), tables[:, 0])
+
+
+def table(count: int, seed: int, vocab_size: int = 6, memory: int = 7, spread: float = 1.0) -> Tensor:
+    """Random logits [B, M, V]."""
+    generator = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(count, memory, vocab_size, generator=generator, dtype=torch.float64)
+
+
+def chances(script: Tensor, symbols: tuple[int, ...]) -> list[Tensor]:
+    """Log-probabilities [V] before each symbol, by one sentence's table [M, V]."""
+    found, read = [], BOS
+    for symbol in symbols:
+        found.append(torch.log_softmax(script[read % len(script)], 0))
+        read += symbol
+    return found
