@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from caesura.kernels.attention_decoder import Sigmoids
 
-BLOCK = 1 << 19  # numbers that a CPU works on at a time, so that they stay in its cache
+BLOCK = 1 << 20  # numbers that a CPU works on at a time, so that they stay in its cache
 
 
 def attend_reference(

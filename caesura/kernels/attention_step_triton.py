@@ -24,8 +24,8 @@ from caesura.kernels.launch import INTERPRETED
 
 # Tried on an H200 at the paper's sizes: numbers of a tile of keys, and its warps
 KEYS, KEY_WARPS = 2048, 1
-# Segments and features of a tile of values, its warps, and tiles on their way
-ROWS, COLUMNS, WARPS, STAGES = 16, 512, 4, 3
+# Segments of a tile of values, and bytes of each for up to 16 hypotheses; its warps, and tiles on their way
+ROWS, BYTES, WARPS, STAGES = 16, 2048, 8, 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class StepWeights:
     bias: Tensor  # [V']
 
     @classmethod
-    def of(cls, table: Tensor, weights: DecoderWeights, output: Tensor, bias: Tensor, dtype: torch.dtype):
+    def of(
+        cls, table: Tensor, weights: DecoderWeights, output: Tensor, bias: Tensor, dtype: torch.dtype
+    ) -> StepWeights:
         """Cast once for all steps; `output` and `bias` are those of the layer that writes logits."""
         return cls(
             table.to(dtype).contiguous(),
@@ -91,10 +93,10 @@ def attend(
         *(queries, keys, lengths, energy, energies, K, S, width, A, rows, block, fast), num_warps=KEY_WARPS
     )
     weights = torch.softmax(energies, 2)
-    columns = max(16, min(COLUMNS, triton.next_power_of_2(M)))
-    tile = max(16, triton.next_power_of_2(K)), ROWS, columns, STAGES
+    some = max(16, triton.next_power_of_2(K))
+    columns = max(16, min(16 * BYTES // (some * values.element_size()), triton.next_power_of_2(M)))
     gather[(B, triton.cdiv(M, columns))](
-        *(weights, values, lengths, contexts, K, S, M, *tile), num_warps=WARPS
+        *(weights, values, lengths, contexts, K, S, M, some, ROWS, columns, STAGES), num_warps=WARPS
     )
     return contexts, weights
 
@@ -149,8 +151,9 @@ def gather(
     """c_k = sum a_ks values_s: a program makes BLOCK_M features of a sentence's contexts."""
     b = tl.program_id(0).to(tl.int64)
     k, m = tl.arange(0, BLOCK_K), tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    length, kind = tl.load(lengths_ptr + b), values_ptr.dtype.element_ty
     rows, hypotheses, columns = (b * K + k)[:, None], (k < K)[:, None], (m < M)[None, :]
+    length = tl.load(lengths_ptr + b)
+    kind = values_ptr.dtype.element_ty
     context = tl.zeros((BLOCK_K, BLOCK_M), tl.float32)
     for first in tl.range(0, length, ROWS, num_stages=STAGES):
         s = first + tl.arange(0, ROWS)

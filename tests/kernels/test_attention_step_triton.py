@@ -104,7 +104,7 @@ def test_more_hypotheses_than_a_tile_has_rows():
 @pytest.mark.parametrize("keys", [16, 64])
 def test_tiles_of_any_size(keys, monkeypatch):
     monkeypatch.setattr(attention_step_triton, "KEYS", keys)
-    monkeypatch.setattr(attention_step_triton, "COLUMNS", 16)
+    monkeypatch.setattr(attention_step_triton, "BYTES", 64)
     args = problem([11, 5], 3, (20, 40))
     assert_close(run(attend, args, torch.float32), run(attend_reference, args))
 
