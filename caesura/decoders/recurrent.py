@@ -118,19 +118,17 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     def _prepare(self, state: RecurrentState) -> RecurrentState:
         """The state with what all steps of a search share, computed once."""
-        choice, memory = pick(state.keys.device)[0], (state.keys, state.values)
+        memory = state.keys, state.values
+        choice, _ = pick(state.keys.device, "attention_decoder", state.hidden, *memory)
         if choice == "triton":
-            # Triton is there only where it can be used.
-            from caesura.kernels.attention_decoder_triton import unsupported
-            from caesura.kernels.attention_step_triton import StepWeights
+            from caesura.kernels.attention_step_triton import StepWeights  # here: Triton is not everywhere
             from caesura.kernels.launch import working_dtype
 
-            if unsupported(state.hidden, *memory) is None:
-                dtype, output = working_dtype(state.hidden), (self.output.weight, self.output.bias)
-                weights = StepWeights.of(self._table(), self._weights(), *output, dtype)
-                keys, values = (part.to(dtype).contiguous() for part in memory)
-                # in full precision from the first symbol on, as steps return it
-                return replace(state, hidden=state.hidden.float(), keys=keys, values=values, weights=weights)
+            dtype, output = working_dtype(state.hidden), (self.output.weight, self.output.bias)
+            weights = StepWeights.of(self._table(), self._weights(), *output, dtype)
+            keys, values = (part.to(dtype).contiguous() for part in memory)
+            # in full precision from the first symbol on, as steps return it
+            return replace(state, hidden=state.hidden.float(), keys=keys, values=values, weights=weights)
         exact = state.keys.dtype in (torch.float32, torch.float64)
         if choice == "reference" or state.keys.device.type != "cpu" or not exact or not state.keys.numel():
             return state
