@@ -42,8 +42,14 @@ def main() -> None:
     )
     parser.add_argument("--time-limit", default="1h", help="of this call; the same call goes on from there")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--draw", type=Path, help="only draw this losses.json, into OUT")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.draw:
+        read = json.loads(options.draw.read_text())
+        losses_of = {name: {int(update): v for update, v in runs.items()} for name, runs in read.items()}
+        draw(losses_of).savefig(options.out / "learning.png", dpi=150)
+        return
     running = [train(options, seed, name, *way) for seed in options.seeds for name, way in WAYS.items()]
     ended = [process.wait() for process in running]
     if any(ended):
@@ -108,20 +114,25 @@ def verdict(found: dict[str, Losses]) -> str:
 
 
 def draw(found: dict[str, Losses]) -> Figure:
-    """Means as lines, all seeds as bands."""
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.subplots()
-    for (name, runs), colour in zip(found.items(), COLOURS, strict=False):
-        updates = sorted(runs)
-        axes.fill_between(
-            updates, [min(runs[u]) for u in updates], [max(runs[u]) for u in updates], color=colour, alpha=0.2
-        )
-        axes.plot(updates, [fmean(runs[u]) for u in updates], color=colour, label=name)
-    axes.set_xlabel("updates")
-    axes.set_ylabel("training cross-entropy, nats a symbol")
-    axes.set_yscale("log")
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    """Means as lines, one over the other; below, how far each run is from the mean of the first way."""
+    figure = Figure(figsize=(7, 4.6), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    truth = {update: fmean(values) for update, values in next(iter(found.values())).items()}
+    looks = (4.5, "solid", 0.4), (1.4, (0, (4, 2)), 1.0)
+    for (name, runs), colour, (width, dashes, alpha) in zip(found.items(), COLOURS, looks, strict=False):
+        updates = sorted(truth.keys() & runs.keys())
+        look = {"color": colour, "linestyle": dashes, "alpha": alpha}
+        above.plot(updates, [fmean(runs[u]) for u in updates], linewidth=width, label=name, **look)
+        for seed in zip(*(runs[u] for u in updates), strict=True):
+            below.plot(
+                updates, [100 * (x / truth[u] - 1) for x, u in zip(seed, updates, strict=True)], **look
+            )
+    above.set_ylabel("cross-entropy\n(nats a symbol)")
+    above.legend(frameon=False)
+    below.set_ylabel("a run against the\nreference's mean (%)")
+    below.set_xlabel("updates")
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
