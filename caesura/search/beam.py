@@ -122,7 +122,7 @@ def _hypotheses(
         progress.log_probs.where(finished, totals),
         progress.scores.where(finished, scores),
     )
-    found: list[list[Hypothesis]] = [[] for _ in finished]
+    found: list[list[Hypothesis]] = [[] for _ in range(len(finished))]
     for i, (size, ended, log_prob, score) in enumerate(
         zip(*(column.flatten().tolist() for column in columns), strict=True)
     ):

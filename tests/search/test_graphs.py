@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import PACES, Replay
 from helpers import sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paces import PACES, Replay
 from scripts import SCRIPT, Script, encoded, table
 from torch import Tensor
 
