@@ -98,6 +98,19 @@ def test_segments_puts_both_cuts_before_where_the_decoder_cuts_too(models: dict[
         assert all("".join(h["pieces"]) == h["text"] for h in record["hypotheses"])
 
 
+def test_compare_shows_the_output_segments_of_models_that_cut_them(
+    models: dict[str, Path], corpus: Path
+) -> None:
+    text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--beam", 1)
+    alone = caesura("compare", models["act"], *text).out
+    assert "output segments" not in alone
+    rows = json.loads(caesura("compare", models["act"], models["act-act"], *text, "--json").out)
+    assert rows[0]["output_segments"] is None
+    shown = caesura("compare", models["act"], models["act-act"], *text).out
+    assert "output segments" in shown
+    assert f"{rows[1]['output_segments']['mean']:.2f} (max {rows[1]['output_segments']['longest']})" in shown
+
+
 def test_given_translations_are_cut_as_an_act_decoder_cuts_them(
     models: dict[str, Path], corpus: Path, write: Write
 ) -> None:

@@ -355,16 +355,21 @@ def test_a_row_of_padding_costs_nothing_and_teaches_nothing() -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-@pytest.mark.parametrize(("regime", "none"), [("one character", True), ("mixed", False)])
-def test_the_halting_unit_gets_exactly_no_gradient_where_every_character_halts(
-    regime: str, none: bool
+@pytest.mark.parametrize(
+    ("regime", "by_logits", "by_penalty"),
+    [("one character", False, False), ("mixed", True, True), ("whole sentence", False, True)],
+)
+def test_the_halting_unit_gets_exactly_no_gradient_at_the_ends(
+    regime: str, by_logits: bool, by_penalty: bool
 ) -> None:
     made = decoder(1, regime)
     found = made(memory([4, 2], 1), *targets([6, 3], 1)[1:])
-    (found.logits.square().sum() + found.penalty.sum()).backward()
-    for parameter in (made.halting.weight, made.halting.bias):
-        assert parameter.grad is not None
-        assert (not parameter.grad.any()) is none
+    for part, some in (
+        (found.logits[0].square().sum() + found.logits[1, :3].square().sum(), by_logits),
+        (found.penalty.sum(), by_penalty),
+    ):
+        for gradient in torch.autograd.grad(part, [*made.halting.parameters()], retain_graph=True):
+            assert bool(gradient.any()) is some
 
 
 @pytest.mark.parametrize("kept", [[1], [0, 2], [2, 0], [2, 0, 1]])
