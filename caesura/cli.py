@@ -18,7 +18,7 @@ from caesura.errors import InputError, Interrupted, TrainingError
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
-    from caesura.model import Output, Search, Translator
+    from caesura.model import Output, Search, Segmentation, Translator
     from caesura.terminal import TrainingDisplay
 
 app = typer.Typer(
@@ -124,7 +124,11 @@ def translate(
     temperature: Annotated[float, typer.Option("--temperature", help="of sampling")] = 1.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="of sampling")] = 1,
     segments: Annotated[
-        bool, typer.Option("--segments", help="print the cut source and a TAB before")
+        bool,
+        typer.Option(
+            "--segments",
+            help="print before it, with TABs, the cut source and what the decoder cut, if it does",
+        ),
     ] = False,
     as_json: Json = False,
     errors: Errors = "strict",
@@ -149,8 +153,10 @@ def translate(
             if not output.hypotheses:
                 print(f"{number}\t{0:.4f}\t")  # an empty line: certain to stay empty
         else:
-            print(_shown(output) + "\t" if segments else "", end="")
-            print(output.best)
+            columns = [_shown(output.segmentation)] if segments else []
+            if segments and translator.decoder.segmenting:
+                columns += ["".join(_shown(cut) for cut in output.targets[:1])]
+            print(*columns, output.best, sep="\t")
         sys.stdout.flush()
 
 
@@ -158,19 +164,27 @@ def translate(
 def segment(
     model: ModelFolder,
     file: InputFile = "-",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="TRG",
+            help="translations of FILE: show where an ACT decoder cuts these instead",
+        ),
+    ] = None,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
 ) -> None:
     """Show where a model cuts its input: in|␣g|ru|pp|en (--json: with halting scores and weights)."""
     translator = _load(model, device)
-    for _, output, text in _process(translator, file, errors, None):
-        cut = output.segmentation
+    sources = ((text, output.segmentation) for _, output, text in _process(translator, file, errors, None))
+    for text, cut in sources if target is None else _forced(translator, file, target, errors):
         if as_json:
             scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}
             _print_json({"text": text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
         else:
-            print(_shown(output))
+            print(_shown(cut))
         sys.stdout.flush()
 
 
@@ -285,6 +299,27 @@ def _process(
     raise problem
 
 
+def _forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:
+    """Each line of `trg` and how the decoder cuts it as the translation of its line in `src`."""
+    from caesura.data.corpus import ParallelText
+
+    if not translator.decoder.segmenting:
+        kind = translator.config.model.decoder.type
+        raise InputError(f"--target: this model's decoder ({kind}) does not cut what it writes; act does")
+    longest = translator.config.testing.max_input
+    pairs = enumerate(ParallelText(src, trg).pairs(errors, with_bounds=False), 1)
+    while chunk := list(islice(pairs, 8 * translator.config.testing.batch_size)):
+        texts = []
+        for number, (source, text, _) in chunk:
+            for name, line in ((src, source), (trg, text)):
+                if line is None or len(line) > longest:
+                    _warn(name, number, longest)
+                    source, text = "", ""
+            texts.append((source or "", text or ""))
+        cuts = translator.segment_targets(*([*side] for side in zip(*texts, strict=True)))
+        yield from zip((text for _, text in texts), cuts, strict=True)
+
+
 def _warn(name: str, number: int, longest: int) -> None:
     limit = f"longer than {longest} characters (testing.max_input)"
     print(f"caesura: {name}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
@@ -347,10 +382,10 @@ def _check_unique(models: list[Path]) -> None:
         raise InputError("compare: a model folder is named twice")
 
 
-def _shown(output: Output) -> str:
+def _shown(cut: Segmentation) -> str:
     from caesura.evaluation.pieces import join_pieces
 
-    return join_pieces(output.segmentation.pieces)
+    return join_pieces(cut.pieces)
 
 
 def _print_json(value: Any) -> None:

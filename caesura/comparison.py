@@ -93,8 +93,9 @@ def training_seconds(folder: Path) -> float | None:
 def show_comparison(rows: Sequence[Row], where: str) -> None:
     """Print the table; p-values are of the difference to the first model."""
     gold = rows[0].evaluation.boundaries is not None
+    cutting = any(row.evaluation.output_segments for row in rows)
     columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "trained"]
-    columns += ["sentences/s", *(["boundary F1"] if gold else [])]
+    columns += ["sentences/s", *(["output segments"] if cutting else []), *(["boundary F1"] if gold else [])]
     cells = []
     for row in rows:
         found = row.evaluation
@@ -111,6 +112,9 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
             "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
             f"{rate:.0f}",
         ]
+        if cutting:
+            cut = found.output_segments
+            line.append(f"{cut.mean:.2f} (max {cut.longest})" if cut else "")
         if gold and found.boundaries:
             line.append(f"{found.boundaries['model'].f1:.3f}")
         cells.append(line)

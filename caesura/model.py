@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from caesura.config import Config, check_options, load_config
 from caesura.data.batching import Batch, collate
 from caesura.data.files import write_beside
-from caesura.data.vocabulary import PAD, SPECIALS, Spans, Vocabulary, load_vocabulary
+from caesura.data.vocabulary import BOS, EOS, PAD, SPECIALS, Spans, Vocabulary, load_vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
@@ -62,9 +64,9 @@ class Segmentation:
 
     pieces: list[str]  # their concatenation is the text
     covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
-    ends: list[bool]  # per symbol of the source, </s> left out
+    ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
-    scores: list[float] | None  # halting scores; None where the segmenter has none
+    scores: list[float] | None  # halting scores; None where there are none
 
     @property
     def bounds(self) -> list[int]:
@@ -83,6 +85,7 @@ class Output:
     segmentation: Segmentation
     hypotheses: list[Hypothesis]  # best first; none for an empty line or where nothing was searched
     texts: list[str]  # of the hypotheses
+    targets: list[Segmentation] = field(default_factory=list)  # of the texts; none where nothing cuts them
 
     @property
     def best(self) -> str:
@@ -92,13 +95,13 @@ class Output:
     def record(self, n_best: int) -> dict[str, Any]:
         """Pieces and up to `n_best` hypotheses, for JSON."""
         found = zip(self.hypotheses[:n_best], self.texts, strict=False)
-        return {
-            "pieces": self.segmentation.pieces,
-            "hypotheses": [
-                {"text": text, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
-                for h, text in found
-            ],
-        }
+        hypotheses: list[dict[str, Any]] = [
+            {"text": text, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
+            for h, text in found
+        ]
+        for hypothesis, cut in zip(hypotheses, self.targets, strict=False):
+            hypothesis["pieces"] = cut.pieces
+        return {"pieces": self.segmentation.pieces, "hypotheses": hypotheses}
 
 
 class Translator(nn.Module):
@@ -218,6 +221,27 @@ class Translator(nn.Module):
         """Cut sentences as the model does; the pieces of a sentence joined give it back."""
         return [output.segmentation.pieces for output in self.process(texts, None)]
 
+    def segment_targets(self, sources: Sequence[str], targets: Sequence[str]) -> list[Segmentation]:
+        """How a decoder that segments cuts given translations, forced through it.
+
+        Where the source is an empty line nothing is forced: the translation stays whole.
+        """
+        if not self.decoder.segmenting:
+            raise ValueError("the decoder of this model does not cut what it writes")
+        known = [self.trg_vocabulary.encode_spans(text) for text in targets]
+        outputs = self.process(
+            sources,
+            lambda _, __, ___, rows: [[Hypothesis((*known[i][0], EOS), math.nan, math.nan)] for i in rows],
+        )
+        cuts = []
+        for text, (_, spans), output in zip(targets, known, outputs, strict=True):
+            if spans and output.targets:
+                found = output.targets[0]  # of what the ids spell: <unk> for an unknown character
+                cuts.append(_segmentation(text, spans, found.ends, found.weights, found.scores))
+            else:
+                cuts.append(_uncut(text))
+        return cuts
+
     def searcher(self, beam: int | None = None) -> Search:
         """Beam search with the configured settings, or greedy search where the beam is 1."""
         testing = self.config.testing
@@ -250,19 +274,19 @@ class Translator(nn.Module):
             outputs: dict[int, Output] = {}
             for i, (ids, _) in enumerate(encoded):
                 if not ids:  # nothing to read, nothing to write
-                    outputs[i] = Output(
-                        Segmentation([texts[i]] if texts[i] else [], [], [], [], None), [], []
-                    )
+                    outputs[i] = Output(_uncut(texts[i]), [], [])
             for rows in self._groups([len(ids) for ids, _ in encoded]):
                 batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
                 with self._precision():
                     segments, memory = self.encode(batch.src, batch.src_lengths)
                     limits = self._limits(batch)
                     found = search(self.decoder, memory, limits, rows) if search else [[] for _ in rows]
-                cuts = _segmentations([texts[i] for i in rows], [encoded[i][1] for i in rows], segments)
-                for i, cut, hypotheses in zip(rows, cuts, found, strict=True):
+                    written = self._cut(memory, found)
+                texts_spans = [(texts[i], encoded[i][1]) for i in rows]
+                cuts = _segmentations(texts_spans, segments.ends, segments.weights, segments.scores)
+                for i, cut, hypotheses, targets in zip(rows, cuts, found, written, strict=True):
                     decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
-                    outputs[i] = Output(cut, hypotheses, decoded)
+                    outputs[i] = Output(cut, hypotheses, decoded, targets)
                 if progress:
                     progress(len(rows))
             return [outputs[i] for i in range(len(texts))]
@@ -274,6 +298,23 @@ class Translator(nn.Module):
         if self.config.testing.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
+
+    def _cut(self, memory: Encoded, found: list[list[Hypothesis]]) -> list[list[Segmentation]]:
+        """How the decoder cut the hypotheses of each sentence: one forced pass, where it cuts at all."""
+        every = [(row, h) for row, hypotheses in enumerate(found) for h in hypotheses]
+        if not self.decoder.segmenting or not every:
+            return [[] for _ in found]
+        rows = torch.tensor([row for row, _ in every], device=self.device)
+        own = Encoded(memory.states[rows], memory.lengths[rows], memory.summary[rows])
+        inputs = [torch.tensor([BOS, *h.symbols[:-1]]) for _, h in every]
+        trg_in = pad_sequence(inputs, batch_first=True, padding_value=PAD).to(self.device)
+        lengths = torch.tensor([len(symbols) for symbols in inputs], device=self.device)
+        decoded = self.decoder(own, trg_in, lengths)
+        assert decoded.ends is not None
+        assert decoded.weights is not None
+        spans = [self.trg_vocabulary.decode_spans(h.symbols) for _, h in every]
+        cuts = iter(_segmentations(spans, decoded.ends, decoded.weights, decoded.scores))
+        return [[next(cuts) for _ in hypotheses] for hypotheses in found]
 
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
@@ -319,6 +360,8 @@ def _components(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter
     segmenter = _component(config, "segmenter", (src_size,))
     encoder = _component(config, "encoder", (segmenter.output_dim,))
     decoder = _component(config, "decoder", (trg_size, encoder.output_dim, encoder.summary_dim))
+    with config.blame("model.decoder"):
+        decoder.join(segmenter)
     return segmenter, encoder, decoder
 
 
@@ -344,29 +387,31 @@ def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
     return target
 
 
-def _segmentations(texts: list[str], spans: list[Spans], segments: Segments) -> list[Segmentation]:
-    """Cut each text where its symbols' segments end; </s> is left out, and so is a segment of </s> alone."""
-    ends, weights = segments.ends.tolist(), segments.weights.tolist()
-    scores = segments.scores.tolist() if segments.scores is not None else None
-    results = []
-    for row, (text, places) in enumerate(zip(texts, spans, strict=True)):
-        count = len(places)
-        pieces, covered, begin, width = [], [], 0, 0
-        for t, (start, end) in enumerate(places):
-            width += end - start
-            last = t == count - 1
-            if ends[row][t] or last:
-                stop = len(text) if last else end
-                pieces.append(text[begin:stop])
-                covered.append(width)
-                begin, width = stop, 0
-        results.append(
-            Segmentation(
-                pieces,
-                covered,
-                ends[row][:count],
-                weights[row][:count],
-                scores[row][:count] if scores is not None else None,
-            )
-        )
-    return results
+def _segmentations(
+    texts: Sequence[tuple[str, Spans]], ends: Tensor, weights: Tensor, scores: Tensor | None
+) -> list[Segmentation]:
+    """Cut each text, given with the places of its symbols, where the symbols' segments end."""
+    by_row = (ends.tolist(), weights.tolist(), [None] * len(texts) if scores is None else scores.tolist())
+    return [_segmentation(*text, *row) for text, *row in zip(texts, *by_row, strict=True)]
+
+
+def _segmentation(
+    text: str, spans: Spans, ends: list[bool], weights: list[float], scores: list[float] | None
+) -> Segmentation:
+    """One of them; </s> is left out, and so is a segment of </s> alone."""
+    count = len(spans)
+    pieces, covered, begin, width = [], [], 0, 0
+    for t, (start, end) in enumerate(spans):
+        width += end - start
+        last = t == count - 1
+        if ends[t] or last:
+            stop = len(text) if last else end
+            pieces.append(text[begin:stop])
+            covered.append(width)
+            begin, width = stop, 0
+    return Segmentation(pieces, covered, ends[:count], weights[:count], scores and scores[:count])
+
+
+def _uncut(text: str) -> Segmentation:
+    """A text of which no symbol was read."""
+    return Segmentation([text] if text else [], [], [], [], None)

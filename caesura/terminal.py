@@ -53,13 +53,20 @@ def validation_line(v: dict[str, Any]) -> str:
         f"chrF2 {v['chrf']:5.2f}",
         f"exact {v['exact']:6.1%}",
         f"segments {v['segment_length']:.2f} (max {v['longest_segment']})",
+        *_share(v["gradient_share"]),
     ]
-    if v["gradient_share"] is not None:
-        share = v["gradient_share"]
-        parts.append("halting gradient " + (" <1%" if 0 < share < 0.005 else f"{share:4.0%}"))
+    if v.get("output_segment_length") is not None:
+        parts.append(f"output segments {v['output_segment_length']:.2f} (max {v['longest_output_segment']})")
+        parts += _share(v["output_gradient_share"])
     if v["boundary_f1"] is not None:
         parts.append(f"boundary F1 {v['boundary_f1']:.2f}")
     return "  ".join([*parts, v["verdict"]])
+
+
+def _share(share: float | None) -> list[str]:
+    if share is None:
+        return []
+    return ["halting gradient " + (" <1%" if 0 < share < 0.005 else f"{share:4.0%}")]
 
 
 class TrainingDisplay:
@@ -107,7 +114,8 @@ class TrainingDisplay:
         for _, output, reference in examples:
             beside_bar().print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
             mark = "=" if output.best == reference else f"(should be: {reference})"
-            beside_bar().print(f"        → {output.best}  {mark}", markup=False, style="dim")
+            shown = join_pieces(output.targets[0].pieces) if output.targets else output.best
+            beside_bar().print(f"        → {shown}  {mark}", markup=False, style="dim")
 
 
 @contextmanager
@@ -142,6 +150,11 @@ def evaluation(found: Evaluation, title: str) -> None:
     ]
     if found.gradient_share is not None:
         rows.append(["halting gradient", f"{found.gradient_share:.1%}", "of characters"])
+    if (written := found.output_segments) is not None:
+        unit = f"characters; longest {written.longest}"
+        rows.append(["segment length of outputs", f"{written.mean:.3f}", unit])
+    if found.output_gradient_share is not None:
+        rows.append(["their halting gradient", f"{found.output_gradient_share:.1%}", "of characters"])
     table(title, ["", "value", "signature or unit"], rows)
     if found.boundaries:
         cells = [

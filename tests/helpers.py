@@ -11,6 +11,8 @@ from caesura.model import Translator
 
 LOOKUP = {"type": "lookup", "embedding_dim": 5}
 ACT = {"type": "act", "embedding_dim": 4, "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.7}
+RECURRENT = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
+ACT_DECODER = RECURRENT | {"type": "act", "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.4}
 
 
 def make_config(
@@ -39,14 +41,17 @@ def vocabulary(size: int, kind: str = "char") -> Vocabulary:
 
 
 def tiny_model(
-    segmenter: dict[str, Any] = LOOKUP, seed: int = 0, scale: float = 3.0, **sections: Any
+    segmenter: dict[str, Any] = LOOKUP,
+    seed: int = 0,
+    scale: float = 3.0,
+    decoder: dict[str, Any] = RECURRENT,
+    **sections: Any,
 ) -> Translator:
     """A random model in float64 with a source vocabulary of 12 and a target one of 9.
 
     `scale` makes its distributions less flat than those of a fresh one, and segments of mixed lengths.
     """
     torch.manual_seed(seed)
-    decoder = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
     config = make_config(segmenter, {"hidden_size": 3}, decoder, **sections)
     model = Translator.build(config, vocabulary(12), vocabulary(9)).double().eval()
     with torch.no_grad():

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -76,6 +76,17 @@ class Vocabulary(ABC):
             if i not in (PAD, BOS):
                 kept.append(i)
         return self._join(kept)
+
+    def decode_spans(self, ids: Iterable[int]) -> tuple[str, Spans]:
+        """The text of ids up to the first </s>, and the characters [start, end) of it that each covers."""
+        kept = list(takewhile(lambda i: i != EOS, map(int, ids)))
+        text, spans, at = self.decode(kept), [], 0
+        for i in kept:
+            token = self.decode([i])
+            at += not text.startswith(token, at)  # the space between words, which no symbol covers
+            spans.append((at, at + len(token)))
+            at += len(token)
+        return text, spans
 
     @abstractmethod
     def _join(self, ids: list[int]) -> str: ...

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
+from caesura.segmenters.base import Segmenter
 
-DECODERS: dict[str, str | type[Decoder[Any]]] = {"recurrent": "caesura.decoders.recurrent:RecurrentDecoder"}
+DECODERS: dict[str, str | type[Decoder[Any]]] = {
+    "recurrent": "caesura.decoders.recurrent:RecurrentDecoder",
+    "act": "caesura.decoders.act:ActDecoder",
+}
 
 State = TypeVar("State")
 
@@ -32,7 +36,9 @@ class Decoded:
     logits: Tensor  # [B, U, V]
     penalty: Tensor  # [B] auxiliary loss of each sentence, before tau
     attention: Tensor | None = None  # [B, U, S] where each step looked
-    ends: Tensor | None = None  # [B, U] bool: this target symbol ends a segment
+    ends: Tensor | None = None  # [B, U] bool: this target symbol ends a segment; False on padding
+    weights: Tensor | None = None  # [B, U] what it gives to its segment; 0 on padding
+    scores: Tensor | None = None  # [B, U] its halting score, for analysis
 
 
 class Decoder(nn.Module, Generic[State]):
@@ -42,6 +48,11 @@ class Decoder(nn.Module, Generic[State]):
     encoded source) is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
     graphs: a state is a dataclass of tensors, and they fetch no value from the device.
     """
+
+    segmenting: ClassVar[bool] = False  # whether it cuts what it writes: `ends` is there
+
+    def join(self, segmenter: Segmenter) -> None:
+        """Told once which segmenter its model has, for one that shares parameters with it."""
 
     def start(self, encoded: Encoded) -> State:
         """The state before the first symbol: B sentences of one hypothesis each."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from caesura.evaluation.boundaries import BoundaryScores, SegmentLength, boundary_table, segment_length
 from caesura.evaluation.scores import Scores, score
-from caesura.model import Output, Search, Translator
+from caesura.model import Output, Search, Segmentation, Translator
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Evaluation:
     scores: Scores
     segments: SegmentLength
     gradient_share: float | None  # of characters, whose halting score gets a gradient; None: no halting unit
+    output_segments: SegmentLength | None  # of the translations; None where the decoder does not cut
+    output_gradient_share: float | None
     boundaries: (
         dict[str, BoundaryScores] | None
     )  # the model's row first, then trivial ones; None without gold
@@ -30,6 +32,8 @@ class Evaluation:
             "scores": asdict(self.scores),
             "segments": asdict(self.segments),
             "gradient_share": self.gradient_share,
+            "output_segments": None if self.output_segments is None else asdict(self.output_segments),
+            "output_gradient_share": self.output_gradient_share,
             "boundaries": {name: asdict(row) for name, row in rows} or None,
         }
 
@@ -45,25 +49,28 @@ def evaluate(
     """Translate `sources` with `search` (by default the configured beam search) and measure the result."""
     testing = model.config.testing
     outputs = model.process(sources, search or model.searcher(), progress)
+    cuts = [output.segmentation for output in outputs]
+    written = [output.targets[0] for output in outputs if output.targets]
     boundaries = None
     if gold is not None:
-        boundaries = boundary_table(sources, [output.segmentation.bounds for output in outputs], gold)
+        boundaries = boundary_table(sources, [cut.bounds for cut in cuts], gold)
     return Evaluation(
         scores=score(
             [output.best for output in outputs], references, testing.bleu_tokenize, testing.lowercase
         ),
-        segments=segment_length(output.segmentation.covered for output in outputs),
-        gradient_share=gradient_share(outputs),
+        segments=segment_length(cut.covered for cut in cuts),
+        gradient_share=gradient_share(cuts),
+        output_segments=segment_length(cut.covered for cut in written) if model.decoder.segmenting else None,
+        output_gradient_share=gradient_share(written),
         boundaries=boundaries,
         outputs=outputs,
     )
 
 
-def gradient_share(outputs: Sequence[Output]) -> float | None:
-    """The share of source characters whose halting score gets a gradient: those that end no segment.
+def gradient_share(cuts: Iterable[Segmentation]) -> float | None:
+    """The share of characters whose halting score gets a gradient: those that end no segment.
 
     At 0 the halting unit cannot learn any more: nothing pulls it back from single characters.
     """
-    cuts = [output.segmentation for output in outputs if output.segmentation.scores is not None]
-    characters = sum(len(cut.ends) for cut in cuts)
-    return sum(end is False for cut in cuts for end in cut.ends) / characters if characters else None
+    ends = [end for cut in cuts if cut.scores is not None for end in cut.ends]
+    return ends.count(False) / len(ends) if ends else None

@@ -24,12 +24,19 @@ def write_card(folder: Path, model: Translator, found: Evaluation, validation: d
     train = config.data.train
     names = f"`{train.src.name}`, `{train.trg.name}`" if isinstance(train, Files) else f"`{train.name}`"
     share = f"{found.gradient_share:.1%}" if found.gradient_share is not None else "no halting unit"
-    src, trg, segmenter = config.data.src, config.data.trg, config.model.segmenter
+    src, trg, segmenter, decoder = (
+        config.data.src,
+        config.data.trg,
+        config.model.segmenter,
+        config.model.decoder,
+    )
+    output = found.output_segments
+    cut = f"\n- segment length of outputs: mean {output.mean:.3f}, longest {output.longest}" if output else ""
     card = f"""# {config.name}
 
 A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}),
 {model.parameter_count():,} parameters. Segmenter: {segmenter.type}, tau {segmenter.tau:g}, options
-{segmenter.options}.
+{segmenter.options}. Decoder: {decoder.type}, tau {decoder.tau:g}, options {decoder.options}.
 
 On the dev set, greedy:
 
@@ -37,7 +44,7 @@ On the dev set, greedy:
 - chrF2 {scores.chrf:.2f} (`{scores.signatures["chrf"]}`)
 - chrF, order 2: {scores.chrf_bigram:.2f} (`{scores.signatures["chrf_bigram"]}`)
 - exactly right: {scores.exact:.1%} of {scores.sentences} lines
-- segment length: mean {found.segments.mean:.3f}, longest {found.segments.longest} characters
+- segment length: mean {found.segments.mean:.3f}, longest {found.segments.longest} characters{cut}
 - characters whose halting score gets a gradient: {share}
 
 Trained on {names} with seed {config.training.seed}: best after {validation["update"]} updates,

@@ -142,8 +142,8 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
 
 def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
     """Log what is known before the first update: sizes, and the segments that training starts from."""
-    cuts = run.model.process(run.dev.sources, None)
-    segments = segment_length(cut.segmentation.covered for cut in cuts)
+    cuts = [output.segmentation for output in run.model.process(run.dev.sources, None)]
+    segments = segment_length(cut.covered for cut in cuts)
     facts = {
         "segment_length": segments.mean,
         "longest_segment": segments.longest,
@@ -156,16 +156,29 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         "threads": torch.get_num_threads(),
         "kernels": list(pick(run.model.device)),
     }
+    said = [f"segments start at {segments.mean:.2f} characters (longest {segments.longest})"]
+    if run.model.decoder.segmenting:
+        # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
+        forced = run.model.segment_targets(run.dev.sources, run.dev.references)
+        written = segment_length(cut.covered for cut in forced)
+        facts |= {"output_segment_length": written.mean, "longest_output_segment": written.longest}
+        facts |= {"output_gradient_share": gradient_share(forced)}
+        said.append(
+            f"output segments start at {written.mean:.2f} (longest {written.longest}), on the references"
+        )
     run.journal.record("start", 0, facts)
     run.save()
-    reporter.say(str(data.corpus.report))
-    reporter.say(f"segments start at {segments.mean:.2f} characters (longest {segments.longest})")
+    for line in (str(data.corpus.report), *said):
+        reporter.say(line)
 
 
 def _announce(run: Run, reporter: Reporter) -> None:
     device, testing = run.model.device, run.config.testing
     reporter.say(f"{run.config.name}: {run.model.parameter_count():,} parameters on {device}")
     reporter.say("recurrences: {} ({})".format(*pick(device)))
+    for part in ("segmenter", "decoder"):
+        if (tau := getattr(run.config.model, part).tau) < 0:
+            reporter.say(f"model.{part}.tau is {tau:g}: below 0 the penalty rewards longer segments")
     if run.dev.too_long:
         limit = f"over {testing.max_input} characters (testing.max_input)"
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")

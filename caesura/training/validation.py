@@ -35,6 +35,9 @@ class Validation:
     segment_length: float
     longest_segment: int
     gradient_share: float | None
+    output_segment_length: float | None  # of the translations; None where the decoder does not cut
+    longest_output_segment: int | None
+    output_gradient_share: float | None
     boundary_f1: float | None
     verdict: Verdict
 
@@ -42,6 +45,7 @@ class Validation:
 def summarise(progress: Progress, found: Evaluation, verdict: Verdict) -> Validation:
     """The figures of an evaluation at this point of training."""
     own = found.boundaries["model"] if found.boundaries else None
+    written = found.output_segments
     return Validation(
         update=progress.update,
         sentences=progress.sentences,
@@ -54,6 +58,9 @@ def summarise(progress: Progress, found: Evaluation, verdict: Verdict) -> Valida
         segment_length=found.segments.mean,
         longest_segment=found.segments.longest,
         gradient_share=found.gradient_share,
+        output_segment_length=written.mean if written else None,
+        longest_output_segment=written.longest if written else None,
+        output_gradient_share=found.output_gradient_share,
         boundary_f1=own.f1 if own else None,
         verdict=verdict,
     )
@@ -70,6 +77,7 @@ def log_record(validation: Validation, found: Evaluation, examples: Sequence[Exa
             "source": source,
             "pieces": output.segmentation.pieces,
             "translation": output.best,
+            "translation_pieces": output.targets[0].pieces if output.targets else None,
             "reference": reference,
         }
         for source, output, reference in examples

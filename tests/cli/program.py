@@ -16,9 +16,14 @@ ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine
 SYSTEMS = {
     "char": ("char", "{type: lookup, embedding_dim: 12}"),
     "act": ("char", "{type: act, tau: 0.1, embedding_dim: 8, act_size: 12, output_dim: 12}"),
+    "act-act": ("char", "{type: act, tau: 0.1, embedding_dim: 12, act_size: 12, output_dim: 12}"),
     "word": ("word", "{type: lookup, embedding_dim: 12}"),
     "bpe": ("bpe, voc_limit: 48", "{type: lookup, embedding_dim: 12}"),
 }
+DECODERS = {
+    "act-act": "{type: act, tau: 0.1, embedding_dim: 12, hidden_size: 24, act_size: 12, attention_size: 12}",
+}
+DECODER = "{type: recurrent, embedding_dim: 12, hidden_size: 24, attention_size: 12}"
 CONFIG = """\
 name: {system}
 data:
@@ -29,7 +34,7 @@ data:
 model:
   segmenter: {segmenter}
   encoder: {{type: recurrent, hidden_size: 12}}
-  decoder: {{type: recurrent, embedding_dim: 12, hidden_size: 24, attention_size: 12}}
+  decoder: {decoder}
 training:
   batch_size: 10
   learning_rate: 1e-2
@@ -104,7 +109,7 @@ def write_config(path: Path, system: str = "char", folder: Path | None = None) -
     """Write a config for the corpus in `folder`, by default the config's own."""
     level, segmenter = SYSTEMS[system]
     values = {"system": system, "level": level, "segmenter": segmenter, "folder": folder or path.parent}
-    path.write_text(CONFIG.format(**values), encoding="utf-8")
+    path.write_text(CONFIG.format(**values, decoder=DECODERS.get(system, DECODER)), encoding="utf-8")
     return path
 
 

@@ -85,6 +85,68 @@ def test_segments_puts_the_cut_source_before_the_translation(models: dict[str, P
     assert both == [f"{pieces}\t{text}" for pieces, text in zip(cut, plain, strict=True)]
 
 
+def test_segments_puts_both_cuts_before_where_the_decoder_cuts_too(models: dict[str, Path]) -> None:
+    model, texts = models["act-act"], TEXT.split("\n")[:-1]
+    plain = caesura("translate", model, stdin=TEXT.encode()).lines
+    rows = [line.split("\t") for line in caesura("translate", model, "--segments", stdin=TEXT.encode()).lines]
+    assert [row[2] for row in rows] == plain
+    for column, whole in ((0, texts), (1, plain)):
+        assert ["".join(split_pieces(row[column])) for row in rows] == whole
+    assert any("|" in row[1] for row in rows)
+    records = map(json.loads, caesura("translate", model, "--json", "--n-best", 2, stdin=TEXT.encode()).lines)
+    for record in records:
+        assert all("".join(h["pieces"]) == h["text"] for h in record["hypotheses"])
+
+
+def test_compare_shows_the_output_segments_of_models_that_cut_them(
+    models: dict[str, Path], corpus: Path
+) -> None:
+    text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--beam", 1)
+    alone = caesura("compare", models["act"], *text).out
+    assert "output segments" not in alone
+    rows = json.loads(caesura("compare", models["act"], models["act-act"], *text, "--json").out)
+    assert rows[0]["output_segments"] is None
+    shown = caesura("compare", models["act"], models["act-act"], *text).out
+    assert "output segments" in shown
+    assert f"{rows[1]['output_segments']['mean']:.2f} (max {rows[1]['output_segments']['longest']})" in shown
+
+
+def test_given_translations_are_cut_as_an_act_decoder_cuts_them(
+    models: dict[str, Path], corpus: Path, write: Write
+) -> None:
+    src, trg = corpus / "train.de", corpus / "train.en"
+    done = caesura("segment", models["act-act"], src, "--target", trg)
+    assert (done.status, done.err) == (0, "")
+    pieces = [split_pieces(line) for line in done.lines]
+    assert ["".join(line) for line in pieces] == trg.read_text().split("\n")[:-1]
+    assert max(len(piece) for line in pieces for piece in line) > 1
+    given = (
+        "segment",
+        models["act-act"],
+        write("a.de", "eins\n\n"),
+        "--target",
+        write("a.en", "one €\ntwo\n"),
+    )
+    first, second = (json.loads(line) for line in caesura(*given, "--json").lines)
+    assert "".join(first["pieces"]) == first["text"] == "one €", "unknown characters come back too"
+    assert [len(first[name]) for name in ("scores", "weights", "ends")] == [5, 5, 5]
+    assert second["pieces"] == ["two"], "there is no source to attend to"
+    long = caesura("segment", models["act-act"], src, "--target", write("b.en", "x" * 201 + "\n" * 60))
+    assert long.lines == [""] * 60
+    assert "b.en:1: longer than 200 characters" in long.err
+
+
+def test_given_translations_need_a_decoder_that_cuts_and_as_many_lines(
+    models: dict[str, Path], corpus: Path, write: Write
+) -> None:
+    src, trg = corpus / "train.de", corpus / "train.en"
+    said = refusal(caesura("segment", models["act"], src, "--target", trg))
+    assert said == "--target: this model's decoder (recurrent) does not cut what it writes; act does"
+    short = caesura("segment", models["act-act"], src, "--target", write("short.en", "one\n"))
+    assert short.status == 2
+    assert "short.en" in short.err
+
+
 def test_samples_follow_the_seed_and_the_line_they_are_on(models: dict[str, Path]) -> None:
     texts = ("eins zwei drei\n" * 70).encode()
 
@@ -123,7 +185,7 @@ def test_segment_as_json_has_scores_weights_and_bounds(models: dict[str, Path]) 
     assert record["pieces"] == ["eins", " zwei"]
 
 
-@pytest.mark.parametrize("system", ["word", "act"])
+@pytest.mark.parametrize("system", ["word", "act", "act-act"])
 def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: Path, system: str) -> None:
     src, trg = corpus / "train.de", corpus / "train.en"
     translations = caesura("translate", models[system], src).lines
@@ -142,7 +204,15 @@ def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: 
     assert done.status == 0
     for shown in (f"{bleu:.2f}", f"{chrf:.2f}", "tok:13a", f"{found['segments']['mean']:.3f}"):
         assert shown in done.out
-    assert ("halting gradient" in done.out) == (system == "act")
+    assert ("halting gradient" in done.out) == (system != "word")
+    assert ("segment length of outputs" in done.out) == (system == "act-act")
+    assert (found["output_segments"] is None) == (system != "act-act")
+    if system == "act-act":
+        rows = [line.split("\t")[1] for line in caesura("translate", models[system], src, "--segments").lines]
+        pieces = [piece for row in rows for piece in split_pieces(row)]
+        assert found["output_segments"]["segments"] == len(pieces)
+        assert found["output_segments"]["characters"] == len("".join(pieces))
+        assert 0 < found["output_gradient_share"] < 1
     assert system != "word" or bleu > 10, "a score of zero would agree with many mistakes"
 
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,11 @@ def test_the_readmes_python_runs(
 @pytest.mark.parametrize("line", commands())
 def test_the_readmes_commands_and_options_exist(line: str) -> None:
     program, *words = shlex.split(line.partition("<")[0].partition("&&")[0])
+    if program == "python":
+        assert words[0] == "-m"
+        done = subprocess.run([sys.executable, "-m", words[1], "--help"], capture_output=True, text=True)
+        assert {word for word in words[2:] if word.startswith("--")} <= set(done.stdout.split())
+        return
     if program == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert set(words) <= set(targets)

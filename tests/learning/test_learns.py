@@ -14,7 +14,10 @@ pytestmark = pytest.mark.slow
 SEGMENTERS = {
     "char": "{type: lookup, embedding_dim: 48}",
     "act": "{type: act, tau: 0.1, embedding_dim: 32, act_size: 48, output_dim: 48}",
+    "act-dec": "{type: lookup, embedding_dim: 48}",
 }
+RECURRENT = "{type: recurrent, embedding_dim: 32, hidden_size: 96, attention_size: 48}"
+ACT_DECODER = RECURRENT.replace("recurrent", "act, tau: 3.0, epsilon: 0.3, act_size: 96")
 CONFIG = """\
 name: {system}
 data:
@@ -25,7 +28,7 @@ data:
 model:
   segmenter: {segmenter}
   encoder: {{type: recurrent, hidden_size: 48}}
-  decoder: {{type: recurrent, embedding_dim: 32, hidden_size: 96, attention_size: 48}}
+  decoder: {decoder}
 training:
   batch_size: 32
   learning_rate: 5e-3
@@ -42,8 +45,9 @@ def test_numbers_that_were_held_out_are_translated_right(system: str, tmp_path: 
     sizes = HeldOut(dev=50, test=150, long=1, typo=1)
     paths = write_corpus(tmp_path / "corpus", "de", size=2000, largest=2_999, held_out=sizes)
     config = tmp_path / "config.yaml"
+    values = {"segmenter": SEGMENTERS[system], "decoder": ACT_DECODER if system == "act-dec" else RECURRENT}
     updates = 400 if system == "char" else 625
-    config.write_text(CONFIG.format(system=system, segmenter=SEGMENTERS[system], updates=updates))
+    config.write_text(CONFIG.format(system=system, updates=updates, **values))
     trained = caesura("train", config, "--out", tmp_path / "model")
     assert trained.status == 0, trained.err
     done = caesura("evaluate", tmp_path / "model", "--src", paths["test"], "--beam", 1, "--json")

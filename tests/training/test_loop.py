@@ -103,7 +103,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("system", ["word", "act"])
+@pytest.mark.parametrize("system", ["word", "act", "act-act"])
 def test_two_runs_with_one_seed_are_equal_bit_for_bit(corpus: Path, tmp_path: Path, system: str) -> None:
     config = configured(corpus, system)
     for name in ("a", "b"):
@@ -126,14 +126,14 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     """What runs with dropout leave that nothing disturbed, by system."""
     outcomes = {}
     with mock.patch.object(loop, "LOG_EVERY", 4):
-        for system in ("word", "act"):
+        for system in ("word", "act", "act-act"):
             folder = tmp_path_factory.mktemp("whole")
             run(configured(corpus, system, *DROPOUT), folder)
             outcomes[system] = outcome(folder)
     return outcomes
 
 
-@pytest.mark.parametrize("system", ["word", "act"])
+@pytest.mark.parametrize("system", ["word", "act", "act-act"])
 @pytest.mark.parametrize(
     "stops",
     [

@@ -1,0 +1,199 @@
+"""ACT-DEC (Kreutzer & Sokolov 2018, Algorithm 2): a decoder that attends once a segment of what it writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from caesura.data.vocabulary import EOS
+from caesura.decoders.attention import MlpAttention
+from caesura.decoders.base import Decoded, Decoder, Step
+from caesura.encoders.base import Encoded
+from caesura.kernels.act_decoder import (
+    ActDecoderState,
+    ActDecoderWeights,
+    act_decode_reference,
+    act_decoder_step,
+)
+from caesura.segmenters.act import ActSegmenter
+from caesura.segmenters.base import Segmenter, embedding_table, positions_mask
+
+
+class ActDecoder(Decoder[ActDecoderState]):
+    """An outer RNN attends to the source once a segment; an ACT cell writes the segment, symbol by symbol.
+
+    The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon,
+    and at </s>. The outer RNN goes on from the mean of the segment's ACT states and reads the mean embedding
+    of its symbols, both weighted by the scores. All symbols of a segment have the same attention.
+    """
+
+    segmenting = True
+
+    def __init__(
+        self,
+        vocab_size: int,
+        memory_dim: int,
+        summary_dim: int,
+        embedding_dim: int,
+        hidden_size: int,
+        act_size: int,
+        attention_size: int,
+        output_dim: int | None = None,
+        epsilon: float = 0.01,
+        halting_bias: float = 1.0,
+        feed_context: bool = False,
+        share: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        output_dim = embedding_dim if output_dim is None else output_dim
+        sizes = {"embedding_dim": embedding_dim, "hidden_size": hidden_size}
+        for name, value in (sizes | {"act_size": act_size, "output_dim": output_dim}).items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if not 0 <= epsilon < 1:
+            raise ValueError(f"epsilon must be at least 0 and less than 1, not {epsilon}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and less than 1, not {dropout}")
+        if share and feed_context:
+            raise ValueError("share needs feed_context: false, as ACT-ENC's cell reads no context")
+        self.embedding = embedding_table(vocab_size, embedding_dim)
+        self.attention = MlpAttention(hidden_size, memory_dim, attention_size)
+        self.outer = nn.GRUCell(embedding_dim + memory_dim, hidden_size)  # R
+        self.inner = nn.GRUCell(embedding_dim + (memory_dim if feed_context else 0), act_size)  # S
+        self.enter = _between(hidden_size, act_size)  # P
+        self.leave = _between(act_size, hidden_size)  # Q
+        self.halting = nn.Linear(act_size, 1)
+        self.output = nn.Linear(act_size, output_dim)  # W_o
+        self.symbols = nn.Linear(output_dim, vocab_size)  # O
+        self.initial = _between(summary_dim, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.epsilon, self.share = epsilon, share
+        nn.init.constant_(self.halting.bias, halting_bias)
+
+    def join(self, segmenter: Segmenter) -> None:
+        """With `share`, S, W_h and W_o are those of ACT-ENC, as the paper's footnote allows."""
+        if not self.share:
+            return
+        if not isinstance(segmenter, ActSegmenter):
+            raise ValueError("share needs a segmenter of type act, whose parameters it takes")
+        both = {
+            "embedding_dim": (segmenter.cell.input_size, self.inner.input_size),
+            "act_size": (segmenter.cell.hidden_size, self.inner.hidden_size),
+            "output_dim": (segmenter.output.out_features, self.output.out_features),
+        }
+        differing = [f"{name} is {one} and {other}" for name, (one, other) in both.items() if one != other]
+        if differing:
+            raise ValueError(f"share needs the same sizes in segmenter and decoder: {', '.join(differing)}")
+        shared = {"inner": segmenter.cell, "halting": segmenter.halting, "output": segmenter.output}
+        for name, module in shared.items():
+            delattr(self, name)
+            # Not registered: the segmenter goes on owning them, so that they are saved and counted once.
+            object.__setattr__(self, name, module)
+
+    def start(self, encoded: Encoded) -> ActDecoderState:
+        """The encoder's summary is the outer state; <s> counts as a segment of its own, which has ended."""
+        mask = positions_mask(encoded.lengths, encoded.states.shape[1])
+        # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+        states = encoded.states.masked_fill(~mask[..., None], 0)
+        outer = _full(self.initial(encoded.summary))[:, None]
+        nothing = outer.new_zeros(len(outer), 1, self.inner.hidden_size)
+        gates = 3 * (self.outer.hidden_size + self.inner.hidden_size)
+        return ActDecoderState(
+            outer=outer,
+            s=nothing,
+            mean=nothing,
+            H=outer.new_zeros(len(outer), 1, 1),
+            inputs=outer.new_zeros(len(outer), 1, gates),
+            p=outer.new_ones(len(outer), 1, 1),
+            halted=outer.new_ones(len(outer), 1, 1, dtype=torch.bool),
+            attention=outer.new_zeros(len(outer), 1, states.shape[1]),
+            keys=_full(self.attention.key(states)),
+            values=_full(states),
+            mask=mask,
+        )
+
+    def step(self, state: ActDecoderState, symbols: Tensor) -> tuple[Step, ActDecoderState]:
+        """One symbol further for every hypothesis; attention is the last one where it does not move."""
+        ends = state.halted.squeeze(2) | (symbols == EOS)
+        inputs = self._project(symbols)
+        with torch.autocast(inputs.device.type, enabled=False):
+            state, _ = act_decoder_step(inputs, state, self._weights(inputs.dtype), self.epsilon)
+        return Step(self._score(state.s), state.attention, ends), state
+
+    def reorder(
+        self, state: ActDecoderState, sentences: Tensor | None, hypotheses: Tensor
+    ) -> ActDecoderState:
+        """Keys and values move only where sentences do."""
+        rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
+        memory = ("keys", "values", "mask")
+        own = (name for name in vars(state) if name not in memory)
+        moved = {name: getattr(state, name)[rows[:, None], hypotheses] for name in own}
+        if sentences is not None:
+            moved |= {name: getattr(state, name)[sentences] for name in memory}
+        return replace(state, **moved)
+
+    def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
+        """Teacher forcing: the inputs' projections and the output layers are one product each."""
+        state, inputs = self.start(encoded), self._project(trg_in)
+        left = trg_lengths[:, None] - torch.arange(trg_in.shape[1], device=trg_in.device)
+        with torch.autocast(inputs.device.type, enabled=False):
+            weights = self._weights(inputs.dtype)
+            trace = act_decode_reference(inputs, state, weights, left == 1, self.epsilon)
+        within = left > 0
+        ends, scores = trace.ends & within, trace.scores.masked_fill(~within, 0)
+        # As in ACT-ENC, one 1 for the whole sentence, over symbols, not segments (docs/paper_notes.md, 12).
+        penalty = (1 - scores.masked_fill(ends, 0).sum(1)) / trg_lengths.clamp(min=1) * (trg_lengths > 0)
+        return Decoded(
+            logits=self._score(trace.states),
+            penalty=penalty,
+            attention=trace.attention,
+            ends=ends,
+            weights=trace.weights.masked_fill(~within, 0),
+            scores=scores,
+        )
+
+    def _project(self, symbols: Tensor) -> Tensor:
+        """[B, U, 3H + 3A]: what the embedded symbols give to the gates of the outer and of the inner cell."""
+        embedded, width = self.dropout(self.embedding(symbols)), self.embedding.embedding_dim
+        gates = [F.linear(embedded, c.weight_ih[:, :width], c.bias_ih) for c in (self.outer, self.inner)]
+        return _full(torch.cat(gates, -1))
+
+    def _score(self, states: Tensor) -> Tensor:
+        """[B, U, V]: O(W_o s + b_o)."""
+        return self.symbols(self.dropout(self.output(states.to(self.output.weight.dtype))))
+
+    def _weights(self, dtype: torch.dtype) -> ActDecoderWeights:
+        """What the loop needs, in `dtype`."""
+        width = self.embedding.embedding_dim
+        fed = self.inner.weight_ih[:, width:]
+        weights = ActDecoderWeights(
+            query=self.attention.query.weight,
+            energy=self.attention.energy.weight,
+            context=self.outer.weight_ih[:, width:],
+            outer_hh=self.outer.weight_hh,
+            outer_bias=self.outer.bias_hh,
+            inner_context=fed if fed.shape[1] else None,
+            inner_hh=self.inner.weight_hh,
+            inner_bias=self.inner.bias_hh,
+            halting_weight=self.halting.weight,
+            halting_bias=self.halting.bias,
+            enter_weight=getattr(self.enter, "weight", None),
+            enter_bias=getattr(self.enter, "bias", None),
+            leave_weight=getattr(self.leave, "weight", None),
+            leave_bias=getattr(self.leave, "bias", None),
+        )
+        return weights._replace(**{k: w.to(dtype) for k, w in weights._asdict().items() if w is not None})
+
+
+def _between(size: int, other: int) -> nn.Module:
+    """The identity where sizes agree, else a linear map."""
+    return nn.Identity() if size == other else nn.Linear(size, other)
+
+
+def _full(values: Tensor) -> Tensor:
+    """In float32 or better: state, means and halting sum are, whatever autocast does to the products."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -1,0 +1,473 @@
+"""ActDecoder is Algorithm 2: the machine against the listing's nested loops, numbers by hand, gradients."""
+
+import math
+from dataclasses import fields
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from caesura.data.vocabulary import BOS, EOS
+from caesura.decoders.act import ActDecoder
+from caesura.decoders.act_listing import Listing, act_dec
+from caesura.decoders.base import Decoded
+from caesura.encoders.base import Encoded
+
+# halting bias and the factor on all weights that give each kind of segments
+REGIMES = {"one character": (9.0, 1.0), "mixed": (-0.5, 3.0), "whole sentence": (-9.0, 1.0)}
+# what can differ: maps between the sizes, none, the context in every inner step, an output of another size
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "equal sizes": {"hidden_size": 4, "summary_dim": 4},
+    "context fed": {"feed_context": True},
+    "output": {"output_dim": 2},
+}
+VOCABULARY, MEMORY = 9, 4
+
+
+def decoder(seed: int = 0, regime: str = "mixed", **options: Any) -> ActDecoder:
+    """A random decoder in float64 whose segments are of the given kind."""
+    bias, scale = REGIMES[regime]
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": VOCABULARY, "memory_dim": MEMORY, "summary_dim": 6, "embedding_dim": 3}
+    sizes |= {"hidden_size": 5, "act_size": 4, "attention_size": 6}
+    made = ActDecoder(**(sizes | options)).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(scale)
+        made.halting.bias.fill_(bias)
+    return made
+
+
+def memory(lengths: list[int], seed: int = 0, summary_dim: int = 6) -> Encoded:
+    """Random encoder states [B, S, M], with garbage beyond each sentence's end."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    count = len(lengths)
+    return Encoded(random(count, max(lengths), MEMORY), torch.tensor(lengths), random(count, summary_dim))
+
+
+def targets(lengths: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Random trg_out [B, U], each ending in </s>, then garbage; what is read before it; lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    out = torch.randint(EOS + 1, VOCABULARY, (len(lengths), max(lengths)), generator=generator)
+    out[torch.arange(len(lengths)), torch.tensor(lengths) - 1] = EOS
+    before = torch.cat((torch.full((len(lengths), 1), BOS), out[:, :-1]), 1)
+    return out, before, torch.tensor(lengths)
+
+
+def alone(encoded: Encoded, b: int) -> Encoded:
+    n = int(encoded.lengths[b])
+    return Encoded(encoded.states[b : b + 1, :n], encoded.lengths[b : b + 1], encoded.summary[b : b + 1])
+
+
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-9, what: str | None = None) -> None:
+    torch.testing.assert_close(
+        actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
+    )
+
+
+def check_regime(regime: str, rows: list[Listing]) -> None:
+    sizes = [sum(row.ends) for row in rows]
+    lengths = [len(row.ends) for row in rows]
+    if regime == "one character":
+        assert sizes == lengths
+    elif regime == "whole sentence":
+        assert sizes == [1] * len(rows)
+    else:
+        spans = {b - a for row in rows for a, b in pairwise([-1, *(t for t, f in enumerate(row.ends) if f)])}
+        assert len(spans) > 1
+        assert any(1 < size < n for size, n in zip(sizes, lengths, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_machine_is_the_listing_in_outputs_and_in_every_gradient(
+    regime: str, seed: int, kind: str
+) -> None:
+    made = decoder(seed, regime, **KINDS[kind])
+    encoded = memory([5, 1, 3, 4, 2], seed, KINDS[kind].get("summary_dim", 6))
+    leaves = {"states": encoded.states.requires_grad_(), "summary": encoded.summary.requires_grad_()}
+    lengths = [7, 2, 12, 1, 9]
+    out, before, sizes = targets(lengths, seed)
+    found = made(encoded, before, sizes)
+    rows = [act_dec(made, alone(encoded, b), out[b, :n]) for b, n in enumerate(lengths)]
+    check_regime(regime, rows)
+
+    assert found.ends is not None
+    assert found.weights is not None
+    assert found.scores is not None
+    assert found.attention is not None
+    for b, (row, n) in enumerate(zip(rows, lengths, strict=True)):
+        assert found.ends[b, :n].tolist() == row.ends
+        assert not found.ends[b, n:].any()
+        close(found.logits[b, :n], row.logits, what="logits")
+        for name, whole in (("weights", found.weights), ("scores", found.scores)):
+            close(whole[b, :n], getattr(row, name), what=name)
+            assert not whole[b, n:].any(), name
+        # One row an outer step in the listing; here each symbol has its segment's.
+        segment = found.ends[b, :n].cumsum(0) - found.ends[b, :n].long()
+        close(found.attention[b, :n, : int(encoded.lengths[b])], row.attention[segment], what="attention")
+    close(found.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
+
+    generator = torch.Generator().manual_seed(seed)
+    probe = torch.randn(found.logits.shape, generator=generator, dtype=torch.float64)
+    tilt = torch.randn(len(rows), generator=generator, dtype=torch.float64)
+    probe.masked_fill_((torch.arange(max(lengths)) >= sizes[:, None])[..., None], 0)
+    literal = sum(
+        (row.logits * probe[b, : lengths[b]]).sum() + row.penalty * tilt[b] for b, row in enumerate(rows)
+    )
+    inputs = leaves | dict(made.named_parameters())
+    actual = torch.autograd.grad((found.logits * probe).sum() + (found.penalty * tilt).sum(), inputs.values())
+    expected = torch.autograd.grad(literal, inputs.values(), allow_unused=True, materialize_grads=True)
+    for name, ours, theirs in zip(inputs, actual, expected, strict=True):
+        close(ours, theirs, what=name)
+        # Without a halt before the end nothing goes back to the outer RNN; with one everywhere, no h is free.
+        silent = {"whole sentence": "leave", "one character": "halting"}.get(regime, "-")
+        assert bool(theirs.any()) is not name.startswith(silent), name
+
+
+@pytest.mark.parametrize("kind", ["plain", "context fed"])
+def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: str) -> None:
+    small = {"embedding_dim": 2, "hidden_size": 2, "act_size": 3, "attention_size": 2, "summary_dim": 2}
+    made = decoder(3, vocab_size=7, **small, **KINDS[kind])
+    encoded = memory([3, 2], summary_dim=2)
+    before, lengths = torch.tensor([[BOS, 4, 6, 5, 4], [BOS, 5, 5, 0, 0]]), torch.tensor([5, 3])
+    found = made(encoded, before, lengths)
+    assert found.scores is not None
+    assert found.ends is not None
+    assert 2 < found.ends.sum() < 8
+    # Nowhere is the sum that decides so close to 1 - eps that a bump of 1e-6 would move a boundary.
+    for b, n in enumerate(lengths.tolist()):
+        total = 0.0
+        for h, f in zip(found.scores[b, :n].tolist(), found.ends[b, :n].tolist(), strict=True):
+            assert abs(total + h - (1 - made.epsilon)) > 1e-3
+            total = 0.0 if f else total + h
+    names, values = zip(*((n, p.detach().requires_grad_()) for n, p in made.named_parameters()), strict=True)
+    within = (torch.arange(5) < lengths[:, None])[..., None]
+
+    def run(states: Tensor, summary: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        given = Encoded(states, encoded.lengths, summary), before, lengths
+        result = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), given)
+        return result.logits * within, result.penalty
+
+    leaves = encoded.states.requires_grad_(), encoded.summary.requires_grad_(), *values
+    assert torch.autograd.gradcheck(run, leaves)
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 999),
+    bias=st.floats(-6, 6),
+    epsilon=st.sampled_from([0.0, 0.01, 0.3]),
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+def test_the_weights_of_every_segment_sum_to_one(
+    seed: int, bias: float, epsilon: float, lengths: list[int]
+) -> None:
+    made = decoder(seed, epsilon=epsilon)
+    torch.nn.init.constant_(made.halting.bias, bias)
+    found = made(memory([3] * len(lengths), seed), *targets(lengths, seed)[1:])
+    assert found.weights is not None
+    assert found.ends is not None
+    for b, n in enumerate(lengths):
+        cuts = [0, *(found.ends[b, :n].nonzero().squeeze(1) + 1).tolist()]
+        assert cuts[-1] == n
+        sums = torch.stack([found.weights[b, i:j].sum() for i, j in pairwise(cuts)])
+        close(sums, torch.ones_like(sums), 1e-12)
+    assert (found.weights >= 0).all()
+
+
+def hand_made(h: float, **options: Any) -> ActDecoder:
+    """All sizes 1, every score h, one source state of 1: a machine that can be worked by hand.
+
+    R is s_rnn <- tanh(e + c / 2 + s_rnn / 2), S is s <- tanh(i + s / 2); symbol 4 is scored s, others 0.
+    """
+    sizes = {"memory_dim": 1, "summary_dim": 1, "embedding_dim": 1, "hidden_size": 1, "act_size": 1}
+    made = ActDecoder(vocab_size=6, **sizes, attention_size=1, **options).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.zero_()
+        made.embedding.weight.copy_(torch.tensor([[0.0], [0.0], [0.3], [9.0], [0.4], [-0.2]]))
+        for cell in (made.outer, made.inner):
+            cell.bias_ih[0] = 40.0  # r = 1
+            cell.bias_ih[1] = -40.0  # z = 0
+            cell.weight_ih[2, 0] = 1.0
+            cell.weight_hh[2] = 0.5
+        made.outer.weight_ih[2, 1] = 0.5
+        made.halting.bias.fill_(math.log(h / (1 - h)))
+        made.output.weight.fill_(1.0)
+        made.symbols.weight[4] = 1.0
+    return made
+
+
+def test_halting_at_every_character_is_what_the_equations_say() -> None:
+    # Every segment is one character: p = 1, so s_mean is its state and e its embedding.
+    made = hand_made(0.995)
+    found = made(
+        Encoded(torch.ones(1, 1, 1).double(), torch.tensor([1]), torch.full((1, 1), 0.2).double()),
+        torch.tensor([[BOS, 4, 5]]),
+        torch.tensor([3]),
+    )
+    tanh, s_rnn, states = math.tanh, 0.2, []
+    for e in (0.3, 0.4, -0.2):
+        s_rnn = tanh(e + 0.5 * 1 + 0.5 * s_rnn)  # R(s_rnn, [e; c]), c = 1
+        s = tanh(e + 0.5 * s_rnn)  # S(P(s_rnn), e), P the identity
+        s_rnn = s  # Q(s_mean)
+        states.append(s)
+    assert found.logits[0, :, 4].tolist() == pytest.approx(states)
+    assert not found.logits[0, :, [0, 1, 2, 3, 5]].any()
+    assert found.ends is not None
+    assert found.ends.all()
+    assert found.weights is not None
+    assert found.weights.tolist() == [[1.0, 1.0, 1.0]]
+    assert found.penalty.tolist() == pytest.approx([1 / 3])
+
+
+def test_a_sentence_worked_by_hand() -> None:
+    # Every score is 0.6: a segment is two characters, p = 0.6 and 0.4. <s> 4 5 5 </s>: [4 5] [5 </s>].
+    made = hand_made(0.6)
+    found = made(
+        Encoded(torch.ones(1, 1, 1).double(), torch.tensor([1]), torch.full((1, 1), 0.2).double()),
+        torch.tensor([[BOS, 4, 5, 5]]),
+        torch.tensor([4]),
+    )
+    tanh = math.tanh
+    s_rnn = tanh(0.3 + 0.5 + 0.5 * 0.2)
+    s1 = tanh(0.3 + 0.5 * s_rnn)  # scores "4", from <s>
+    s2 = tanh(0.4 + 0.5 * s1)  # scores "5", from "4"
+    e, s_rnn = 0.6 * 0.4 + 0.4 * -0.2, 0.6 * s1 + 0.4 * s2
+    s_rnn = tanh(e + 0.5 + 0.5 * s_rnn)
+    s3 = tanh(e + 0.5 * s_rnn)  # scores the second "5", from the mean of "4" and "5"
+    s4 = tanh(-0.2 + 0.5 * s3)  # scores </s>
+    assert found.logits[0, :, 4].tolist() == pytest.approx([s1, s2, s3, s4])
+    assert found.ends is not None
+    assert found.ends.tolist() == [[False, True, False, True]]
+    assert found.weights is not None
+    assert found.weights[0].tolist() == pytest.approx([0.6, 0.4, 0.6, 0.4])
+    assert found.penalty.tolist() == pytest.approx([(1 - 0.6 - 0.6) / 4])
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_attention_moves_once_a_segment(regime: str) -> None:
+    made, lengths = decoder(2, regime), [6, 4]
+    found = made(memory([5, 3], 2), *targets(lengths, 2)[1:])
+    assert found.attention is not None
+    assert found.ends is not None
+    for b, n in enumerate(lengths):
+        moved = (found.attention[b, 1:n] != found.attention[b, : n - 1]).any(1)
+        assert moved.equal(found.ends[b, : n - 1])
+        looked = len({tuple(row.tolist()) for row in found.attention[b, :n]})
+        assert looked == found.ends[b, :n].sum()
+        assert regime != "whole sentence" or looked == 1
+
+
+def steps(made: ActDecoder, encoded: Encoded, before: Tensor) -> Decoded:
+    """What repeated steps give, as `forward` would return it; ends are known one step later."""
+    state, taken = made.start(encoded), []
+    for symbols in before.split(1, 1):
+        step, state = made.step(state, symbols)
+        taken.append(step)
+    logits, attention, ends = (
+        torch.cat([getattr(step, name) for step in taken], 1) for name in ("logits", "attention", "ends")
+    )
+    return Decoded(logits, logits.new_zeros(len(logits)), attention, ends)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("regime", REGIMES)
+def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients(
+    regime: str, kind: str
+) -> None:
+    made, lengths = decoder(1, regime, **KINDS[kind]), [6, 3, 5]
+    encoded = memory([4, 2, 6], 1, KINDS[kind].get("summary_dim", 6))
+    _, before, sizes = targets(lengths, 1)
+    at_once, stepped = made(encoded, before, sizes), steps(made, encoded, before)
+    probe = torch.zeros_like(at_once.logits)
+    for b, n in enumerate(lengths):
+        close(at_once.logits[b, :n], stepped.logits[b, :n], 1e-12, "logits")
+        assert at_once.attention is not None
+        assert stepped.attention is not None
+        close(at_once.attention[b, :n], stepped.attention[b, :n], 1e-12, "attention")
+        assert at_once.ends is not None
+        assert stepped.ends is not None
+        assert at_once.ends[b, : n - 1].equal(stepped.ends[b, 1:n])
+        probe[b, :n] = torch.randn(n, VOCABULARY, dtype=torch.float64)
+    names, parameters = zip(*made.named_parameters(), strict=True)
+    ours, theirs = (
+        torch.autograd.grad((found.logits * probe).sum(), parameters, materialize_grads=True)
+        for found in (at_once, stepped)
+    )
+    for name, one, other in zip(names, ours, theirs, strict=True):
+        close(one, other, 1e-10, name)
+
+
+def test_the_end_of_the_sentence_ends_a_segment_as_it_is_read() -> None:
+    made, encoded = decoder(0, "whole sentence"), memory([3])
+    _, state = made.step(made.start(encoded), torch.tensor([[BOS]]))
+    assert not made.step(state, torch.tensor([[4]]))[0].ends
+    assert made.step(state, torch.tensor([[EOS]]))[0].ends
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 999),
+    regime=st.sampled_from([*REGIMES]),
+    lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
+)
+def test_batch_mates_and_whatever_stands_in_the_padding_do_not_matter(
+    seed: int, regime: str, lengths: list[int]
+) -> None:
+    made = decoder(seed, regime)
+    places = [1 + (seed + b) % 4 for b in range(len(lengths))]
+    encoded, (_, before, sizes) = memory(places, seed), targets(lengths, seed)
+    padding = (torch.arange(encoded.states.shape[1]) >= encoded.lengths[:, None])[..., None]
+    beyond = torch.arange(before.shape[1]) >= sizes[:, None]
+    poisoned = Encoded(encoded.states.masked_fill(padding, torch.nan), encoded.lengths, encoded.summary)
+    for found in (made(encoded, before, sizes), made(poisoned, before.masked_fill(beyond, 0), sizes)):
+        for b, n in enumerate(lengths):
+            own = made(alone(encoded, b), before[b : b + 1, :n], sizes[b : b + 1])
+            for name in ("logits", "ends", "weights", "scores", "penalty"):
+                whole, one = getattr(found, name)[b], getattr(own, name)[0]
+                close(whole[: len(one)] if one.dim() else whole, one, 1e-12, name)
+    gradients = torch.autograd.grad(
+        made(poisoned, before, sizes).penalty.sum(), [*made.parameters()], materialize_grads=True
+    )
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_a_row_of_padding_costs_nothing_and_teaches_nothing() -> None:
+    made, (_, before, _) = decoder(4), targets([5, 5], 4)
+    found = made(memory([3, 3]), before, torch.tensor([5, 0]))
+    assert found.penalty[1] == 0
+    assert found.ends is not None
+    assert not found.ends[1].any()
+    gradients = torch.autograd.grad(found.penalty.sum(), [*made.parameters()], materialize_grads=True)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.mark.parametrize(
+    ("regime", "by_logits", "by_penalty"),
+    [("one character", False, False), ("mixed", True, True), ("whole sentence", False, True)],
+)
+def test_the_halting_unit_gets_exactly_no_gradient_at_the_ends(
+    regime: str, by_logits: bool, by_penalty: bool
+) -> None:
+    made = decoder(1, regime)
+    found = made(memory([4, 2], 1), *targets([6, 3], 1)[1:])
+    for part, some in (
+        (found.logits[0].square().sum() + found.logits[1, :3].square().sum(), by_logits),
+        (found.penalty.sum(), by_penalty),
+    ):
+        for gradient in torch.autograd.grad(part, [*made.halting.parameters()], retain_graph=True):
+            assert bool(gradient.any()) is some
+
+
+@pytest.mark.parametrize("kept", [[1], [0, 2], [2, 0], [2, 0, 1]])
+@pytest.mark.parametrize("regime", REGIMES)
+def test_reordered_sentences_and_hypotheses_go_on_as_they_would_have(regime: str, kept: list[int]) -> None:
+    made, encoded = decoder(3, regime), memory([4, 2, 6], 3)
+    state = made.reorder(made.start(encoded), None, torch.zeros(3, 2, dtype=torch.long))
+    for row in ([[BOS] * 2] * 3, [[4, 5], [6, 7], [8, 4]], [[5, 5], [6, 4], [7, 8]]):
+        _, state = made.step(state, torch.tensor(row))
+    following = torch.tensor([[5, 6], [4, 8], [7, 5]])
+    expected = made.step(state, following)[0]
+    hypotheses = torch.tensor([[1, 0, 1]] * len(kept))
+    moved = made.reorder(state, torch.tensor(kept), hypotheses)
+    found = made.step(moved, following[kept].gather(1, hypotheses))[0]
+    for name in ("logits", "attention", "ends"):
+        wanted = getattr(expected, name)[torch.tensor(kept)[:, None], hypotheses]
+        close(getattr(found, name), wanted, 1e-12, name)
+
+
+class Synchronisations(TorchDispatchMode):
+    """Notes operations whose result has to reach the host, or whose size depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        boolean = func.overloadpacket is torch.ops.aten.index and any(
+            i is not None and i.dtype == torch.bool for i in args[1]
+        )
+        waiting = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero")
+        if boolean or any(name in str(func) for name in waiting):
+            self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_does_not_wait_for_the_device_and_keeps_its_shapes() -> None:
+    made, encoded = decoder(0), memory([4, 2], 0)
+    with torch.no_grad(), Synchronisations() as watched:
+        state = made.start(encoded)
+        for symbols in ([[BOS], [BOS]], [[4], [5]], [[6], [7]]):
+            before = state
+            _, state = made.step(state, torch.tensor(symbols))
+            state = made.reorder(state, None, torch.zeros(2, 1, dtype=torch.long))
+            for field in fields(state):
+                old, new = getattr(before, field.name), getattr(state, field.name)
+                assert (new.shape, new.dtype) == (old.shape, old.dtype), field.name
+        assert watched.seen == []
+        bool((state.H > 0).any())
+    assert watched.seen, "it would have been noticed"
+
+
+def test_greedy_search_is_the_listing_run_greedily() -> None:
+    from caesura.search.greedy import greedy
+
+    made, encoded = decoder(7), memory([5, 3, 4, 1, 6, 2], 7)
+    with torch.no_grad():
+        made.symbols.bias[:EOS].fill_(-1e4)  # the listing would write <pad> and <s>, search never does
+        made.symbols.bias[EOS] += 1
+        rows = [act_dec(made, alone(encoded, b), limit=15) for b in range(6)]
+    found = greedy(made, encoded, torch.full((6,), 15))
+    assert [h.symbols for h in found] == [tuple(row.symbols) for row in rows]
+    assert {h.finished for h in found} == {True, False}
+    for h, row in zip(found, rows, strict=True):
+        logs = torch.log_softmax(row.logits, 1)[torch.arange(len(row.symbols)), torch.tensor(row.symbols)]
+        assert h.log_prob == pytest.approx(float(logs.sum()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None:
+    made, encoded = decoder(1).float(), memory([4, 2], 1)
+    encoded = Encoded(encoded.states.to(dtype), encoded.lengths, encoded.summary.to(dtype))
+    _, before, lengths = targets([6, 4], 1)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        found = made(encoded, before, lengths)
+        step, state = made.step(made.start(encoded), before[:, :1])
+    assert found.scores is not None
+    assert found.scores.dtype == found.penalty.dtype == state.s.dtype == state.H.dtype == torch.float32
+    assert found.logits.dtype == step.logits.dtype == dtype
+    exact = decoder(1)(memory([4, 2], 1), before, lengths)
+    torch.testing.assert_close(
+        found.scores.double(), exact.scores, atol=0.05 if dtype == torch.bfloat16 else 1e-5, rtol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"act_size": 0}, "act_size must be at least 1, not 0"),
+        ({"hidden_size": 0}, "hidden_size must be at least 1, not 0"),
+        ({"embedding_dim": -1}, "embedding_dim must be at least 1, not -1"),
+        ({"output_dim": 0}, "output_dim must be at least 1, not 0"),
+        ({"attention_size": 0}, "attention_size must be at least 1, not 0"),
+        ({"epsilon": 1.0}, r"epsilon must be at least 0 and less than 1, not 1\.0"),
+        ({"dropout": 1.0}, r"dropout must be at least 0 and less than 1, not 1\.0"),
+        ({"share": True, "feed_context": True}, "share needs feed_context: false"),
+    ],
+)
+def test_impossible_settings_are_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{complaint}"):
+        decoder(**options)
