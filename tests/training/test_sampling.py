@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, LOOKUP, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
@@ -21,6 +21,7 @@ from caesura.training.schedule import sampled_share
 from caesura.training.step import Step
 
 BOTH = pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+DECODERS = pytest.mark.parametrize("decoder", [RECURRENT, ACT_DECODER], ids=["recurrent", "act"])
 PAIRS = list(zip(sentences(5, seed=1), sentences(5, seed=2, vocab_size=9), strict=True))
 
 
@@ -74,8 +75,11 @@ def test_draws_have_the_models_distribution_after_what_was_fed_before() -> None:
 
 
 @BOTH
-def test_a_step_with_draws_has_the_gradient_of_what_was_fed(segmenter: dict[str, Any]) -> None:
-    model = tiny_model(segmenter, training={"sampling": 1.0, "sampling_updates": 10})
+@DECODERS
+def test_a_step_with_draws_has_the_gradient_of_what_was_fed(
+    segmenter: dict[str, Any], decoder: dict[str, Any]
+) -> None:
+    model = tiny_model(segmenter, decoder=decoder, training={"sampling": 1.0, "sampling_updates": 10})
     batch = collate(PAIRS)
     torch.manual_seed(5)
     sums = Step(model, model.config.training)(batch, update=10)
@@ -84,21 +88,25 @@ def test_a_step_with_draws_has_the_gradient_of_what_was_fed(segmenter: dict[str,
     segments, encoded = model.encode(batch.src, batch.src_lengths)
     fed = scheduled_inputs(model.decoder, encoded, batch.trg_in, torch.tensor(1.0))
     model.zero_grad()
-    logits = model.decoder(encoded, fed, batch.trg_lengths).logits.flatten(0, 1)
+    decoded = model.decoder(encoded, fed, batch.trg_lengths)
+    logits = decoded.logits.flatten(0, 1)
     loss = torch.nn.functional.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD)
-    (loss + segmenter.get("tau", 0.0) * segments.penalty.mean()).backward()
-    assert float(sums[0]) / 5 == pytest.approx(
-        float(loss.detach()) + float(sums[1]) / 5 * segmenter.get("tau", 0)
-    )
+    loss = loss + segmenter.get("tau", 0.0) * segments.penalty.mean()
+    loss = loss + decoder.get("tau", 0.0) * decoded.penalty.mean()
+    loss.backward()
+    assert float(sums[0]) / 5 == pytest.approx(float(loss.detach()))
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-9, atol=1e-12, msg=name)
 
 
 @BOTH
+@DECODERS
 @pytest.mark.parametrize("metric", ["chrf", "bleu"])
-def test_the_risk_is_the_expected_cost_of_the_candidates(segmenter: dict[str, Any], metric: str) -> None:
+def test_the_risk_is_the_expected_cost_of_the_candidates(
+    segmenter: dict[str, Any], decoder: dict[str, Any], metric: str
+) -> None:
     training = {"risk_candidates": 4, "risk_metric": metric, "risk_alpha": 0.3}
-    model = tiny_model(segmenter, training=training)
+    model = tiny_model(segmenter, decoder=decoder, training=training)
     batch = collate(PAIRS, shape=(7, 12, 12))  # with rows of padding
     segments, encoded = model.encode(batch.src, batch.src_lengths)
     candidates = risk._draw(model, encoded, batch, [trg for _, trg in PAIRS], update=3)
@@ -119,8 +127,9 @@ def test_the_risk_is_the_expected_cost_of_the_candidates(segmenter: dict[str, An
         expected.append(float((shares * torch.tensor(costs, dtype=torch.float64)).sum()))
     loss = risk_loss(model, batch, segments, update=3)
     penalty = segmenter.get("tau", 0.0) * float(segments.penalty[:5].detach().mean())
-    assert float(loss.total.detach()) == pytest.approx(sum(expected) / 5 + penalty, rel=1e-6)
     plain = model(collate(PAIRS))
+    penalty += decoder.get("tau", 0.0) * float(plain.decoder_penalty.detach())
+    assert float(loss.total.detach()) == pytest.approx(sum(expected) / 5 + penalty, rel=1e-6)
     assert float(loss.cross_entropy.detach()) == pytest.approx(float(plain.cross_entropy.detach()))
     assert (int(loss.symbols), int(loss.sentences)) == (int(plain.symbols), 5)
 
