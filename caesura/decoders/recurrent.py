@@ -69,10 +69,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     def start(self, encoded: Encoded) -> RecurrentState:
         """The encoder's summary is the initial state."""
-        hidden, keys, mask = self._begin(encoded)
-        padding = ~mask[..., None]  # may be NaN, which a weight of 0 would let through
-        keys, values = keys.masked_fill(padding, 0), encoded.states.masked_fill(padding, 0)
-        state = RecurrentState(hidden[:, None], keys, values, encoded.lengths)
+        mask = positions_mask(encoded.lengths, encoded.states.shape[1])
+        # What stands in padding may be NaN, which a weight of 0 would let through.
+        values = encoded.states.masked_fill(~mask[..., None], 0)
+        hidden, keys = self.initial(encoded.summary)[:, None], self.attention.key(values)
+        state = RecurrentState(hidden, keys, values, encoded.lengths)
         random = self.training and self.dropout.p > 0
         return state if torch.is_grad_enabled() or random else self._prepare(state)
 
@@ -105,16 +106,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layer are one product each."""
-        hidden, keys, mask = self._begin(encoded)
-        inputs = self._project(trg_in)
+        mask, inputs = positions_mask(encoded.lengths, encoded.states.shape[1]), self._project(trg_in)
+        hidden, keys = self.initial(encoded.summary), self.attention.key(encoded.states)
         hidden, attention = decode(inputs, hidden, keys, encoded.states, mask, self._weights())
         logits = self.output(self.dropout(hidden))
         return Decoded(logits, logits.new_zeros(len(logits)), attention)
-
-    def _begin(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor]:
-        """The first hidden state [B, H], keys [B, S, A] and mask [B, S]."""
-        mask = positions_mask(encoded.lengths, encoded.states.shape[1])
-        return self.initial(encoded.summary), self.attention.key(encoded.states), mask
 
     def _prepare(self, state: RecurrentState) -> RecurrentState:
         """The state with what all steps of a search share, computed once."""

@@ -128,6 +128,17 @@ def test_steps_without_gradients_are_steps_with_them_whatever_is_in_padding(rows
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
+def test_padding_reaches_no_gradient():
+    model = decoder()
+    probe = torch.randn(3, 2, 9).double()
+    wanted, found = (
+        torch.autograd.grad((walk(model, model.start(given))[-3] * probe).sum(), [*model.parameters()])
+        for given in (encoded(), encoded(float("nan")))
+    )
+    for (name, _), one, other in zip(model.named_parameters(), found, wanted, strict=True):
+        assert torch.equal(one, other), name
+
+
 def test_memory_may_lie_in_any_order():
     model, given = decoder(), encoded()
     turned = replace(given, states=given.states.transpose(0, 1).contiguous().transpose(0, 1))
