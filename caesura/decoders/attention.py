@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
+
+from caesura.kernels.attention_decoder import Sigmoids
+from caesura.kernels.attention_step import attend_in_blocks, attend_reference
 
 
 class MlpAttention(nn.Module):
@@ -17,12 +19,15 @@ class MlpAttention(nn.Module):
         self.key = nn.Linear(memory_dim, attention_size, bias=False)
         self.energy = nn.Linear(attention_size, 1, bias=False)
 
-    def forward(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, sigmoids: Sigmoids | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Context [B, K, M] and weights [B, K, S] for query [B, K, D], keys [B, S, A], values [B, S, M].
 
-        The hypotheses of a sentence share its keys and values.
+        The hypotheses of a sentence share its keys and values. With the keys' `sigmoids` it is fast on a CPU,
+        and has no gradient.
         """
-        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])
-        energies = self.energy(hidden).squeeze(3).masked_fill(~mask[:, None], -torch.inf)
-        weights = torch.softmax(energies, 2)
-        return weights.to(values.dtype) @ values, weights
+        projected = self.query(query)
+        if sigmoids is None:
+            return attend_reference(projected, keys, values, mask, self.energy.weight)
+        return attend_in_blocks(projected, keys, values, mask, self.energy.weight, sigmoids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,19 +12,31 @@ from torch.nn import functional as F
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, Step
 from caesura.encoders.base import Encoded
-from caesura.kernels.attention_decoder import DecoderWeights, decode
+from caesura.kernels import pick
+from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
 from caesura.segmenters.base import embedding_table, positions_mask
+
+if TYPE_CHECKING:
+    from caesura.kernels.attention_step_triton import StepWeights
+
+ROWS = 1024  # of the largest table of projected embeddings that a CPU makes for a batch
 
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """B sentences of K hypotheses; keys, values and mask are a sentence's, shared by its hypotheses."""
+    """B sentences of K hypotheses; keys, values and length are a sentence's, shared by its hypotheses.
+
+    Where no gradient is wanted, there is also what makes a step faster.
+    """
 
     hidden: Tensor  # [B, K, H]
-    keys: Tensor  # [B, S, A]
+    keys: Tensor  # [B, S, A], zero in padding, as are the values
     values: Tensor  # [B, S, M]
-    mask: Tensor  # [B, S]
+    lengths: Tensor  # [B]
+    sigmoids: Sigmoids | None = None  # of the keys, for a CPU
+    table: Tensor | None = None  # [V, 3H] what each symbol gives to the gates, likewise
+    weights: StepWeights | None = None  # for Triton's kernels
 
 
 class RecurrentDecoder(Decoder[RecurrentState]):
@@ -56,18 +69,28 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     def start(self, encoded: Encoded) -> RecurrentState:
         """The encoder's summary is the initial state."""
-        return RecurrentState(
-            hidden=self.initial(encoded.summary)[:, None],
-            keys=self.attention.key(encoded.states),
-            values=encoded.states,
-            mask=positions_mask(encoded.lengths, encoded.states.shape[1]),
-        )
+        mask = positions_mask(encoded.lengths, encoded.states.shape[1])
+        # What stands in padding may be NaN, which a weight of 0 would let through.
+        values = encoded.states.masked_fill(~mask[..., None], 0)
+        hidden, keys = self.initial(encoded.summary)[:, None], self.attention.key(values)
+        state = RecurrentState(hidden, keys, values, encoded.lengths)
+        random = self.training and self.dropout.p > 0
+        return state if torch.is_grad_enabled() or random else self._prepare(state)
 
     def step(self, state: RecurrentState, symbols: Tensor) -> tuple[Step, RecurrentState]:
         """One symbol further for every hypothesis."""
-        hidden, weights = self._advance(state, self._project(symbols))
+        if torch.is_grad_enabled():
+            state = replace(state, table=None, sigmoids=None, weights=None)
+        if state.weights is not None:
+            from caesura.kernels.attention_step_triton import step
+
+            memory = state.keys, state.values, state.lengths
+            hidden, logits, attention = step(symbols, state.hidden, *memory, state.weights)
+            return Step(logits, attention), replace(state, hidden=hidden)
+        inputs = self._project(symbols) if state.table is None else F.embedding(symbols, state.table)
+        hidden, attention = self._advance(state, inputs)
         logits = self.output(self.dropout(hidden))
-        return Step(logits, weights), replace(state, hidden=hidden)
+        return Step(logits, attention), replace(state, hidden=hidden)
 
     def reorder(self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor) -> RecurrentState:
         """Keys and values move only where sentences do."""
@@ -75,25 +98,54 @@ class RecurrentDecoder(Decoder[RecurrentState]):
             rows = torch.arange(len(hypotheses), device=hypotheses.device)
             return replace(state, hidden=state.hidden[rows[:, None], hypotheses])
         hidden = state.hidden[sentences[:, None], hypotheses]
-        keys, values, mask = state.keys[sentences], state.values[sentences], state.mask[sentences]
-        return replace(state, hidden=hidden, keys=keys, values=values, mask=mask)
+        keys, values, lengths = (part[sentences] for part in (state.keys, state.values, state.lengths))
+        state = replace(state, hidden=hidden, keys=keys, values=values, lengths=lengths)
+        if state.sigmoids is None:
+            return state
+        return replace(state, sigmoids=state.sigmoids._replace(memory=state.sigmoids.memory[sentences]))
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layer are one product each."""
-        state = self.start(encoded)
-        inputs = self._project(trg_in)
-        weights = DecoderWeights(
+        mask, inputs = positions_mask(encoded.lengths, encoded.states.shape[1]), self._project(trg_in)
+        hidden, keys = self.initial(encoded.summary), self.attention.key(encoded.states)
+        hidden, attention = decode(inputs, hidden, keys, encoded.states, mask, self._weights())
+        logits = self.output(self.dropout(hidden))
+        return Decoded(logits, logits.new_zeros(len(logits)), attention)
+
+    def _prepare(self, state: RecurrentState) -> RecurrentState:
+        """The state with what all steps of a search share, computed once."""
+        choice, memory = pick(state.keys.device)[0], (state.keys, state.values)
+        if choice == "triton":
+            # Triton is there only where it can be used.
+            from caesura.kernels.attention_decoder_triton import unsupported
+            from caesura.kernels.attention_step_triton import StepWeights
+            from caesura.kernels.launch import working_dtype
+
+            if unsupported(state.hidden, *memory) is None:
+                dtype, output = working_dtype(state.hidden), (self.output.weight, self.output.bias)
+                weights = StepWeights.of(self._table(), self._weights(), *output, dtype)
+                keys, values = (part.to(dtype).contiguous() for part in memory)
+                # in full precision from the first symbol on, as steps return it
+                return replace(state, hidden=state.hidden.float(), keys=keys, values=values, weights=weights)
+        exact = state.keys.dtype in (torch.float32, torch.float64)
+        if choice == "reference" or state.keys.device.type != "cpu" or not exact or not state.keys.numel():
+            return state
+        keys, values = (part.contiguous() for part in memory)
+        table = self._table() if self.embedding.num_embeddings <= ROWS else None
+        return replace(state, keys=keys, values=values, sigmoids=Sigmoids.of(keys), table=table)
+
+    def _weights(self) -> DecoderWeights:
+        return DecoderWeights(
             self.attention.query.weight,
             self.attention.energy.weight,
             self.cell.weight_ih[:, self.embedding.embedding_dim :],
             self.cell.weight_hh,
             self.cell.bias_hh,
         )
-        hidden, attention = decode(
-            inputs, state.hidden.squeeze(1), state.keys, state.values, state.mask, weights
-        )
-        logits = self.output(self.dropout(hidden))
-        return Decoded(logits, logits.new_zeros(len(logits)), attention)
+
+    def _table(self) -> Tensor:
+        """[V, 3H]: what every symbol gives to the gates."""
+        return self._project(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
 
     def _project(self, symbols: Tensor) -> Tensor:
         """[B, U, 3H]: what the embedded symbols give to the gates."""
@@ -103,8 +155,8 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     def _advance(self, state: RecurrentState, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Attend with the previous state, then one GRU step: new hidden [B, K, H] and weights [B, K, S]."""
-        old = state.hidden
-        context, weights = self.attention(old, state.keys, state.values, state.mask)
+        old, mask = state.hidden, positions_mask(state.lengths, state.keys.shape[1])
+        context, weights = self.attention(old, state.keys, state.values, mask, state.sigmoids)
         gates = F.linear(old, self.cell.weight_hh, self.cell.bias_hh)
         from_context = F.linear(context, self.cell.weight_ih[:, self.embedding.embedding_dim :])
         return gru_step(inputs + from_context, gates, old), weights

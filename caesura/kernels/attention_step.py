@@ -1,0 +1,51 @@
+"""Attention of K hypotheses a sentence, as one step of a search needs it: the reference, and a form for CPUs.
+
+B sentences, K hypotheses, S segments, A attention size, M size of the encoder's states.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from caesura.kernels.attention_decoder import Sigmoids
+
+BLOCK = 1 << 20  # numbers that a CPU works on at a time, so that they stay in its cache
+
+
+def attend_reference(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, energy: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Context [B, K, M] and weights [B, K, S] for projected queries [B, K, A], by v . tanh(query + key).
+
+    A sentence's hypotheses share keys [B, S, A], values [B, S, M] and mask [B, S]; energy [1, A] is v.
+    """
+    hidden = torch.tanh(query[:, :, None] + keys[:, None])
+    energies = F.linear(hidden, energy).squeeze(3).masked_fill(~mask[:, None], -torch.inf)
+    weights = torch.softmax(energies, 2)
+    return weights.to(values.dtype) @ values, weights
+
+
+def attend_in_blocks(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, energy: Tensor, sigmoids: Sigmoids
+) -> tuple[Tensor, Tensor]:
+    """`attend_reference` without gradients, given the keys' `sigmoids`.
+
+    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid but for a constant, which the
+    softmax takes away.
+    """
+    prepared = 2 * query
+    sigmoids.prepare_(prepared)
+    if not sigmoids.hold(prepared):
+        sigmoids, prepared = Sigmoids.of(keys, safe=True), 2 * query
+    (B, K, A), S = query.shape, keys.shape[1]
+    count = max(1, BLOCK // (K * S * A))
+    energies, y, v = query.new_empty(B, K, S), query.new_empty(min(B, count), K, S, A), -2 * energy[0]
+    blocks = zip(sigmoids.memory.split(count), prepared.split(count), energies.split(count), strict=True)
+    for memory, queries, out in blocks:
+        block = y[: len(out)]
+        sigmoids._replace(memory=memory[:, None]).at(queries[:, :, None], out=block)
+        torch.mv(block.view(-1, A), v, out=out.view(-1))
+    weights = torch.softmax(energies.masked_fill_(~mask[:, None], -torch.inf), 2)
+    return torch.bmm(weights, values), weights
