@@ -1,0 +1,159 @@
+"""Translating on a CPU, beam 5, in the paper's sizes for characters: Caesura against JoeyNMT 2.3.
+
+python benchmarks/cpu_decoding.py [--joeynmt PYTHON] [--sentences 16] [--rounds 5] [--threads 1 2]
+
+Both models have random weights: embeddings of 620, an encoder of 2 x 500, a decoder and an attention of 1000,
+117 source and 97 target characters. Both read sentences of 100 characters and write 100: </s> is forbidden.
+JoeyNMT's own decoder has one layer more, between context and output (15.5M parameters instead of 13.5M).
+The two take turns, so that a busy machine slows both; each has the batch size that is best for it. Printed
+are medians over rounds, and the median of the rounds' ratios.
+
+JoeyNMT wants packages of its own, so it runs in an interpreter of its own:
+
+    python -m venv joeynmt
+    joeynmt/bin/pip install -c constraints.txt torch numpy joeynmt==2.3.0 importlib_metadata
+    python benchmarks/cpu_decoding.py --joeynmt joeynmt/bin/python
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+
+from caesura.data.vocabulary import EOS, SPECIALS
+from caesura.decoders.recurrent import RecurrentDecoder
+from caesura.encoders.recurrent import RecurrentEncoder
+from caesura.search.beam import beam_search
+from caesura.segmenters.lookup import LookupSegmenter
+
+SOURCE, TARGET, EMBEDDING, ENCODER, DECODER, LENGTH, BEAM = 117, 97, 620, 500, 1000, 100, 5
+
+# (threads, sentences a batch, batches) -> seconds
+Run = Callable[[int, int, int], float]
+
+JOEYNMT = f"""
+import logging, sys, time
+from types import SimpleNamespace
+
+import torch
+from joeynmt.model import build_model
+from joeynmt.search import search
+from joeynmt.vocabulary import Vocabulary
+
+logging.disable(logging.INFO)
+tokens = dict(unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None)
+special = SimpleNamespace(**tokens, unk_id=0, pad_id=1, bos_id=2, eos_id=3, sep_id=None, lang_tags=[])
+src, trg = (Vocabulary([chr(0x4E00 + i) for i in range(size - 4)], special) for size in ({SOURCE}, {TARGET}))
+same = dict(type="recurrent", rnn_type="gru", num_layers=1, embeddings=dict(embedding_dim={EMBEDDING}))
+encoder = dict(same, hidden_size={ENCODER}, bidirectional=True)
+decoder = dict(same, hidden_size={DECODER}, attention="bahdanau", init_hidden="last", input_feeding=True)
+model = build_model(dict(encoder=encoder, decoder=decoder), src, trg).eval()
+print("ready", flush=True)
+for line in sys.stdin:
+    threads, size, count = map(int, line.split())
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    for _ in range(count):
+        lengths, mask = torch.full((size,), {LENGTH}), torch.ones(size, 1, {LENGTH}, dtype=torch.bool)
+        symbols = torch.randint(4, {SOURCE}, (size, {LENGTH}))
+        batch = SimpleNamespace(src=symbols, src_length=lengths, src_mask=mask, has_trg=False)
+        found, _, _ = search(model, batch, {LENGTH}, {BEAM}, 1.0, min_output_length={LENGTH})
+        assert found.shape == (size, {LENGTH})
+    print(time.perf_counter() - start, flush=True)
+"""
+
+
+@contextmanager
+def joeynmt(python: str) -> Iterator[Run]:
+    """JoeyNMT's own search, by the interpreter that has it."""
+    command = [python, "-W", "ignore", "-c", JOEYNMT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        asked, answers = process.stdin, iter(process.stdout)
+        if next(answers, "").strip() != "ready":
+            sys.exit(f"{python} cannot run JoeyNMT; --help says how to install it")
+
+        def run(threads: int, size: int, count: int) -> float:
+            print(threads, size, count, file=asked, flush=True)
+            return float(next(answers))
+
+        yield run
+
+
+@torch.no_grad()
+def caesura() -> Run:
+    """Segmenter, encoder and beam search, as `Translator.translate` runs them."""
+    torch.manual_seed(1)
+    memory = 2 * ENCODER
+    segmenter, encoder = LookupSegmenter(SOURCE, EMBEDDING), RecurrentEncoder(EMBEDDING, ENCODER)
+    decoder = RecurrentDecoder(TARGET, memory, memory, EMBEDDING, DECODER, attention_size=DECODER)
+    decoder.output.bias[EOS] = -1e9
+
+    @torch.no_grad()
+    def run(threads: int, size: int, count: int) -> float:
+        torch.set_num_threads(threads)
+        start = time.perf_counter()
+        for _ in range(count):
+            symbols, lengths = (
+                torch.randint(len(SPECIALS), SOURCE, (size, LENGTH)),
+                torch.full((size,), LENGTH),
+            )
+            segments = segmenter(symbols, lengths)
+            found = beam_search(decoder, encoder(segments.vectors, segments.lengths), lengths, BEAM)
+            assert all(len(best.symbols) == LENGTH for best, *_ in found)
+        return time.perf_counter() - start
+
+    return run
+
+
+def measure(runs: dict[str, Run], threads: int, sizes: list[int], sentences: int, rounds: int) -> None:
+    """Print a line for each program: its best batch size, sentences a second, and how that compares."""
+    best = {}
+    for name, run in runs.items():
+        run(threads, 1, 1)
+        best[name] = min(sizes, key=lambda size: run(threads, size, 1) / size)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            count = max(1, sentences // best[name])
+            seconds[name].append(run(threads, best[name], count) / (count * best[name]))
+    for name, own in seconds.items():
+        ratio = (
+            statistics.median(b / a for a, b in zip(own, seconds["JoeyNMT"], strict=True))
+            if len(runs) > 1
+            else math.nan
+        )
+        rate = 1 / statistics.median(own)
+        print(f"{threads:<10}{name:10}{best[name]:>6}{rate:>20.2f}{ratio:>18.1f}", flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--joeynmt", metavar="PYTHON", help="an interpreter that can import joeynmt")
+    parser.add_argument("--sentences", type=int, default=16, help="a round, of each program")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--batches", type=int, nargs="+", default=[4, 16])
+    options = parser.parse_args()
+    print(f"torch {torch.__version__}, beam {BEAM}, {LENGTH} characters to {LENGTH}, {options.rounds} rounds")
+    print(f"{'threads':10}{'':10}{'batch':>6}{'sentences/s':>20}{'times JoeyNMT':>18}")
+    with joeynmt(options.joeynmt) if options.joeynmt else nullcontext() as theirs:
+        runs = {"Caesura": caesura()} | ({"JoeyNMT": theirs} if theirs else {})
+        for threads in options.threads:
+            measure(runs, threads, options.batches, options.sentences, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
