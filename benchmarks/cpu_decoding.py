@@ -4,15 +4,10 @@ python benchmarks/cpu_decoding.py [--joeynmt PYTHON] [--sentences 16] [--rounds 
 
 Both models have random weights: embeddings of 620, an encoder of 2 x 500, a decoder and an attention of 1000,
 117 source and 97 target characters. Both read sentences of 100 characters and write 100: </s> is forbidden.
-JoeyNMT's own decoder has one layer more, between context and output (15.5M parameters instead of 13.5M).
 The two take turns, so that a busy machine slows both; each has the batch size that is best for it. Printed
 are medians over rounds, and the median of the rounds' ratios.
 
-JoeyNMT wants packages of its own, so it runs in an interpreter of its own:
-
-    python -m venv joeynmt
-    joeynmt/bin/pip install -c constraints.txt torch numpy joeynmt==2.3.0 importlib_metadata
-    python benchmarks/cpu_decoding.py --joeynmt joeynmt/bin/python
+JoeyNMT wants packages of its own, so it runs in an interpreter of its own: joeynmt_rows.py says which.
 """
 
 from __future__ import annotations
@@ -25,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import torch
 
@@ -39,42 +35,13 @@ SOURCE, TARGET, EMBEDDING, ENCODER, DECODER, LENGTH, BEAM = 117, 97, 620, 500, 1
 # (threads, sentences a batch, batches) -> seconds
 Run = Callable[[int, int, int], float]
 
-JOEYNMT = f"""
-import logging, sys, time
-from types import SimpleNamespace
-
-import torch
-from joeynmt.model import build_model
-from joeynmt.search import search
-from joeynmt.vocabulary import Vocabulary
-
-logging.disable(logging.INFO)
-tokens = dict(unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token=None)
-special = SimpleNamespace(**tokens, unk_id=0, pad_id=1, bos_id=2, eos_id=3, sep_id=None, lang_tags=[])
-src, trg = (Vocabulary([chr(0x4E00 + i) for i in range(size - 4)], special) for size in ({SOURCE}, {TARGET}))
-same = dict(type="recurrent", rnn_type="gru", num_layers=1, embeddings=dict(embedding_dim={EMBEDDING}))
-encoder = dict(same, hidden_size={ENCODER}, bidirectional=True)
-decoder = dict(same, hidden_size={DECODER}, attention="bahdanau", init_hidden="last", input_feeding=True)
-model = build_model(dict(encoder=encoder, decoder=decoder), src, trg).eval()
-print("ready", flush=True)
-for line in sys.stdin:
-    threads, size, count = map(int, line.split())
-    torch.set_num_threads(threads)
-    start = time.perf_counter()
-    for _ in range(count):
-        lengths, mask = torch.full((size,), {LENGTH}), torch.ones(size, 1, {LENGTH}, dtype=torch.bool)
-        symbols = torch.randint(4, {SOURCE}, (size, {LENGTH}))
-        batch = SimpleNamespace(src=symbols, src_length=lengths, src_mask=mask, has_trg=False)
-        found, _, _ = search(model, batch, {LENGTH}, {BEAM}, 1.0, min_output_length={LENGTH})
-        assert found.shape == (size, {LENGTH})
-    print(time.perf_counter() - start, flush=True)
-"""
+JOEYNMT = Path(__file__).with_name("joeynmt_rows.py")
 
 
 @contextmanager
 def joeynmt(python: str) -> Iterator[Run]:
     """JoeyNMT's own search, by the interpreter that has it."""
-    command = [python, "-W", "ignore", "-c", JOEYNMT]
+    command = [python, "-W", "ignore", str(JOEYNMT), str(BEAM)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout

@@ -9,6 +9,9 @@ refuses (`verbose` of ReduceLROnPlateau) is not needed here.
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -77,3 +80,23 @@ def decoding(B: int, beam: int, milliseconds: Timer) -> float:
     built, data = model("cuda").eval(), batch(B, "cuda")
     length = {"max_output_length": 100, "min_output_length": 100}
     return milliseconds(lambda: search(built, data, beam_size=beam, beam_alpha=1.0, **length), 2, warm=1)
+
+
+def serve(beam: int) -> None:
+    """For cpu_decoding.py: a line with threads, batch size and batches in, the seconds they took out."""
+    logging.disable(logging.INFO)
+    built = model("cpu").eval()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        threads, B, count = map(int, line.split())
+        torch.set_num_threads(threads)
+        began = time.perf_counter()
+        for _ in range(count):
+            data = batch(B, "cpu")
+            found, _, _ = search(built, data, 100, beam, 1.0, min_output_length=100)
+            assert found.shape == (B, 100)
+        print(time.perf_counter() - began, flush=True)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
