@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -44,13 +45,34 @@ class BoundedCounter:
         self.counts = Counter({string: n for string, n in self.counts.items() if n > floor})
 
 
+def words_of(line: str) -> list[str]:
+    """What stands between white space, without the punctuation around it; punctuation alone is a word."""
+    return [bare(word) for word in line.split()]
+
+
+def bare(word: str) -> str:
+    """A word without the punctuation around it; punctuation alone stays."""
+    if word.isalnum():  # nearly always
+        return word
+    first, last = 0, len(word)
+    while first < last and unicodedata.category(word[first])[0] in "PS":
+        first += 1
+    while first < last and unicodedata.category(word[last - 1])[0] in "PS":
+        last -= 1
+    return word[first:last] or word
+
+
 @dataclass(frozen=True)
 class WordCounts:
-    """How often each word (what stands between white space) occurs on one side of a training text."""
+    """How often each word, as `words_of` has it, occurs on one side of a training text."""
 
     counts: Mapping[str, int]
     total: int  # words in all, those that were dropped included
     complete: bool  # False: rare words were dropped, so that a word that is not here may have been there
+
+    def of(self, word: str) -> int:
+        """How often a word occurred, whether it began a sentence or not."""
+        return max(self.counts.get(form, 0) for form in (word, word.lower(), word.capitalize()))
 
 
 class WordTally:
@@ -62,7 +84,7 @@ class WordTally:
 
     def add(self, line: str) -> None:
         """Count the words of a line."""
-        words = line.split()
+        words = words_of(line)
         self._total += len(words)
         self._counter.update(word for word in words if len(word) <= _LONGEST)
 

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.data.words import BoundedCounter, WordCounts, WordTally, load_words, save_words
+from caesura.data.words import BoundedCounter, WordCounts, WordTally, load_words, save_words, words_of
 from caesura.errors import InputError
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=9), max_size=30), st.integers(1, 9))
-def test_a_counter_is_bounded_and_too_low_by_no_more_than_it_says(updates: list[list[str]], limit: int) -> None:
+def test_a_counter_is_bounded_and_too_low_by_no_more_than_it_says(
+    updates: list[list[str]], limit: int
+) -> None:
     counter, truth = BoundedCounter(limit), Counter[str]()
     for strings in updates:
         counter.update(strings)
@@ -29,6 +31,24 @@ def test_only_the_most_frequent_words_are_kept_and_that_is_said() -> None:
         tally.add(line)
     assert tally.result() == WordCounts({"b": 3, "a": 2, "c": 1}, 6, True)
     assert tally.result(kept=2) == WordCounts({"b": 3, "a": 2}, 6, False)
+
+
+def test_punctuation_around_a_word_is_no_part_of_it() -> None:
+    assert words_of("„Ja“, sagte er's (nicht) . -- 3,5 €") == [
+        "Ja",
+        "sagte",
+        "er's",
+        "nicht",
+        ".",
+        "--",
+        "3,5",
+        "€",
+    ]
+
+
+def test_a_word_is_known_at_the_beginning_of_a_sentence_too() -> None:
+    counts = WordCounts({"haus": 2, "Tisch": 3}, 5, True)
+    assert [counts.of(w) for w in ("Haus", "haus", "Tisch", "tisch", "HAUS", "x")] == [2, 2, 3, 3, 2, 0]
 
 
 def test_a_sentence_without_spaces_is_no_word() -> None:
