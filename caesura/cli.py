@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import re
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from caesura.errors import InputError, Interrupted, TrainingError
+from caesura.errors import InputError, Interrupted, explain
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
@@ -43,6 +42,8 @@ Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds so
 TestSet = Annotated[
     str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
 ]
+Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
+TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
 
 
@@ -223,13 +224,17 @@ def compare(
     ],
     src: Source,
     trg: Target = None,
+    out: Annotated[Path | None, typer.Option("--out", help="write a report of all into this folder")] = None,
+    gold: Gold = None,
+    train: TrainingSource = None,
     beam: Beam = None,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
 ) -> None:
-    """The paper's Table 2 for your models, with a paired bootstrap against the first."""
-    from caesura.comparison import compare_models, show_comparison
+    """The paper's Table 2 for your models, with a paired bootstrap; --out: the report of `analyze` too."""
+    from caesura.analysis.study import Settings
+    from caesura.comparison import Text, compare_models, show_comparison, write_report
 
     _check_unique(models)
     loaded = [(str(model), _load(model, device)) for model in models]
@@ -239,6 +244,43 @@ def compare(
         _print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:
         show_comparison(rows, f"on {src}")
+    if out is not None:
+        page, _ = write_report(loaded, Text(src, trg, gold, train, errors), out, Settings(beam=beam), rows)
+        print(f"the report: {page}", file=sys.stderr if as_json else sys.stdout)
+
+
+@app.command()
+def analyze(
+    model: ModelFolder,
+    src: Source,
+    out: Annotated[Path, typer.Option("--out", help="the folder for report.html, tables and figures")],
+    trg: Target = None,
+    gold: Gold = None,
+    train: TrainingSource = None,
+    beam: Beam = None,
+    sample: Annotated[int, typer.Option(min=1, help="sentences for gates, attention and typos")] = 500,
+    translate: Annotated[int, typer.Option(min=0, help="translate so many sentences at most")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="of the samples and the typos")] = 1,
+    lines: Annotated[
+        str | None, typer.Option(help="lines to show, such as 3,17; else some are drawn")
+    ] = None,
+    bpe: Annotated[int, typer.Option(min=10, help="symbols of the BPE that cuts are compared with")] = 2_000,
+    errors: Errors = "strict",
+    device: Device = "auto",
+) -> None:
+    """Everything about a model's segments, gates, attention and errors on a text: one report."""
+    from caesura.analysis.study import Settings
+    from caesura.analysis.tables import overview
+    from caesura.comparison import Text, write_report
+
+    if lines is not None and not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", lines):
+        raise InputError(f"--lines {lines}: numbers of lines separated by commas are wanted, such as 3,17")
+    shown = tuple(int(number) for number in lines.split(",")) if lines else ()
+    settings = Settings(sample, translate, beam, seed, bpe, lines=shown)
+    loaded = [(str(model), _load(model, device))]
+    page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)
+    print(overview(found, {}).text())
+    print(f"the report: {page}")
 
 
 def _say_where(display: TrainingDisplay, folder: Path) -> None:
@@ -403,31 +445,8 @@ def main() -> None:
     except BaseException as problem:
         if "--traceback" in sys.argv:
             raise
-        status = _explain(problem)
+        status = explain(problem)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def _explain(problem: BaseException) -> int:
-    """Say what went wrong on the error stream; the exit status that belongs to it."""
-    if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument
-        problem.show()
-        return int(problem.exit_code)
-    if isinstance(problem, KeyboardInterrupt) or type(problem).__name__ == "Abort":
-        return 130
-    if isinstance(problem, Interrupted):
-        return 128 + problem.number
-    if isinstance(problem, InputError):
-        print(f"caesura: {problem}", file=sys.stderr)
-        return 2
-    if isinstance(problem, TrainingError):
-        print(f"caesura: {problem}", file=sys.stderr)
-        return 1
-    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
-    if isinstance(problem, OSError) and problem.errno in unwritable:
-        print(f"caesura: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
-        return 1
-    print(f"caesura: {type(problem).__name__}: {problem} (--traceback shows where)", file=sys.stderr)
-    return 1
 
 
 if __name__ == "__main__":

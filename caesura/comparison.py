@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from caesura import terminal
+from caesura.analysis.cost import training_seconds
+from caesura.analysis.gold import read_gold
+from caesura.analysis.lines import name_of, read_text
+from caesura.analysis.report import Report
+from caesura.analysis.study import Analysis, Settings, Subject, analyse
+from caesura.analysis.training_text import training_text
+from caesura.data.files import Errors
 from caesura.data.sentences import Sentences
 from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.scores import Comparison, paired_bootstrap
 from caesura.model import Translator
-from caesura.training.journal import VALIDATIONS
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,13 @@ def compare_models(
             search = model.searcher(beam)
             found = evaluate(model, text.sources, text.references, text.gold, search, progress)
             measured.append((found, time.perf_counter() - began))
+    return compared(models, measured, text)
+
+
+def compared(
+    models: Sequence[tuple[str, Translator]], measured: Sequence[tuple[Evaluation, float]], text: Sentences
+) -> list[Row]:
+    """A row a model from its evaluation and the seconds it took, with the differences to the first tested."""
     tested: dict[str, Comparison] = {}
     if len(models) > 1:
         testing = models[0][1].config.testing
@@ -80,14 +92,58 @@ def compare_models(
     ]
 
 
-def training_seconds(folder: Path) -> float | None:
-    """Seconds of training to the best validation, from the model folder's own log."""
+@dataclass(frozen=True)
+class Text:
+    """The files that models are looked at with."""
+
+    src: str
+    trg: str | None = None
+    gold: str | None = None
+    train: str | None = None
+    errors: Errors = "strict"
+
+
+def write_report(
+    models: Sequence[tuple[str, Translator]],
+    text: Text,
+    out: Path,
+    settings: Settings,
+    rows: Sequence[Row] = (),
+) -> tuple[Path, list[Analysis]]:
+    """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
+
+    Of compared models the translations in `rows` are taken instead of new ones.
+    """
+    gold = read_gold(text.gold, text.errors) if text.gold is not None else None
+    longest = min(model.config.testing.max_input for _, model in models)
+    names = _names([folder for folder, _ in models])
     try:
-        with (folder / VALIDATIONS).open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
-        return float([row["seconds"] for row in rows if row["verdict"] == "best"][-1])
-    except (OSError, KeyError, IndexError, ValueError):
-        return None
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
+    if rows:  # all of them were translated
+        settings = replace(settings, translate=max(len(row.evaluation.outputs) for row in rows))
+    found = []
+    for i, (folder, model) in enumerate(models):
+        training = training_text(model, Path(folder), text.train, text.errors)
+        known = (rows[i].evaluation.outputs, rows[i].translating_seconds) if rows else None
+        with terminal.stages(f"analysing {names[i]}") as report:
+            lines = read_text(text.src, text.trg, text.errors, longest)
+            subject = Subject(names[i], Path(folder), model, training)
+            found.append(analyse(subject, lines, name_of(text.src), gold, settings, report, known))
+    tested = {name: row.bootstrap for name, row in zip(names, rows, strict=False) if row.bootstrap}
+    with terminal.stages("drawing"):
+        page = Report(found, tested).write(out)
+    if found[0].text.too_long:
+        limit = f"longer than {longest} characters (testing.max_input)"
+        terminal.err.print(f"caesura: {text.src}: {found[0].text.too_long} lines {limit} were taken as empty")
+    return page, found
+
+
+def _names(folders: Sequence[str]) -> list[str]:
+    """The names of the folders where they differ, else their paths."""
+    short = [Path(folder).resolve().name for folder in folders]
+    return short if len(set(short)) == len(short) else list(folders)
 
 
 def show_comparison(rows: Sequence[Row], where: str) -> None:

@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from caesura import terminal
+from caesura.analysis.cost import training_seconds
 from caesura.analysis.plots import Trajectory, plot_trajectories
-from caesura.comparison import training_seconds
+from caesura.analysis.report import PAGE
+from caesura.analysis.study import Settings as Analysed
+from caesura.comparison import Text, compared, write_report
 from caesura.data.corpus import ParallelText
 from caesura.data.files import write_beside
 from caesura.data.numerals import HeldOut, write_corpus
@@ -62,6 +65,7 @@ training:
 testing: {{batch_size: 500}}
 """
 TESTS = ("test", "test.long", "test.typo")
+BPE = 200  # symbols that the report compares cuts with: enough for the words that numbers are made of
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Tested:
     run: Run
     model: Translator
     found: dict[str, Evaluation]  # by the names in TESTS
+    seconds: float  # that translating the first of them took
 
 
 class Children:
@@ -170,11 +175,13 @@ def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) 
         "act (ACT-ENC) decides itself where to cut.\n"
     )
     texts = {name: read_sentences(ParallelText(out / "corpus" / f"{name}.tsv"), "strict") for name in TESTS}
-    tested = []
+    tested, trained = [], False
     try:
         for first in range(0, len(runs), len(SYSTEMS)):
             pair = runs[first : first + len(SYSTEMS)]
-            _train([run for run in pair if not run.progress().finished], settings)
+            unfinished = [run for run in pair if not run.progress().finished]
+            trained = trained or bool(unfinished)
+            _train(unfinished, settings)
             tested += [_test(run, texts) for run in pair if (run.folder / WEIGHTS).exists()]
     except (KeyboardInterrupt, Interrupted):
         terminal.out.print("stopped; the same command goes on from here")
@@ -183,6 +190,7 @@ def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) 
         _show_table(tested, settings)
         _show_examples([t for t in tested if t.run.seed == tested[0].run.seed], texts["test"])
         _show_slide(tested, out)
+        _report([t for t in tested if t.run.seed == tested[0].run.seed], texts["test"], out, trained)
     exact = {t.run: t.found["test"].scores.exact for t in tested}
     for run in runs:
         if said := _shortfall(run, exact.get(run), settings):
@@ -254,12 +262,14 @@ def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[s
 
 def _test(run: Run, texts: Mapping[str, Sentences]) -> Tested:
     model = Translator.from_pretrained(run.folder)
-    found = {}
+    found, seconds = {}, {}
     with terminal.counting(f"testing {run.system}", sum(len(t.sources) for t in texts.values())) as count:
         for name, text in texts.items():
             search = model.searcher(1)
+            began = time.perf_counter()
             found[name] = evaluate(model, text.sources, text.references, text.gold, search, count)
-    return Tested(run, model, found)
+            seconds[name] = time.perf_counter() - began
+    return Tested(run, model, found, seconds["test"])
 
 
 def _shortfall(run: Run, exact: float | None, settings: Settings) -> str:
@@ -328,6 +338,17 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
         f"(try: echo neunundneunzig | {_program()} translate {tested[-1].run.folder} --segments)"
     )
+
+
+def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool) -> None:
+    """Everything about the models on one page; where nothing was trained, the one that is there is left."""
+    page = out / "report" / PAGE
+    if trained or not page.exists():
+        models = [(str(t.run.folder), t.model) for t in tested]
+        rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text)
+        settings = Analysed(sample=200, beam=1, bpe=BPE)
+        page, _ = write_report(models, Text(str(out / "corpus" / "test.tsv")), page.parent, settings, rows)
+    terminal.out.print(f"\nAll that can be seen of them, on one page: {page}")
 
 
 def _program() -> str:

@@ -1,6 +1,8 @@
 """What can go wrong, each with the exit status it ends in."""
 
+import errno
 import signal
+import sys
 
 
 class InputError(Exception):
@@ -17,3 +19,26 @@ class Interrupted(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
+
+
+def explain(problem: BaseException) -> int:
+    """Say what went wrong on the error stream; the exit status that belongs to it."""
+    if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument
+        problem.show()
+        return int(problem.exit_code)
+    if isinstance(problem, KeyboardInterrupt) or type(problem).__name__ == "Abort":
+        return 130
+    if isinstance(problem, Interrupted):
+        return 128 + problem.number
+    if isinstance(problem, InputError):
+        print(f"caesura: {problem}", file=sys.stderr)
+        return 2
+    if isinstance(problem, TrainingError):
+        print(f"caesura: {problem}", file=sys.stderr)
+        return 1
+    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
+    if isinstance(problem, OSError) and problem.errno in unwritable:
+        print(f"caesura: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
+        return 1
+    print(f"caesura: {type(problem).__name__}: {problem} (--traceback shows where)", file=sys.stderr)
+    return 1

@@ -127,6 +127,21 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         yield lambda done: bar.advance(task, done)
 
 
+@contextmanager
+def stages(what: str) -> Iterator[Callable[[str, int], None]]:
+    """A spinner that tells the stage of a long work; call what it gives with (stage, sentences more)."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    done: dict[str, int] = {}
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def report(stage: str, more: int) -> None:
+            done[stage] = done.get(stage, 0) + more
+            bar.update(task, description=f"{what}: {stage}, {done[stage]:,} sentences")
+
+        yield report
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
     """A table whose first column is text and whose others are numbers."""
     drawn = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")

@@ -1,10 +1,11 @@
-"""Figures; nothing is measured here, only drawn."""
+"""House style of figures, and the picture of training runs; nothing is measured here, only drawn."""
 
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO, StringIO
 from itertools import cycle
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +21,7 @@ from caesura.errors import InputError
 
 # Okabe and Ito's palette, for all kinds of colour vision; its yellow is too faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-INK, FAINT = "#333333", "#DDDDDD"
+INK, AXIS, FAINT = "#333333", "#999999", "#DDDDDD"
 # One font a script is enough; those that are not installed are passed over.
 FONTS = (
     "DejaVu Sans",
@@ -55,8 +56,8 @@ def plot_trajectories(
     stem = Path(path)
     if stem.suffix.lower() in (".png", ".svg"):
         stem = stem.with_suffix("")
-    with _style():
-        return _save(trajectory_figure(runs, score_name), stem)
+    with style():
+        return save(trajectory_figure(runs, score_name), stem)
 
 
 def trajectory_figure(runs: Mapping[str, Trajectory], score_name: str = "exact match") -> Figure:
@@ -70,7 +71,7 @@ def trajectory_figure(runs: Mapping[str, Trajectory], score_name: str = "exact m
         panels.append(("gradient_share", "characters with\nhalting gradient", 1.1))
     panels.append(("score", score_name, 2.2))
     heights = [height for _, _, height in panels]
-    with _style():
+    with style():
         figure = Figure(figsize=(7.0, sum(heights) + 0.8))
         grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)
         for axes, (field, title, height) in zip(grid[:, 0], panels, strict=True):
@@ -90,7 +91,7 @@ def _panel(axes: Axes, runs: Mapping[str, Trajectory], field: str, title: str, h
     dashed = field == "gradient_share"
     axes.set_ylabel(title, parse_math=False)
     ends: list[tuple[str, str, float, float]] = []
-    for (name, run), (colour, dashes) in zip(runs.items(), _looks(), strict=False):
+    for (name, run), (colour, dashes) in zip(runs.items(), looks(), strict=False):
         values = getattr(run, field)
         if values is None:
             continue
@@ -108,10 +109,11 @@ def _panel(axes: Axes, runs: Mapping[str, Trajectory], field: str, title: str, h
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     else:
         axes.margins(y=0.08)
-        _label_ends(axes, ends, _LABEL_GAP / height)
+        label_ends(axes, ends, _LABEL_GAP / height)
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: float) -> None:
+def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: float) -> None:
+    """Name each line (name, colour, and its last point) at the right edge, the names `gap` apart."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)  # fixed now: the labels' heights are fractions of it
     wanted = [(y - low) / (high - low) for _, _, _, y in ends]
@@ -152,7 +154,7 @@ def _spread(wanted: Sequence[float], gap: float) -> list[float]:
     return result
 
 
-def _looks() -> Iterator[tuple[str, Any]]:
+def looks() -> Iterator[tuple[str, Any]]:
     """Colour and dashes of each run in turn; colours first, so that dashes appear with the eighth run."""
     for dashes in cycle(["solid", (0, (5, 1.5)), (0, (1, 1.2))]):
         for colour in COLOURS:
@@ -181,7 +183,7 @@ def _check(runs: Mapping[str, Trajectory]) -> None:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
     """House style and fonts for what is drawn and saved inside; the settings before come back afterwards."""
     installed = set(font_manager.get_font_names())
     settings: dict[Any, Any] = {
@@ -189,7 +191,7 @@ def _style() -> Iterator[None]:
         "font.size": 9.5,
         "text.color": INK,
         "axes.labelcolor": INK,
-        "axes.edgecolor": "#999999",
+        "axes.edgecolor": AXIS,
         "axes.linewidth": 0.7,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -197,8 +199,8 @@ def _style() -> Iterator[None]:
         "axes.axisbelow": True,
         "grid.color": FAINT,
         "grid.linewidth": 0.6,
-        "xtick.color": "#999999",
-        "ytick.color": "#999999",
+        "xtick.color": AXIS,
+        "ytick.color": AXIS,
         "xtick.labelcolor": INK,
         "ytick.labelcolor": INK,
         "svg.hashsalt": "caesura",
@@ -212,10 +214,27 @@ def _style() -> Iterator[None]:
         yield
 
 
-def _save(figure: Figure, stem: Path) -> tuple[Path, Path]:
+def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Writes PNG and SVG without date or version, so that a figure changes only when its contents do."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
     figure.savefig(png, dpi=160, bbox_inches="tight", metadata={"Software": None})
     figure.savefig(svg, bbox_inches="tight", metadata={"Date": None, "Creator": None})
     return png, svg
+
+
+def svg_of(figure: Figure) -> str:
+    """The figure as SVG on no background, so that it can stand on any; equal input, equal text."""
+    buffer = StringIO()
+    with style():
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine("none")  # it is laid out now, which takes as long as drawing does
+    return buffer.getvalue()
+
+
+def png_of(figure: Figure) -> bytes:
+    """The figure as PNG on white."""
+    buffer = BytesIO()
+    with style():
+        figure.savefig(buffer, format="png", dpi=160, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()

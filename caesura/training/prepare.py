@@ -10,6 +10,7 @@ from caesura.config import Config, Files
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.data.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
+from caesura.data.words import WORDS, WordTally, save_words
 from caesura.errors import InputError
 from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
 
@@ -26,7 +27,10 @@ class Prepared:
 
 
 def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[str, int], None]) -> Prepared:
-    """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set."""
+    """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set.
+
+    The words of the training text are counted into the folder, for the analysis of unknown and invented ones.
+    """
     data = config.data
     text = parallel_text(data.train)
     dev = read_sentences(parallel_text(data.dev), data.errors, config.testing.max_input)
@@ -38,7 +42,9 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
         pairs = text.pairs(data.errors, with_bounds=False)
         if not any(src and src.strip() and trg and trg.strip() for src, trg, _ in pairs):
             raise InputError(f"{text.src}: nothing to train on; is the file empty?")
-        vocabularies = _train_vocabularies(config, text, progress)
+        tallies = WordTally(), WordTally()
+        vocabularies = _train_vocabularies(config, text, tallies, progress)
+        save_words(folder / WORDS, *(tally.result() for tally in tallies))
         for vocabulary, name in zip(vocabularies, (SRC_VOCABULARY, TRG_VOCABULARY), strict=True):
             vocabulary.save(folder / name)
     corpus = Corpus.build(
@@ -75,8 +81,12 @@ def parallel_text(corpus: Files | Path) -> ParallelText:
 
 
 def _train_vocabularies(
-    config: Config, text: ParallelText, progress: Callable[[str, int], None]
+    config: Config,
+    text: ParallelText,
+    tallies: tuple[WordTally, WordTally],
+    progress: Callable[[str, int], None],
 ) -> tuple[Vocabulary, Vocabulary]:
+    """Both vocabularies; each side is read once, so its words are counted on the way."""
     data = config.data
 
     def lines(*columns: int) -> Iterator[str]:
@@ -86,6 +96,7 @@ def _train_vocabularies(
             for column in columns:
                 line = pair[column]
                 if isinstance(line, str):
+                    tallies[column].add(line)
                     yield line
 
     if data.joint:

@@ -84,6 +84,10 @@ def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[P
     assert f"The same as a plot: {out}/trajectories.png and {out}/trajectories.svg\n" in done.out
     assert (out / "trajectories.png").read_bytes().startswith(b"\x89PNG")
     assert b"</svg>" in (out / "trajectories.svg").read_bytes()
+    assert f"on one page: {out}/report/report.html" in done.out
+    page = (out / "report" / "report.html").read_text(encoding="utf-8")
+    assert "How two models cut the same text" in page
+    assert "char-1 has no halting unit" in page
 
 
 def test_less_than_what_is_wanted_is_said_and_status_1(first: tuple[Path, Done]) -> None:

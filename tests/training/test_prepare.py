@@ -1,5 +1,6 @@
 """From a config's text to vocabularies and numbers."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from cli.program import write_config, write_corpus
 from caesura.config import load_config
 from caesura.data.corpus import ParallelText
 from caesura.data.vocabulary import SPECIALS
+from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
 from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
 from caesura.training.prepare import Prepared, prepare, read_sentences
@@ -39,6 +41,15 @@ def test_a_joint_vocabulary_has_both_sides_and_is_one(folder: Path) -> None:
         assert data.src_vocabulary.decode(data.src_vocabulary.encode(text)) == text
     saved = [(folder / "out" / name).read_bytes() for name in (SRC_VOCABULARY, TRG_VOCABULARY)]
     assert saved[0] == saved[1]
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_folder_keeps_how_often_each_word_was_there(folder: Path, joint: bool) -> None:
+    prepared(folder, "bpe", f"data.joint={joint}", "data.src.voc_limit=90", "data.trg.voc_limit=90")
+    for side, language in zip(load_words(folder / "out" / WORDS), ("de", "en"), strict=True):
+        words = (folder / f"train.{language}").read_text().split()
+        assert side.counts == Counter(words)
+        assert (side.total, side.complete) == (len(words), True)
 
 
 def test_separate_vocabularies_know_only_their_side(folder: Path) -> None:

@@ -1,0 +1,160 @@
+"""How boundaries agree with others: white space, BPE of the same text, gold; beside trivial cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from caesura.analysis.gold import Gold, GoldLine
+from caesura.data.vocabulary import Vocabulary, train_vocabulary
+from caesura.errors import InputError
+from caesura.evaluation.boundaries import BoundaryScores, trivial
+from caesura.model import Translator
+
+Bounds = Collection[int]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rows of boundaries against one reference segmentation."""
+
+    reference: str
+    about: str  # what the reference is, in a sentence
+    sentences: int
+    rows: dict[str, BoundaryScores]  # "model" first
+
+
+@dataclass
+class _Counts:
+    predicted: int = 0
+    gold: int = 0
+    correct: int = 0
+
+    def add(self, predicted: set[int], gold: set[int]) -> None:
+        self.predicted += len(predicted)
+        self.gold += len(gold)
+        self.correct += len(predicted & gold)
+
+    def scores(self) -> BoundaryScores:
+        """As `evaluation.boundaries.boundary_scores` counts them."""
+        if self.predicted == self.gold == 0:
+            return BoundaryScores(1.0, 1.0, 1.0, 0, 0, 0)
+        return BoundaryScores(
+            precision=self.correct / self.predicted if self.predicted else 0.0,
+            recall=self.correct / self.gold if self.gold else 0.0,
+            f1=2 * self.correct / (self.predicted + self.gold),
+            predicted=self.predicted,
+            gold=self.gold,
+            correct=self.correct,
+        )
+
+
+@dataclass
+class AgreementTally:
+    """Counts the agreement of rows with one reference, sentence by sentence."""
+
+    reference: str
+    about: str
+    sentences: int = 0
+    _rows: dict[str, _Counts] = field(default_factory=dict)
+
+    def add(self, rows: dict[str, Bounds], gold: Bounds, judged: Collection[int] | None = None) -> None:
+        """One sentence; `judged` are the places where the reference says something, None for all of them."""
+        self.sentences += 1
+        truth = set(gold)
+        for name, bounds in rows.items():
+            places = set(bounds) if judged is None else set(bounds) & set(judged)
+            self._rows.setdefault(name, _Counts()).add(places, truth)
+
+    def result(self) -> Agreement:
+        """The scores so far."""
+        rows = {name: counts.scores() for name, counts in self._rows.items()}
+        return Agreement(self.reference, self.about, self.sentences, rows)
+
+
+class Agreements:
+    """The agreement of a model's cuts with every reference that a text has."""
+
+    def __init__(self, bpe: Vocabulary | None, gold: Gold | None) -> None:
+        self._bpe, self._gold = bpe, gold
+        self._tallies: dict[str, AgreementTally] = {}
+
+    def add(self, number: int, text: str, bounds: Bounds, own_gold: Bounds | None) -> None:
+        """One sentence as the model cut it, with the gold boundaries that came with the text."""
+        rows = _rows(text, bounds, self._bpe)
+        spaces = rows["whitespace"]
+        self._add("white space", "a cut before each word but the first", rows, spaces)
+        moved: dict[str, Bounds] = {name: before_spaces(text, places) for name, places in rows.items()}
+        about = "the same, where a cut after the space counts too"
+        self._add("white space, either side", about, moved, spaces)
+        if self._bpe is not None:
+            about = f"byte-pair encoding of the same text, {len(self._bpe):,} symbols"
+            self._add("BPE", about, rows, rows["BPE"])
+        if own_gold is not None:
+            self._add("gold", "the boundaries that came with the text", rows, own_gold)
+        if self._gold is not None and (line := self._gold.in_text(number, text)) is not None:
+            where = "whole words of the text that it lists" if self._gold.lexicon else "the same lines"
+            self._add(self._gold.name, f"gold of {where}", rows, line.bounds, line.judged)
+
+    def result(self) -> list[Agreement]:
+        """All tables; one whose reference has no boundary anywhere is left out: nothing is said by it."""
+        found = [tally.result() for tally in self._tallies.values()]
+        return [table for table in found if table.rows["model"].gold]
+
+    def _add(
+        self,
+        reference: str,
+        about: str,
+        rows: dict[str, Bounds],
+        gold: Bounds,
+        judged: Collection[int] | None = None,
+    ) -> None:
+        tally = self._tallies.setdefault(reference, AgreementTally(reference, about))
+        tally.add(rows, gold, judged)
+
+
+def agreement_on_own_text(model: Translator, gold: Gold) -> Agreement | None:
+    """A model on the gold's own sentences, or on its words by themselves; None for a file of boundaries."""
+    lines = [line for line in gold.own_text() if line.text]
+    if not lines:
+        return None
+    what = "single words" if gold.lexicon else "sentences of the file itself, without its spaces"
+    tally = AgreementTally(f"{gold.name}, alone", f"gold of {len(lines):,} {what}")
+    outputs = model.process([line.text for line in lines], None)
+    for line, output in zip(lines, outputs, strict=True):
+        tally.add(_rows(line.text, output.segmentation.bounds, None), line.bounds, line.judged)
+    return tally.result()
+
+
+def agreement(name: str, texts: Sequence[str], cuts: Sequence[Bounds], gold: Sequence[GoldLine]) -> Agreement:
+    """The agreement of cuts with gold lines, beside trivial cuts."""
+    tally = AgreementTally(name, "gold")
+    for text, bounds, line in zip(texts, cuts, gold, strict=True):
+        tally.add(_rows(text, bounds, None), line.bounds, line.judged)
+    return tally.result()
+
+
+def train_bpe(texts: Iterable[str], size: int) -> Vocabulary | None:
+    """BPE of a text; None where its characters alone are more than `size`, or there are none."""
+    try:
+        return train_vocabulary("bpe", texts, size)
+    except InputError:
+        return None
+
+
+def before_spaces(text: str, bounds: Bounds) -> tuple[int, ...]:
+    """The boundaries, those right after white space moved before it."""
+    moved = set()
+    for b in bounds:
+        while b > 0 and text[b - 1].isspace():
+            b -= 1
+        moved.add(b)
+    return tuple(sorted(moved - {0}))
+
+
+def _rows(text: str, bounds: Bounds, bpe: Vocabulary | None) -> dict[str, Bounds]:
+    """The model's boundaries and those of cuts that know nothing of it."""
+    rows: dict[str, Bounds] = {"model": bounds, **trivial(text)}
+    if bpe is not None:
+        rows["BPE"] = tuple(end for _, end in bpe.encode_spans(text)[1][:-1])
+    return rows

@@ -1,0 +1,141 @@
+"""Where the decoder looks: a map of a sentence, and over a corpus how much falls on first characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from caesura.analysis.characters import END, has_first, labels, units, visible
+from caesura.data.batching import collate
+from caesura.model import Segmentation, Translator
+
+PLACES = 8  # characters of a word; the last stands for all that follow
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Attention weights of one sentence pair; a row a target symbol, </s> included, each of sum 1."""
+
+    source: list[str]  # labels of the encoder's steps
+    target: list[str]
+    weights: list[list[float]]
+
+
+@dataclass(frozen=True)
+class AttentionStatistics:
+    """Attention over a sample; shares of all weight, each beside the share of steps of that kind."""
+
+    sentences: int
+    targets: Literal["references", "translations"]
+    first: float  # on steps that hold the first character of a word
+    first_uniform: float  # what they would get if all steps got the same
+    space: float  # on steps with white space
+    space_uniform: float
+    end: float  # on </s> by itself
+    end_uniform: float
+    place: list[float]  # mean weight of a step by the place of its first character, over that of any step
+
+
+@torch.no_grad()
+def attention_maps(
+    model: Translator,
+    texts: Sequence[str],
+    targets: Sequence[str],
+    cuts: Sequence[Segmentation],
+    batch_size: int = 50,
+) -> Iterator[AttentionMap]:
+    """The attention of each pair, teacher-forced; nothing where the decoder shows none."""
+    was_training = model.training
+    model.eval()
+    try:
+        for begin in range(0, len(texts), batch_size):
+            rows = range(begin, min(begin + batch_size, len(texts)))
+            ids = [
+                (model.src_vocabulary.encode(texts[i]), model.trg_vocabulary.encode(targets[i])) for i in rows
+            ]
+            batch = collate(ids).to(model.device)
+            assert batch.trg_in is not None
+            assert batch.trg_lengths is not None
+            _, encoded = model.encode(batch.src, batch.src_lengths)
+            weights = model.decoder(encoded, batch.trg_in, batch.trg_lengths).attention
+            if weights is None:
+                return
+            steps, sizes = encoded.lengths.tolist(), batch.trg_lengths.tolist()
+            for row, i in enumerate(rows):
+                shown = [visible(s) for s in model.trg_vocabulary.display(ids[row][1])]
+                yield AttentionMap(
+                    source=labels(cuts[i].pieces, steps[row]),
+                    target=[*shown, END],
+                    weights=weights[row, : sizes[row], : steps[row]].tolist(),
+                )
+    finally:
+        model.train(was_training)
+
+
+class AttentionTally:
+    """Adds attention up over sentences."""
+
+    def __init__(self) -> None:
+        self.sentences = 0
+        self._rows = 0.0  # target symbols
+        self._mass = {"first": 0.0, "space": 0.0, "end": 0.0}
+        self._uniform = {"first": 0.0, "space": 0.0, "end": 0.0}
+        self._place = [0.0] * PLACES
+        self._place_uniform = [0.0] * PLACES
+
+    def add(self, found: AttentionMap, text: str, cut: Segmentation) -> None:
+        """One sentence."""
+        self.sentences += 1
+        rows, steps = len(found.weights), len(found.source)
+        self._rows += rows
+        mass = [sum(column) for column in zip(*found.weights, strict=True)]
+        read = units(text, cut)
+        kinds = {
+            "first": [i for i, unit in enumerate(read) if has_first(text, unit)],
+            "space": [i for i, unit in enumerate(read) if unit.space],
+            "end": list(range(len(read), steps)),
+        }
+        for kind, places in kinds.items():
+            self._mass[kind] += sum(mass[i] for i in places)
+            self._uniform[kind] += rows * len(places) / steps
+        for i, unit in enumerate(read):
+            if unit.place is not None and not unit.punctuation:
+                at = min(unit.place, PLACES) - 1
+                self._place[at] += mass[i]
+                self._place_uniform[at] += rows / steps
+
+    def result(self, targets: Literal["references", "translations"]) -> AttentionStatistics | None:
+        """The shares; None where nothing was added."""
+        if not self._rows:
+            return None
+        share = {kind: value / self._rows for kind, value in self._mass.items()}
+        uniform = {kind: value / self._rows for kind, value in self._uniform.items()}
+        pairs = zip(self._place, self._place_uniform, strict=True)
+        return AttentionStatistics(
+            sentences=self.sentences,
+            targets=targets,
+            first=share["first"],
+            first_uniform=uniform["first"],
+            space=share["space"],
+            space_uniform=uniform["space"],
+            end=share["end"],
+            end_uniform=uniform["end"],
+            place=[got / even if even else float("nan") for got, even in pairs],
+        )
+
+
+def attention_statistics(
+    model: Translator,
+    texts: Sequence[str],
+    targets: Sequence[str],
+    cuts: Sequence[Segmentation],
+    kind: Literal["references", "translations"] = "references",
+) -> AttentionStatistics | None:
+    """How much attention falls on first characters, spaces and </s>; None where the decoder shows none."""
+    tally = AttentionTally()
+    for found, text, cut in zip(attention_maps(model, texts, targets, cuts), texts, cuts, strict=False):
+        tally.add(found, text, cut)
+    return tally.result(kind)

@@ -1,0 +1,262 @@
+"""The chapters of a report: what was measured in words, tables and pictures; nothing is measured here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+from caesura.analysis import figures as draw
+from caesura.analysis import maps, tables
+from caesura.analysis.attention import AttentionStatistics
+from caesura.analysis.drawings import Figures, each, key, place
+from caesura.analysis.gates import AROUND, GateStatistics
+from caesura.analysis.halting import HaltingStatistics
+from caesura.analysis.page import cut, table_html
+from caesura.analysis.segments_chapter import segments
+from caesura.analysis.study import Analysis
+from caesura.analysis.tables import Table
+
+_BEYOND = 25  # rows of a long table
+
+
+def sentences(found: Sequence[Analysis], figures: Figures) -> str:
+    """The paper's Tables 3, 6 and 7."""
+    parts = []
+    if any(r.invented for a in found for r in a.readings):
+        parts.append("<p>Words with a wavy line are not in the training text.</p>")
+    for first in found[0].readings:
+        rows = []
+        if first.reference is not None:
+            rows.append(f'<dt>reference</dt><dd dir="auto">{escape(first.reference)}</dd>')
+        for a in found:
+            for r in (r for r in a.readings if r.number == first.number):
+                rows.append(f'<dt class="new">{escape(a.name)}</dt><dd class="new">{cut(r.pieces)}</dd>')
+                if r.translation is not None:
+                    right = ' <span class="ok">=</span>' if r.translation == r.reference else ""
+                    shown = cut(r.target_pieces) if r.target_pieces else _written(r.translation, r.invented)
+                    rows.append(f'<dt></dt><dd dir="auto">{shown}{right}</dd>')
+        parts.append(f'<dl class="pair" id="line-{first.number}">{"".join(rows)}</dl>')
+    return "".join(parts)
+
+
+def _written(text: str, invented: Sequence[str]) -> str:
+    words = (f"<u>{escape(w)}</u>" if w in invented else escape(w) for w in text.split(" "))
+    return " ".join(words) or '<span class="muted">(nothing)</span>'
+
+
+def halting(found: Sequence[Analysis], figures: Figures) -> str:
+    """h_t along sentences, its distribution, and training."""
+    parts = []
+    for a in found:
+        if a.halting is None:
+            parts.append(f"<p>{escape(a.name)} has no halting unit: every symbol is a segment.</p>")
+            continue
+        parts.append(f"<p>{_halts(a.name, a.halting)}</p>")
+        for d in a.drawn:
+            if d.halting:
+                caption = (
+                    f"{escape(a.name)}, line {d.number}: halting scores as bars (blue where it halts), their "
+                    "running sum as steps; a segment ends where the sum reaches "
+                    f"{d.halting.threshold:g} (dashed)."
+                )
+                parts.append(
+                    place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
+                )
+        caption = (
+            f"{escape(a.name)}: scores of {a.halting.symbols:,} symbols, {a.halting.mean:.2f} on average; "
+            f"{a.halting.gradient_share:.0%} go on and so pass a gradient to the halting unit."
+        )
+        parts.append(place(figures, f"scores-{key(a)}", draw.scores_figure(a.halting), caption))
+    runs = {a.name: a.history for a in found if a.history}
+    if runs:
+        parts.append("<h3>Over training</h3>")
+        moved = ((n, (run.segment_length[0], run.segment_length[-1])) for n, run in runs.items())
+        told = each((n, f"from {first:.2f} to {last:.2f}") for n, (first, last) in moved)
+        caption = f"Training as the validations saw it; characters a segment went {told}."
+        parts.append(place(figures, "training", draw.history_figure(runs), caption))
+        if any(run.gradient_share is not None for run in runs.values()):
+            parts.append(
+                "<p><strong>The absorbing state.</strong> A symbol that halts at once passes no gradient to "
+                "its score, so where every symbol does, the share above is 0 and the halting unit no longer "
+                "learns: nothing pulls it back from single characters.</p>"
+            )
+    else:
+        parts.append("<p>The model folder has no log of its training (metrics.jsonl).</p>")
+    return "".join(parts)
+
+
+def _halts(name: str, h: HaltingStatistics) -> str:
+    ends = sum(h.halting) / h.symbols
+    return (
+        f"The halting unit of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and halts after "
+        f"{ends:.0%} of them; {h.gradient_share:.0%} of the scores get a gradient."
+    )
+
+
+def gates(found: Sequence[Analysis], figures: Figures) -> str:
+    """The paper's Figures 3 and 4, and what they look like over a corpus."""
+    parts = []
+    for a in found:
+        if a.gates is None:
+            parts.append(f"<p>The encoder of {escape(a.name)} has no gates that could be shown.</p>")
+            continue
+        parts.append(f"<h3>{escape(a.name)}</h3>")
+        for d in a.drawn[:1] if len(found) > 1 else a.drawn:
+            if d.gates:
+                caption = (
+                    f"Mean reset and update gates at each step of line {d.number}, forward (→) and backward "
+                    "(←); dark is closed, bright is open, ∎ is the end. An open update gate takes the new "
+                    "state (the paper’s convention)."
+                )
+                parts.append(
+                    place(figures, f"gates-{key(a)}-{d.number}", maps.gates_figure(d.gates), caption)
+                )
+        caption = (
+            f"The same over {a.gates.sentences:,} sentences ({a.gates.steps:,} steps), forward solid and "
+            f"backward dashed. {_gates_said(a.gates)}"
+        )
+        parts.append(place(figures, f"profiles-{key(a)}", draw.gate_profiles_figure(a.gates), caption))
+    table = tables.gates(found)
+    if table.rows:
+        parts.append(f"<details><summary>All averages</summary>{table_html(table)}</details>")
+    return "".join(parts)
+
+
+def _gates_said(found: GateStatistics) -> str:
+    """The largest step that the top layer's gates make, in words."""
+    top = max(p.layer for p in found.profiles)
+    said = []
+    for kind, name in (("space", "a space"), ("gold", "a gold boundary inside a word")):
+        changes = []
+        for p in (p for p in found.profiles if p.layer == top):
+            at = getattr(p, kind).values[AROUND]
+            if math.isfinite(at) and math.isfinite(p.inside):
+                changes.append((abs(at - p.inside), p, at))
+        if changes:
+            _, p, at = max(changes, key=lambda change: change[0])
+            said.append(
+                f"at {name} the {p.direction} {p.gate} gate is at {at:.2f}, within words at {p.inside:.2f}"
+            )
+    return ("; ".join(said) + ".").capitalize() if said else ""
+
+
+def attention(found: Sequence[Analysis], figures: Figures) -> str:
+    """Heat maps, and the paper's observation as a number."""
+    parts = []
+    known = {a.name: a.attention for a in found if a.attention}
+    for name, s in known.items():
+        parts.append(
+            f"<p><strong>{escape(name)}</strong> puts {s.first:.0%} of its attention on first characters of "
+            f"words; spread evenly it would be {s.first_uniform:.0%}. {_elsewhere(s)}</p>"
+        )
+    if not known:
+        parts.append(
+            "<p>No attention: there is neither a reference nor a translation, or the decoder shows none.</p>"
+        )
+    for a in found:
+        for d in a.drawn[:1] if len(found) > 1 else a.drawn:
+            if d.attention:
+                looked = "where each output symbol (rows) looked in the source (columns)"
+                caption = f"{escape(a.name)}, line {d.number}: {looked}."
+                parts.append(
+                    place(
+                        figures,
+                        f"attention-{key(a)}-{d.number}",
+                        maps.attention_figure(d.attention),
+                        caption,
+                    )
+                )
+    if known:
+        told = each((n, f"{s.place[0]:.1f} times") for n, s in known.items())
+        caption = f"Attention by place in the word: first characters get {told} their even share."
+        parts.append(place(figures, "attention-places", draw.attention_place_figure(known), caption))
+    return "".join(parts)
+
+
+def _elsewhere(s: AttentionStatistics) -> str:
+    spaces = f"{s.space:.0%} falls on spaces ({s.space_uniform:.0%} if even), " if s.space_uniform else ""
+    said = f"{spaces}{s.end:.0%} on the end of the sentence ({s.end_uniform:.0%} if even)"
+    return f"{said}; measured on {s.sentences:,} {s.targets}."
+
+
+def errors(found: Sequence[Analysis], figures: Figures) -> str:
+    """Unknown, invented, copied and repeated words; length, rarity, typos."""
+    some = [a for a in found if a.errors]
+    if not some:
+        return "<p>Nothing was translated (--translate 0).</p>"
+    parts = [table_html(tables.errors(found), note=_errors_note(some[0]))]
+    listed = tables.inventions(found)
+    if listed.rows:
+        few = Table(listed.key, listed.title, listed.columns, listed.rows[:_BEYOND])
+        parts.append(
+            f"<details><summary>{len(listed.rows)} invented words</summary>{table_html(few)}</details>"
+        )
+    said = [(a, line, phrase) for a in some if a.errors for line, phrase in a.errors.repetitions[:5]]
+    if said:
+        items = "".join(f"<li>{escape(a.name)}, line {n}: <bdi>{escape(p)}</bdi></li>" for a, n, p in said)
+        parts.append(f"<details><summary>Repeated phrases</summary><ul>{items}</ul></details>")
+    for kind, head in (("length", "source characters"), ("rarity", "rare source words")):
+        groups = {a.name: b for a in some if (b := getattr(a.errors, f"by_{kind}"))}
+        if groups and any(len(b) > 1 for b in groups.values()):
+            told = each((n, f"from {b[0].bleu:.1f} to {b[-1].bleu:.1f}") for n, b in groups.items())
+            caption = f"BLEU by {head}: {told} from the first group to the last."
+            parts.append(place(figures, f"bleu-by-{kind}", draw.buckets_figure(groups, head), caption))
+    robust = {a.name: a.robustness for a in some if a.robustness}
+    if robust:
+        told = each((n, f"{_fall(r.chrf):.1f} points") for n, r in robust.items())
+        r = next(iter(robust.values()))
+        caption = (
+            f"chrF2 against {r.against} as letters are dropped, swapped or replaced in more words; at "
+            f"{r.rates[-1]:.0%} it falls by up to {told}. {r.sentences:,} sentences, greedy, the same typos "
+            "for all."
+        )
+        parts.append(place(figures, "typos", draw.robustness_figure(robust), caption))
+    return "".join(parts)
+
+
+def _fall(scores: dict[str, list[float]]) -> float:
+    return max(values[0] - values[-1] for values in scores.values())
+
+
+def _errors_note(a: Analysis) -> str:
+    said = ["Invented: in neither the training text nor the source. Copied: also in the source."]
+    e = a.errors
+    if e and e.invented is None:
+        said.append(f"Counts of training words are missing or cut off ({escape(a.text.training)}).")
+    if e and e.repeating_references:
+        said.append(f"{e.repeating_references.share:.1%} of the references repeat a phrase too.")
+    return " ".join(said)
+
+
+def cost(found: Sequence[Analysis], figures: Figures) -> str:
+    """Quality beside price."""
+    c = found[0].cost
+    note = f"Sentences a second on {c.device}, {found[0].text.search}."
+    if c.flops:
+        sizes = f"{c.sizes['T']:.0f} symbols, {c.sizes['S']:.0f} segments, {c.sizes['U']:.0f} target symbols"
+        note += f" FLOPs of one greedy pass; a sentence of {escape(found[0].name)} has on average {sizes}."
+    parts = [table_html(tables.cost(found), note=note)]
+    priced = {a.name: (a.scores.bleu, a.cost) for a in found if a.scores and a.cost.flops}
+    if len(priced) > 1:
+        caption = "BLEU against the arithmetic of a sentence; the area of a dot is the number of parameters."
+        parts.append(place(figures, "price", draw.cost_figure(priced), caption))
+    for a in found:
+        if a.cost.flops:
+            total = sum(a.cost.flops.values())
+            split = ", ".join(f"{part} {n / total:.0%}" for part, n in a.cost.flops.items())
+            parts.append(
+                f"<p>{escape(a.name)} spends {total / 1e6:.2f} million operations a sentence: {split}.</p>"
+            )
+    return "".join(parts)
+
+
+CHAPTERS: tuple[tuple[str, str, Callable[[Sequence[Analysis], Figures], str]], ...] = (
+    ("segments", "Segments", segments),
+    ("sentences", "Sentences", sentences),
+    ("halting", "Halting", halting),
+    ("gates", "Gates", gates),
+    ("attention", "Attention", attention),
+    ("errors", "Errors", errors),
+    ("cost", "Cost", cost),
+)

@@ -1,0 +1,85 @@
+"""What kind of place a character is, and how it is shown: spaces, punctuation, words, combining marks."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from caesura.evaluation.pieces import SPACE, join_pieces
+from caesura.model import Segmentation
+
+END = "∎"  # how </s> is shown
+
+_WORD = re.compile(r"\S+")
+
+
+def visible(text: str) -> str:
+    """The text so that all of it can be seen: ␣ for spaces, escapes for controls, ◌ under a lone mark."""
+    if not text:
+        return ""
+    if unicodedata.combining(text[0]):
+        text = "◌" + text
+    return "".join(SPACE if unicodedata.category(c) == "Zs" else _shown(c) for c in text)
+
+
+def _shown(character: str) -> str:
+    """As in segmented text, but a bar and a backslash need no escape where nothing is read back."""
+    return character if character in "|\\␣" else join_pieces([character])
+
+
+def is_punctuation(text: str) -> bool:
+    """Whether there is nothing but punctuation and symbols in it."""
+    return bool(text) and all(unicodedata.category(c)[0] in "PS" for c in text)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What the encoder reads in one step: a segment of the source and its place."""
+
+    text: str  # as the piece is, with the spaces that no symbol covers taken off; "" for </s> alone
+    start: int  # offset of its first character
+    space: bool  # has white space in it
+    punctuation: bool  # is punctuation and nothing else, spaces aside
+    place: int | None  # of its first character that is no space, counted from 1 in its word; None: has none
+
+
+def units(text: str, cut: Segmentation) -> list[Unit]:
+    """The segments of a text, with the place of each in its word."""
+    places: list[int | None] = [None] * len(text)
+    for match in _WORD.finditer(text):
+        places[match.start() : match.end()] = range(1, len(match.group()) + 1)
+    found, at = [], 0
+    for piece, covered in zip(cut.pieces, cut.covered, strict=False):
+        shown = piece if covered == len(piece) else piece.strip()
+        start = at + (piece.find(shown) if shown else 0)
+        inside = [place for place in places[at : at + len(piece)] if place is not None]
+        bare = shown.strip()
+        found.append(
+            Unit(
+                text=shown,
+                start=start,
+                space=any(c.isspace() for c in shown),
+                punctuation=is_punctuation("".join(bare.split())),
+                place=inside[0] if inside else None,
+            )
+        )
+        at += len(piece)
+    return found
+
+
+def has_first(text: str, unit: Unit) -> bool:
+    """Whether the unit holds the first character of a word."""
+    return any(
+        not text[i].isspace() and (i == 0 or text[i - 1].isspace())
+        for i in range(unit.start, unit.start + len(unit.text))
+    )
+
+
+def labels(pieces: Sequence[str], steps: int) -> list[str]:
+    """How the encoder's steps are shown: the pieces, and the end, alone or with the last piece."""
+    shown = [visible(piece) for piece in pieces]
+    if steps == len(shown) + 1:
+        return [*shown, END]
+    return [*shown[:-1], shown[-1] + END] if shown else [END] * steps

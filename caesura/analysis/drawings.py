@@ -1,0 +1,43 @@
+"""Figures on their way into a report, and phrases that its chapters share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+from matplotlib.figure import Figure
+
+from caesura.analysis.page import figure_html
+from caesura.analysis.plots import svg_of
+from caesura.analysis.study import Analysis
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and its SVG."""
+
+    figure: Figure
+    svg: str
+
+
+Figures = dict[str, Drawing]
+
+
+def place(figures: Figures, name: str, figure: Figure, caption: str) -> str:
+    """Put a figure among the others under a name of its own; its HTML."""
+    while name in figures:
+        name += "-2"
+    figures[name] = Drawing(figure, svg_of(figure))
+    return figure_html(name, figures[name].svg, caption)
+
+
+def key(a: Analysis) -> str:
+    """A model's name as a part of file names and anchors."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in a.name)
+
+
+def each(said: Iterable[tuple[str, str]]) -> str:
+    """Something said of each model; of a single one without its name."""
+    pairs = list(said)
+    return pairs[0][1] if len(pairs) == 1 else ", ".join(f"{text} ({escape(name)})" for name, text in pairs)

@@ -1,0 +1,288 @@
+"""Pictures of what is measured, each a function from a result to a figure; `maps` has those of sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from caesura.analysis.attention import AttentionStatistics
+from caesura.analysis.characters import visible
+from caesura.analysis.cost import Cost
+from caesura.analysis.errors import Bucket
+from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
+from caesura.analysis.halting import BINS, HaltingStatistics, History
+from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, style
+from caesura.analysis.plots import _short as short
+from caesura.analysis.segments import Character, SegmentStatistics
+from caesura.analysis.typos import Robustness
+
+WIDTH = 7.4  # inches
+_LONGEST = 20  # characters of a segment; longer ones share the last bar
+_GAP = 0.15  # between labels of lines, in inches
+
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """The figure drawn in the house style."""
+
+    @wraps(draw)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with style():
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+@styled
+def length_figure(models: Mapping[str, SegmentStatistics]) -> Figure:
+    """The share of segments of each length, a bar a model."""
+    figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+    axes = figure.subplots()
+    longest = min(max((s.longest for s in models.values()), default=1), _LONGEST)
+    width = 0.84 / max(len(models), 1)
+    for i, ((name, found), (colour, _)) in enumerate(zip(models.items(), looks(), strict=False)):
+        shares = [0.0] * longest
+        for length, count in found.histogram.items():
+            shares[min(length, longest) - 1] += count / found.segments
+        at = [n + 1 + (i - (len(models) - 1) / 2) * width for n in range(longest)]
+        axes.bar(at, shares, width * 0.92, color=colour, label=_plain(name))
+    axes.set_xticks(range(1, longest + 1))
+    if longest == _LONGEST:
+        axes.set_xticklabels([*map(str, range(1, longest)), f"{longest}+"])
+    axes.set_xlabel("characters in a segment")
+    axes.set_ylabel("share of segments")
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    axes.grid(axis="x", visible=False)
+    if len(models) > 1:
+        _legend(axes)
+    return figure
+
+
+@styled
+def singles_figure(characters: Sequence[Character], count: int = 28) -> Figure:
+    """How often each of the most frequent characters is a segment of its own, and how often a part of one."""
+    shown = characters[:count]
+    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    axes = figure.subplots()
+    at = range(len(shown))
+    axes.bar(at, [c.alone for c in shown], 0.8, color=COLOURS[0], label="a segment of its own")
+    axes.bar(
+        at, [c.within for c in shown], 0.8, bottom=[c.alone for c in shown], color=COLOURS[4], alpha=0.55,
+        label="part of a longer segment",
+    )  # fmt: skip
+    axes.set_xticks(list(at), [visible(c.text) for c in shown], parse_math=False)
+    axes.set_ylabel("occurrences")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
+    axes.grid(axis="x", visible=False)
+    axes.margins(x=0.01)
+    _legend(axes)
+    return figure
+
+
+@styled
+def scores_figure(found: HaltingStatistics) -> Figure:
+    """The distribution of h_t: symbols that halt, and those that go on and so get a gradient."""
+    figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
+    axes = figure.subplots()
+    at = [(i + 0.5) / BINS for i in range(BINS)]
+    on, off = ([n / found.symbols for n in counts] for counts in (found.going_on, found.halting))
+    axes.bar(at, on, 0.9 / BINS, color=COLOURS[1], label="goes on: has a gradient")
+    axes.bar(at, off, 0.9 / BINS, bottom=on, color=COLOURS[0], alpha=0.75, label="halts: has none")
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("halting score h")
+    axes.set_ylabel("share of symbols")
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    axes.grid(axis="x", visible=False)
+    _legend(axes)
+    return figure
+
+
+@styled
+def history_figure(runs: Mapping[str, History]) -> Figure:
+    """Segment length, share of characters with halting gradient, BLEU and penalty over training."""
+    panels: list[tuple[str, str, str]] = [("sentences", "segment_length", "characters\na segment")]
+    if any(run.gradient_share is not None for run in runs.values()):
+        panels.append(("sentences", "gradient_share", "symbols with\ngradient"))
+    panels.append(("sentences", "bleu", "BLEU, dev"))
+    if any(any(run.penalty) for run in runs.values()):
+        panels.append(("penalty_at", "penalty", "penalty R"))
+    figure = Figure(figsize=(WIDTH, 1.35 * len(panels) + 0.5))
+    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (x, y, title) in zip(grid, panels, strict=True):
+        axes.set_ylabel(title)
+        ends = []
+        for (name, run), (colour, dashes) in zip(runs.items(), looks(), strict=False):
+            values = getattr(run, y)
+            if values is None or not any(v and math.isfinite(v) for v in values):
+                continue
+            places = getattr(run, x)
+            axes.plot(places, values, color=colour, linestyle=dashes, linewidth=1.6)
+            last = [(a, b) for a, b in zip(places, values, strict=True) if math.isfinite(b)][-1]
+            axes.plot(*last, marker="o", markersize=3.5, color=colour)
+            ends.append((_plain(name), colour, *last))
+        if y == "gradient_share":
+            axes.set_ylim(-0.04, 1.04)
+            axes.set_yticks([0, 0.5, 1])
+            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+        elif ends:
+            axes.margins(y=0.12)
+        if len(runs) > 1 and ends:
+            label_ends(axes, ends, _GAP / 1.25)
+    grid[-1].set_xlabel("training sentences seen")
+    grid[-1].xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
+    grid[-1].set_xlim(left=0)
+    figure.align_ylabels(grid)
+    right = 0.8 if len(runs) > 1 else 0.98
+    figure.subplots_adjust(left=0.13, right=right, top=0.98, bottom=0.5 / figure.get_figheight(), hspace=0.16)
+    return figure
+
+
+@styled
+def gate_profiles_figure(found: GateStatistics) -> Figure:
+    """Mean gates around spaces, punctuation and gold boundaries, and by place in the word.
+
+    Forward gates are drawn solid, backward ones dashed; of several layers the lowest and the uppermost.
+    """
+    columns: list[tuple[str, str, Sequence[Any]]] = []
+    around = list(range(-AROUND, AROUND + 1))
+    for kind, title in (("space", "steps from a space"), ("punctuation", "from punctuation")):
+        if any(getattr(p, kind).counts[AROUND] for p in found.profiles):
+            columns.append((kind, title, around))
+    columns.append(("place", "place in the word", list(range(1, PLACES + 1))))
+    if found.gold_boundaries:
+        columns.append(("gold", "from a gold boundary", around))
+    layers = sorted({p.layer for p in found.profiles})
+    shown = sorted({layers[0], layers[-1]})
+    figure = Figure(figsize=(WIDTH, 3.7), layout="constrained")
+    grid = figure.subplots(2, len(columns), sharey="row", sharex="col", squeeze=False)
+    for line, gate in zip(grid, ("reset", "update"), strict=True):
+        line[0].set_ylabel(f"{gate} gate, mean")
+        for axes, (kind, title, at) in zip(line, columns, strict=True):
+            for p in (p for p in found.profiles if p.gate == gate and p.layer in shown):
+                _profile_line(axes, p, kind, at, shown, len(shown) > 1)
+            if kind != "place":
+                axes.axvline(0, color=AXIS, linewidth=0.8, zorder=0)
+                axes.set_xticks([-AROUND, 0, AROUND], [f"−{AROUND}", "0", f"+{AROUND}"])
+            else:
+                axes.set_xticks([1, 4, 8, PLACES], ["1", "4", "8", f"{PLACES}+"])
+            if gate == "update":
+                axes.set_xlabel(title)
+    handles, names = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5)
+    return figure
+
+
+def _profile_line(
+    axes: Axes, p: GateProfile, kind: str, at: Sequence[Any], shown: Sequence[int], layered: bool
+) -> None:
+    colour = COLOURS[0] if p.layer == shown[-1] else COLOURS[5]
+    name = f"{p.direction}, layer {p.layer}" if layered else p.direction
+    axes.plot(
+        at, getattr(p, kind).values, color=colour, label=name, marker="o", markersize=2.4, linewidth=1.4,
+        linestyle="solid" if p.direction == "forward" else (0, (3, 1.5)),
+    )  # fmt: skip
+
+
+@styled
+def attention_place_figure(models: Mapping[str, AttentionStatistics]) -> Figure:
+    """Attention by place in the word, over what a step would get if all got the same."""
+    figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
+    axes = figure.subplots()
+    longest = 1
+    for (name, found), (colour, dashes) in zip(models.items(), looks(), strict=False):
+        at = range(1, len(found.place) + 1)
+        longest = max(longest, len(found.place))
+        axes.plot(
+            at, found.place, color=colour, linestyle=dashes, marker="o", markersize=3.5, label=_plain(name)
+        )
+    axes.axhline(1, color=AXIS, linewidth=0.8)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks(range(1, longest + 1), [*map(str, range(1, longest)), f"{longest}+"])
+    axes.set_xlabel("place of a step's first character in its word")
+    axes.set_ylabel("attention,\nuniform = 1")
+    if len(models) > 1:
+        _legend(axes)
+    return figure
+
+
+@styled
+def buckets_figure(models: Mapping[str, Sequence[Bucket]], title: str) -> Figure:
+    """BLEU of groups of sentences, a line a model."""
+    figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(bucket.name for buckets in models.values() for bucket in buckets))
+    for (name, buckets), (colour, dashes) in zip(models.items(), looks(), strict=False):
+        at = [names.index(bucket.name) for bucket in buckets]
+        values = [bucket.bleu for bucket in buckets]
+        axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=4, label=_plain(name))
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlim(-0.4, len(names) - 0.6)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(title)
+    axes.set_ylabel("BLEU")
+    if len(models) > 1:
+        _legend(axes)
+    return figure
+
+
+@styled
+def robustness_figure(models: Mapping[str, Robustness]) -> Figure:
+    """chrF2 as typos become more frequent: dropped, swapped and replaced letters."""
+    figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
+    kinds = list(next(iter(models.values())).chrf)
+    grid = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    for axes, kind in zip(grid, kinds, strict=True):
+        for (name, found), (colour, dashes) in zip(models.items(), looks(), strict=False):
+            axes.plot(
+                found.rates, found.chrf[kind], color=colour, linestyle=dashes, marker="o", markersize=3.5,
+                label=_plain(name),
+            )  # fmt: skip
+        axes.set_title(kind, fontsize=9.5, color=INK)
+        axes.xaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+        axes.set_xticks(next(iter(models.values())).rates)
+    grid[0].set_ylabel("chrF2")
+    grid[len(grid) // 2].set_xlabel("words with a typo")
+    if len(models) > 1:
+        _legend(grid[-1])
+    return figure
+
+
+@styled
+def cost_figure(models: Mapping[str, tuple[float, Cost]]) -> Figure:
+    """BLEU against the arithmetic of a sentence, a dot a model, its area the parameters."""
+    figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+    axes = figure.subplots()
+    most = max((cost.parameters for _, cost in models.values()), default=1)
+    for (name, (bleu, cost)), (colour, _) in zip(models.items(), looks(), strict=False):
+        if cost.flops is None:
+            continue
+        x = sum(cost.flops.values())
+        axes.scatter([x], [bleu], s=40 + 160 * cost.parameters / most, color=colour, alpha=0.8, linewidths=0)
+        axes.annotate(
+            _plain(name), (x, bleu), xytext=(9, 0), textcoords="offset points", va="center", color=colour,
+            fontsize=9, parse_math=False,
+        )  # fmt: skip
+    axes.margins(x=0.25, y=0.3)
+    axes.set_xlabel("FLOPs a sentence")
+    axes.set_ylabel("BLEU")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    return figure
+
+
+def _legend(axes: Axes) -> None:
+    legend = axes.legend(frameon=False, fontsize=8.5, handlelength=1.3)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _plain(name: str) -> str:
+    """A name that matplotlib takes as it is: one that begins with _ would be left out of the legend."""
+    return f" {name}" if name.startswith("_") else name

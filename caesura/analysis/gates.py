@@ -1,0 +1,234 @@
+"""The gates of the encoder's GRUs: along a sentence, and on average around spaces and gold boundaries.
+
+The encoder is run step by step here, from its own weights, as its fast forms do not show their gates. The
+update gate is in the paper's convention: 1 takes the new state, 0 keeps the old one (1 - z of PyTorch's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from caesura.analysis.characters import Unit, labels, units
+from caesura.data.batching import collate
+from caesura.encoders.recurrent import RecurrentEncoder
+from caesura.model import Segmentation, Translator
+
+Direction = Literal["forward", "backward"]
+Gate = Literal["reset", "update"]
+
+AROUND = 3  # steps before and after a space, a punctuation mark or a gold boundary
+PLACES = 12  # characters of a word; the last stands for all that follow
+
+
+@dataclass(frozen=True)
+class GateRow:
+    """The mean activation of one gate, over its units, at each step of a sentence."""
+
+    layer: int  # from 1, the lowest
+    direction: Direction
+    gate: Gate
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class GateMap:
+    """All gates along one sentence: the paper's Figures 3 and 4."""
+
+    labels: list[str]
+    rows: list[GateRow]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Averages and what they are made of; nan where there was nothing."""
+
+    values: list[float]
+    counts: list[int]
+
+
+@dataclass(frozen=True)
+class GateProfile:
+    """One gate over a corpus; `around` lists run from -AROUND to AROUND steps."""
+
+    layer: int
+    direction: Direction
+    gate: Gate
+    overall: float
+    inside: float  # on steps within words: no space, no punctuation, not the first of a word
+    space: Means
+    punctuation: Means
+    place: Means  # by place of the step's first character in its word, 1 to PLACES
+    gold: Means  # around the step that begins right after a gold boundary inside a word
+
+
+@dataclass(frozen=True)
+class GateStatistics:
+    """The gates over a sample."""
+
+    sentences: int
+    steps: int
+    gold_boundaries: int
+    profiles: list[GateProfile]
+
+
+def gru_gates(gru: nn.GRU, inputs: Tensor, lengths: Tensor, backwards: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """States [B, S, H], and the mean reset and update activations [B, S], step by step.
+
+    Backwards, a sentence is read from its last step to its first; padding is passed over.
+    """
+    w_ih, w_hh, b_ih, b_hh = (parameter for parameter in gru.parameters())
+    sentences, steps, _ = inputs.shape
+    state = inputs.new_zeros(sentences, gru.hidden_size)
+    states = inputs.new_zeros(sentences, steps, gru.hidden_size)
+    resets, updates = inputs.new_zeros(sentences, steps), inputs.new_zeros(sentences, steps)
+    for t in reversed(range(steps)) if backwards else range(steps):
+        i_r, i_z, i_n = (inputs[:, t] @ w_ih.T + b_ih).chunk(3, 1)
+        h_r, h_z, h_n = (state @ w_hh.T + b_hh).chunk(3, 1)
+        r, z = torch.sigmoid(i_r + h_r), torch.sigmoid(i_z + h_z)
+        new = (1 - z) * torch.tanh(i_n + r * h_n) + z * state
+        inside = (t < lengths)[:, None]
+        state = torch.where(inside, new, state)
+        states[:, t] = torch.where(inside, new, torch.zeros_like(new))
+        resets[:, t], updates[:, t] = r.mean(1), (1 - z).mean(1)
+    return states, resets, updates
+
+
+@torch.no_grad()
+def encoder_gates(
+    encoder: RecurrentEncoder, vectors: Tensor, lengths: Tensor
+) -> tuple[Tensor, dict[tuple[int, Direction, Gate], Tensor]]:
+    """The top layer's states [B, S, 2H], and each gate's mean activations [B, S]."""
+    found: dict[tuple[int, Direction, Gate], Tensor] = {}
+    states = vectors
+    for layer, (ahead, back) in enumerate(zip(encoder.forwards, encoder.backwards, strict=True), 1):
+        assert isinstance(ahead, nn.GRU)
+        assert isinstance(back, nn.GRU)
+        first, resets, updates = gru_gates(ahead, states, lengths, backwards=False)
+        found[layer, "forward", "reset"], found[layer, "forward", "update"] = resets, updates
+        second, resets, updates = gru_gates(back, states, lengths, backwards=True)
+        found[layer, "backward", "reset"], found[layer, "backward", "update"] = resets, updates
+        states = torch.cat((first, second), 2)
+    return states, found
+
+
+def gate_maps(
+    model: Translator, texts: Sequence[str], cuts: Sequence[Segmentation], batch_size: int = 50
+) -> Iterator[GateMap]:
+    """The gates along each sentence; nothing where the encoder is another than the recurrent one."""
+    if not isinstance(model.encoder, RecurrentEncoder):
+        return
+    was_training = model.training
+    model.eval()
+    try:
+        for begin in range(0, len(texts), batch_size):
+            chunk = texts[begin : begin + batch_size]
+            batch = collate([(model.src_vocabulary.encode(text), None) for text in chunk]).to(model.device)
+            with torch.no_grad():
+                segments = model.segmenter(batch.src, batch.src_lengths)
+            _, found = encoder_gates(model.encoder, segments.vectors, segments.lengths)
+            lengths = segments.lengths.tolist()
+            values = {key: value.tolist() for key, value in found.items()}
+            for row, cut in enumerate(cuts[begin : begin + batch_size]):
+                rows = [GateRow(*key, value[row][: lengths[row]]) for key, value in values.items()]
+                yield GateMap(labels(cut.pieces, lengths[row]), rows)
+    finally:
+        model.train(was_training)
+
+
+@dataclass
+class _Sums:
+    totals: list[float]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, size: int) -> _Sums:
+        return cls([0.0] * size, [0] * size)
+
+    def add(self, at: int, value: float) -> None:
+        self.totals[at] += value
+        self.counts[at] += 1
+
+    def means(self) -> Means:
+        values = [t / n if n else float("nan") for t, n in zip(self.totals, self.counts, strict=True)]
+        return Means(values, self.counts)
+
+
+@dataclass
+class _Profile:
+    overall: _Sums = field(default_factory=lambda: _Sums.of(1))
+    inside: _Sums = field(default_factory=lambda: _Sums.of(1))
+    space: _Sums = field(default_factory=lambda: _Sums.of(2 * AROUND + 1))
+    punctuation: _Sums = field(default_factory=lambda: _Sums.of(2 * AROUND + 1))
+    place: _Sums = field(default_factory=lambda: _Sums.of(PLACES))
+    gold: _Sums = field(default_factory=lambda: _Sums.of(2 * AROUND + 1))
+
+
+class GateTally:
+    """Averages gates over sentences."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[tuple[int, Direction, Gate], _Profile] = {}
+        self._sentences = self._steps = self._boundaries = 0
+
+    def add(self, found: GateMap, steps: Sequence[Unit], gold: Collection[int] = ()) -> None:
+        """One sentence, its steps, and the offsets at which gold says that a part of a word begins."""
+        self._sentences += 1
+        self._steps += len(steps)
+        at_gold = [i for i, unit in enumerate(steps) if unit.start in gold and (unit.place or 0) > 1]
+        self._boundaries += len(at_gold)
+        places = {
+            "space": [i for i, unit in enumerate(steps) if unit.space],
+            "punctuation": [i for i, unit in enumerate(steps) if unit.punctuation],
+            "gold": at_gold,
+        }
+        for row in found.rows:
+            profile = self._profiles.setdefault((row.layer, row.direction, row.gate), _Profile())
+            values = row.values[: len(steps)]  # </s> by itself is no part of the text
+            for value, unit in zip(values, steps, strict=True):
+                profile.overall.add(0, value)
+                if unit.place is not None and not unit.space and not unit.punctuation:
+                    profile.place.add(min(unit.place, PLACES) - 1, value)
+                    if unit.place > 1:
+                        profile.inside.add(0, value)
+            for kind, centres in places.items():
+                sums: _Sums = getattr(profile, kind)
+                for centre in centres:
+                    for at in range(max(centre - AROUND, 0), min(centre + AROUND + 1, len(values))):
+                        sums.add(at - centre + AROUND, values[at])
+
+    def result(self) -> GateStatistics | None:
+        """The averages; None where nothing was added."""
+        if not self._sentences or not self._profiles:
+            return None
+        profiles = [
+            GateProfile(
+                *key,
+                overall=p.overall.means().values[0],
+                inside=p.inside.means().values[0],
+                space=p.space.means(),
+                punctuation=p.punctuation.means(),
+                place=p.place.means(),
+                gold=p.gold.means(),
+            )
+            for key, p in self._profiles.items()
+        ]
+        return GateStatistics(self._sentences, self._steps, self._boundaries, profiles)
+
+
+def gate_statistics(
+    model: Translator,
+    texts: Sequence[str],
+    cuts: Sequence[Segmentation],
+    gold: Sequence[Collection[int]] | None = None,
+) -> GateStatistics | None:
+    """The gates averaged over sentences, with gold boundaries where there are any."""
+    tally = GateTally()
+    known = gold if gold is not None else [()] * len(texts)
+    for found, text, cut, bounds in zip(gate_maps(model, texts, cuts), texts, cuts, known, strict=False):
+        tally.add(found, units(text, cut), bounds)
+    return tally.result()

@@ -1,0 +1,186 @@
+"""Gold segmentations: sentences beside the text, or word lists that are looked up in it.
+
+Four formats, told apart by their contents; all may be compressed:
+- boundaries, a line a line of the source: character offsets separated by spaces (`4 7 14`);
+- words, a line a sentence: `これ に 不快 感 を 示す` (Universal Dependencies);
+- sentences in a TSV, the second column in morphemes: `come @@s this story` (SIGMORPHON 2022);
+- a lexicon in a TSV: a word, then its parts: `warn hinweise` (German compounds), `en @@thrall @@ment @@s`.
+
+Canonical morphemes that do not spell the word (`subside @@y @@ise @@ed`) say nothing of places: such words
+are left out of the lexicon, and in sentences their places are not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+from caesura.data.files import Errors, read_lines
+from caesura.errors import InputError
+
+_WORD = re.compile(r"\S+")
+_OFFSETS = re.compile(r"[\d ]*")
+WORDS_ALONE = 10_000  # of a lexicon that a model cuts by themselves
+
+
+@dataclass(frozen=True)
+class GoldLine:
+    """Where a sentence should be cut, and at which places that is known."""
+
+    text: str
+    bounds: tuple[int, ...]
+    judged: frozenset[int] | None = None  # None: every place inside the text
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A gold segmentation: of lines, or of words wherever they occur."""
+
+    name: str  # of its file
+    lines: list[GoldLine] | None = None
+    offsets: list[tuple[int, ...]] | None = None  # of a file of boundaries, whose text is the source
+    lexicon: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # word in small letters: boundaries
+    left_out: int = 0  # words whose morphemes do not spell them
+
+    def in_text(self, number: int, text: str) -> GoldLine | None:
+        """What is known of a line of the source: its boundaries, or those inside the words of the lexicon."""
+        if self.offsets is not None:
+            return self._checked(number, text)
+        if self.lines is not None:
+            line = self.lines[number - 1] if number <= len(self.lines) else None
+            return _moved(line, text) if line is not None else None
+        bounds: list[int] = []
+        judged: set[int] = set()
+        for match in _WORD.finditer(text):
+            known = self.lexicon.get(match.group().lower())
+            if known is not None:
+                bounds.extend(match.start() + b for b in known)
+                judged.update(range(match.start() + 1, match.end()))
+        return GoldLine(text, tuple(bounds), frozenset(judged)) if judged else None
+
+    def own_text(self) -> list[GoldLine]:
+        """Its own sentences, or the words of the lexicon by themselves."""
+        if self.lines is not None:
+            return self.lines
+        words = list(self.lexicon.items())[:WORDS_ALONE]
+        return [GoldLine(word, bounds) for word, bounds in words]
+
+    def _checked(self, number: int, text: str) -> GoldLine | None:
+        assert self.offsets is not None
+        if number > len(self.offsets):
+            raise InputError(f"{self.name}: {len(self.offsets)} lines, but the source has more")
+        bounds = self.offsets[number - 1]
+        if text and any(not 0 < b < len(text) for b in bounds):
+            raise InputError(
+                f"{self.name}:{number}: a boundary is not inside its source of {len(text)} characters"
+            )
+        return GoldLine(text, bounds if text else ())
+
+
+def read_gold(path: str | Path, errors: Errors = "strict") -> Gold:
+    """Read a gold segmentation in any of the formats."""
+    name = Path(path).name
+    rows = [line for line in read_lines(path, errors) if line is not None]
+    filled = [row for row in rows if row.strip()]
+    if not filled:
+        raise InputError(f"{path}: no gold segmentation; the file is empty")
+    if all(_OFFSETS.fullmatch(row) for row in filled):
+        return Gold(name, offsets=[tuple(map(int, row.split())) for row in rows])
+    tabs = [row for row in filled if "\t" in row]
+    if not tabs:
+        return Gold(name, lines=[_words(row) for row in rows])
+    if len(tabs) < len(filled):
+        number = next(i for i, row in enumerate(rows, 1) if row.strip() and "\t" not in row)
+        raise InputError(f"{path}:{number}: no TAB, though other lines have one; should be word, TAB, parts")
+    if any(" " in row.split("\t")[0].strip() for row in filled):
+        lines, left_out = [], 0
+        for row in rows:
+            text, _, rest = row.partition("\t")
+            line, missing = _morphemes(text, rest.split("\t")[0])
+            lines.append(line)
+            left_out += missing
+        return Gold(name, lines=lines, left_out=left_out)
+    return _lexicon(name, filled)
+
+
+def _lexicon(name: str, rows: Iterable[str]) -> Gold:
+    lexicon: dict[str, tuple[int, ...]] = {}
+    left_out = 0
+    for row in rows:
+        word, parts = row.split("\t")[:2]
+        bounds = _spelled(word, [part.removeprefix("@@") for part in parts.split()])
+        if bounds is None:
+            left_out += 1
+        else:
+            lexicon.setdefault(word.lower(), bounds)
+    if not lexicon:
+        raise InputError(f"{name}: no word is spelled by its parts; should be word, TAB, parts with spaces")
+    return Gold(name, lexicon=lexicon, left_out=left_out)
+
+
+def _words(row: str) -> GoldLine:
+    """Words of a language without spaces: the text is their concatenation."""
+    words = row.split()
+    return GoldLine("".join(words), tuple(accumulate(map(len, words)))[:-1])
+
+
+def _morphemes(text: str, morphemes: str) -> tuple[GoldLine, int]:
+    """A sentence and its morphemes, word by word: the line, and how many words could not be judged."""
+    groups: list[list[str]] = []
+    for morpheme in morphemes.split():
+        if morpheme.startswith("@@") and groups:
+            groups[-1].append(morpheme[2:])
+        else:
+            groups.append([morpheme])
+    words = list(_WORD.finditer(text))
+    if len(words) != len(groups):
+        return GoldLine(text, (), frozenset()), len(words)
+    bounds: list[int] = []
+    judged: set[int] = set()
+    missing = 0
+    for match, group in zip(words, groups, strict=True):
+        inner = _spelled(match.group(), group)
+        if inner is None:
+            missing += 1
+            continue
+        bounds.extend(match.start() + b for b in inner)
+        judged.update(range(match.start() + 1, match.end()))
+    return GoldLine(text, tuple(bounds), frozenset(judged)), missing
+
+
+def _spelled(word: str, parts: list[str]) -> tuple[int, ...] | None:
+    """The boundaries inside a word, where its parts spell it."""
+    parts = [part for part in parts if part]
+    if "".join(parts).lower() != word.lower() or len("".join(parts)) != len(word):
+        return None
+    return tuple(accumulate(map(len, parts)))[:-1]
+
+
+def _moved(line: GoldLine, text: str) -> GoldLine | None:
+    """The boundaries of a line in a source that differs by spaces alone; None where it is another text."""
+    if line.text == text:
+        return line
+    if "".join(line.text.split()) != "".join(text.split()):
+        return None
+    places = [i for i, c in enumerate(text) if not c.isspace()]
+    plain = list(_positions(line.text))
+    # A boundary stands before the n-th character that is no space; a space belongs to what follows it.
+    order = {offset: n for n, offset in enumerate(plain)}
+    bounds = {_before_space(text, places[order[b]]) for b in line.bounds if b in order}
+    judged = None
+    if line.judged is not None:
+        judged = frozenset(_before_space(text, places[order[b]]) for b in line.judged if b in order)
+    return GoldLine(text, tuple(sorted(b for b in bounds if b > 0)), judged)
+
+
+def _positions(text: str) -> Iterator[int]:
+    return (i for i, c in enumerate(text) if not c.isspace())
+
+
+def _before_space(text: str, offset: int) -> int:
+    while offset > 0 and text[offset - 1].isspace():
+        offset -= 1
+    return offset

@@ -1,0 +1,123 @@
+"""Pictures along a sentence: halting scores, gates, attention; a column a symbol or segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from caesura.analysis.attention import AttentionMap
+from caesura.analysis.figures import styled
+from caesura.analysis.gates import GateMap
+from caesura.analysis.halting import HaltingTrace
+from caesura.analysis.plots import AXIS, COLOURS
+
+STEPS = 80  # of a sentence that are drawn, as in the paper
+
+# Nothing where there is no attention, so that it can stand on any background.
+_FADING = LinearSegmentedColormap.from_list("fading", [(0.11, 0.52, 0.80, 0.0), (0.11, 0.52, 0.80, 1.0)])
+
+
+@styled
+def halting_figure(trace: HaltingTrace) -> Figure:
+    """h_t as bars, the running sum as steps, a rule where a segment ends."""
+    labels, n = trace.labels[:STEPS], min(len(trace.labels), STEPS)
+    figure = Figure(figsize=(_width(labels), 2.2), layout="constrained")
+    axes = figure.subplots()
+    at = np.arange(n)
+    halts = trace.halts[:n]
+    colours = [COLOURS[0] if halt else COLOURS[1] for halt in halts]
+    axes.bar(at, trace.scores[:n], 0.62, color=colours, alpha=0.85)
+    start = 0
+    for i, halt in enumerate(halts):
+        if halt or i == n - 1:
+            edges = [start - 0.5, *(j + 0.5 for j in range(start, i + 1))]
+            axes.stairs(trace.sums[start : i + 1], edges, color=AXIS, linewidth=1.1, baseline=None)
+            if halt:
+                axes.axvline(i + 0.5, color=AXIS, linewidth=0.8)
+            start = i + 1
+    axes.axhline(trace.threshold, color=COLOURS[1], linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.set_xlim(-0.6, n - 0.4)
+    axes.set_ylim(0, max(1.05, 1.05 * max(trace.sums[:n], default=1)))
+    axes.set_xticks(at, labels, parse_math=False, fontsize=_size(labels))
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel("score and sum")
+    axes.grid(visible=False)
+    return figure
+
+
+@styled
+def gates_figure(found: GateMap) -> Figure:
+    """Mean activation of each gate at each step, dark low and bright high: the paper's Figures 3 and 4."""
+    labels = found.labels[:STEPS]
+    order = [(g, d) for g in ("reset", "update") for d in ("forward", "backward")]
+    layers = sorted({row.layer for row in found.rows})
+    rows: dict[tuple[int, str, str], list[float]] = {
+        (row.layer, row.gate, row.direction): row.values[:STEPS] for row in found.rows
+    }
+    lines = [(layer, gate, direction) for gate, direction in order for layer in layers]
+    names = [
+        f"{gate} {'→' if d == 'forward' else '←'}{f' {layer}' if len(layers) > 1 else ''}"
+        for layer, gate, d in lines
+    ]
+    figure = Figure(figsize=(_width(labels), 0.24 * len(lines) + 0.75), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(
+        np.array([rows[line] for line in lines]),
+        aspect="auto",
+        vmin=0,
+        vmax=1,
+        cmap="viridis",
+        interpolation="none",
+    )
+    for edge in range(len(layers), len(lines), len(layers)):
+        axes.axhline(edge - 0.5, color="white", linewidth=1.2)
+    axes.set_yticks(range(len(lines)), names)
+    axes.set_xticks(
+        range(len(labels)), labels, parse_math=False, fontsize=_size(labels), rotation=_turn(labels)
+    )
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, ticks=[0, 0.5, 1])
+    bar.outline.set_visible(False)
+    return figure
+
+
+@styled
+def attention_figure(found: AttentionMap) -> Figure:
+    """Where each target symbol looked: a row a target symbol, a column a step of the encoder."""
+    source, target = found.source[:STEPS], found.target[:STEPS]
+    weights = np.array([row[:STEPS] for row in found.weights[:STEPS]])
+    figure = Figure(figsize=(_width(source), 0.15 * len(target) + 0.9), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(weights, aspect="auto", vmin=0, vmax=1, cmap=_FADING, interpolation="none")
+    axes.set_xticks(
+        range(len(source)), source, parse_math=False, fontsize=_size(source), rotation=_turn(source)
+    )
+    axes.set_yticks(range(len(target)), target, parse_math=False, fontsize=8)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set(visible=True, linewidth=0.5)
+    return figure
+
+
+def _width(labels: Sequence[str]) -> float:
+    """Inches: enough for the labels, and never less than makes a picture."""
+    turned = _turn(labels)
+    each = 0.17 if turned else 0.095 * max(map(len, labels), default=1) + 0.08
+    return min(max(each * len(labels) + 1.2, 4.2), 16)
+
+
+def _turn(labels: Sequence[str]) -> int:
+    """Long labels stand upright."""
+    return 90 if max(map(len, labels), default=1) > 3 else 0
+
+
+def _size(labels: Sequence[str]) -> float:
+    return 8.5 if len(labels) <= 60 else 7.5

@@ -1,0 +1,402 @@
+"""Everything that is measured of a model on a text: one pass over the text, then a sample of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text, train_bpe
+from caesura.analysis.attention import (
+    AttentionMap,
+    AttentionStatistics,
+    attention_maps,
+    attention_statistics,
+)
+from caesura.analysis.cost import Cost, mean_flops, part_sizes, training_seconds
+from caesura.analysis.errors import Errors, Translated, error_statistics
+from caesura.analysis.gates import GateMap, GateStatistics, gate_maps, gate_statistics
+from caesura.analysis.gold import Gold
+from caesura.analysis.halting import (
+    HaltingStatistics,
+    HaltingTally,
+    HaltingTrace,
+    History,
+    halting_trace,
+    history,
+)
+from caesura.analysis.lines import Line, Sample, chunks, subsample
+from caesura.analysis.segments import (
+    SegmentStatistics,
+    SegmentTally,
+    Varying,
+    segment_statistics,
+    varying_cuts,
+)
+from caesura.analysis.sentences import Reading, choose, reading
+from caesura.analysis.training_text import TrainingText
+from caesura.analysis.typos import Robustness, robustness
+from caesura.errors import InputError
+from caesura.evaluation.scores import Scores, score
+from caesura.model import Output, Segmentation, Translator
+
+CHUNK = 2_000  # lines that are segmented together
+KEPT = 10_000  # lines that are held in memory: translated, compared in their contexts, sampled from
+
+Report = Callable[[str, int], None]  # what is being done, and how many sentences more of it
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is looked at."""
+
+    sample: int = 500  # sentences for gates, attention and typos
+    translate: int = KEPT  # sentences, at most
+    beam: int | None = None  # None: the config's
+    seed: int = 1
+    bpe: int = 2_000  # symbols of the BPE that the cuts are compared with
+    examples: int = 8  # sentences shown
+    drawn: int = 2  # of these, drawn with halting, gates and attention
+    lines: tuple[int, ...] = ()  # numbers of the lines to show instead of drawn ones
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What was read."""
+
+    name: str
+    sentences: int
+    too_long: int  # of these, over testing.max_input: taken as empty
+    translated: int
+    sample: int
+    seed: int
+    search: str
+    training: str  # where counts of the training text are from
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One sentence in pictures; None where the model has no such part."""
+
+    number: int
+    halting: HaltingTrace | None
+    gates: GateMap | None
+    attention: AttentionMap | None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that was measured of one model."""
+
+    name: str
+    about: str  # segmenter and sizes, in a phrase
+    text: TextFacts
+    scores: Scores | None
+    segments: SegmentStatistics
+    varying: list[Varying]
+    agreements: list[Agreement]
+    target_segments: SegmentStatistics | None  # None: the decoder does not cut
+    readings: list[Reading]
+    halting: HaltingStatistics | None
+    history: History | None
+    gates: GateStatistics | None
+    attention: AttentionStatistics | None
+    drawn: list[Drawn]
+    errors: Errors | None
+    robustness: Robustness | None
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to be looked at, with what is known of its training."""
+
+    name: str
+    folder: Path
+    model: Translator
+    training: TrainingText
+    # How the decoder cut a translation; None for a decoder that does not.
+    target: Callable[[Output], Segmentation | None] = field(default=lambda output: None)
+
+
+def analyse(
+    subject: Subject,
+    lines: Iterable[Line],
+    text: str,
+    gold: Gold | None = None,
+    settings: Settings | None = None,
+    report: Report = lambda what, done: None,
+    translated: tuple[Sequence[Output], float] | None = None,
+) -> Analysis:
+    """Measure a model on a stream of lines; memory does not grow with them.
+
+    `translated` are the model's outputs for the lines that are kept, where they are known already, and the
+    seconds that they took.
+    """
+    settings = settings or Settings()
+    model = subject.model
+    passed = _Pass(subject, gold, text, settings)
+    for chunk in chunks(lines, CHUNK):
+        passed.add(chunk)
+        report("segmenting", len(chunk))
+    kept = passed.sample.lines
+    known = [line for line in kept if line.source.strip()]
+    if not known:
+        raise InputError(f"{text}: no sentences to analyse")
+    cuts = passed.cuts_of(known)
+    told = subsample(kept, settings.translate, settings.seed)
+    spoken = _translate(subject, told, settings, report, translated)
+    outputs = {line.number: output for line, output in zip(told, spoken.outputs, strict=False)}
+    some = [line for line in told if line.source.strip()] or known
+    sample = subsample(some, settings.sample, settings.seed)
+    gates, attention = _look(subject, sample, cuts, outputs, gold, settings.sample)
+    report("gates and attention", len(sample))
+    shown = [
+        (line, outputs.get(line.number) or _output(model, line, settings)) for line in passed.shown(sample)
+    ]
+    search, training = search_name(model, settings.beam), subject.training
+    counts = passed.sentences, passed.too_long, len(spoken.outputs), len(sample)
+    return Analysis(
+        name=subject.name,
+        about=describe(model),
+        text=TextFacts(text, *counts, settings.seed, search, training.source),
+        scores=_scores(model, told, spoken.outputs),
+        segments=passed.segments.result(training),
+        varying=varying_cuts([line.source for line in known], [cuts[line.number] for line in known]),
+        agreements=passed.agreed(gold),
+        target_segments=_target_segments(subject, spoken.outputs),
+        readings=[reading(line, output, training.trg, subject.target(output)) for line, output in shown],
+        halting=passed.halting.result(),
+        history=history(subject.folder),
+        gates=gates,
+        attention=attention,
+        drawn=[_draw(model, line, output) for line, output in shown[: settings.drawn]],
+        errors=_errors(subject, told, spoken.outputs),
+        robustness=_robust(model, sample, settings, report),
+        cost=_cost(subject, passed.rate, spoken),
+    )
+
+
+class _Pass:
+    """The one pass over the text: what is counted on every sentence, and the sentences that are kept."""
+
+    def __init__(self, subject: Subject, gold: Gold | None, text: str, settings: Settings) -> None:
+        self._model, self._gold, self._text, self._settings = subject.model, gold, text, settings
+        self.sentences = self.too_long = 0
+        self._seconds = 0.0
+        self.segments, self.halting = SegmentTally(), HaltingTally()
+        size = max(settings.translate, settings.sample, KEPT)
+        self.sample = Sample(size, settings.seed, settings.lines)
+        self._agreements: Agreements | None = None
+
+    def add(self, chunk: list[Line]) -> None:
+        """Segment some lines and count."""
+        began = time.perf_counter()
+        outputs = self._model.process([line.source for line in chunk], None)
+        self._seconds += time.perf_counter() - began
+        if self._agreements is None:  # BPE of the same text: of as much of it as is held at once
+            bpe = train_bpe((line.source for line in chunk), self._settings.bpe)
+            self._agreements = Agreements(bpe, self._gold)
+        for line, output in zip(chunk, outputs, strict=True):
+            cut = output.segmentation
+            self.sentences += 1
+            self.too_long += line.too_long
+            self.sample.add(line)
+            if line.source:
+                self.segments.add(cut)
+                self.halting.add(cut)
+                self._agreements.add(line.number, line.source, cut.bounds, line.gold)
+
+    def cuts_of(self, lines: Sequence[Line]) -> dict[int, Segmentation]:
+        """How the kept lines were cut."""
+        outputs = self._model.process([line.source for line in lines], None)
+        return {line.number: output.segmentation for line, output in zip(lines, outputs, strict=True)}
+
+    def shown(self, sample: Sequence[Line]) -> list[Line]:
+        """The lines that were asked for, or some of the sample."""
+        settings, chosen = self._settings, self.sample.chosen
+        if missing := sorted(set(settings.lines) - {line.number for line in chosen}):
+            raise InputError(f"{self._text}: {self.sentences} lines; there is no line {missing[0]}")
+        chosen = chosen or choose(sample, settings.examples, settings.seed)
+        return [line for line in chosen if line.source.strip()]
+
+    def agreed(self, gold: Gold | None) -> list[Agreement]:
+        """The tables of boundaries, and one of the gold's own text where it has one."""
+        found = self._agreements.result() if self._agreements else []
+        own = agreement_on_own_text(self._model, gold) if gold else None
+        # The same sentences need not be told twice.
+        if own is None or (gold and gold.lines is not None and any(t.reference == gold.name for t in found)):
+            return found
+        return [*found, own]
+
+    @property
+    def rate(self) -> float | None:
+        """Sentences a second."""
+        return self.sentences / self._seconds if self._seconds else None
+
+
+@dataclass(frozen=True)
+class _Spoken:
+    outputs: list[Output]
+    seconds: float | None
+
+
+def _translate(
+    subject: Subject,
+    kept: Sequence[Line],
+    settings: Settings,
+    report: Report,
+    translated: tuple[Sequence[Output], float] | None,
+) -> _Spoken:
+    if translated is not None:
+        return _Spoken(list(translated[0]), translated[1])
+    if not settings.translate:
+        return _Spoken([], None)
+    model = subject.model
+    began = time.perf_counter()
+    search = model.searcher(settings.beam)
+    sources = [line.source for line in kept]
+    outputs = model.process(sources, search, lambda done: report("translating", done))
+    return _Spoken(outputs, time.perf_counter() - began)
+
+
+def _output(model: Translator, line: Line, settings: Settings) -> Output:
+    search = model.searcher(settings.beam) if settings.translate else None
+    return model.process([line.source], search)[0]
+
+
+def _look(
+    subject: Subject,
+    sample: Sequence[Line],
+    cuts: dict[int, Segmentation],
+    outputs: dict[int, Output],
+    gold: Gold | None,
+    size: int,
+) -> tuple[GateStatistics | None, AttentionStatistics | None]:
+    """Gates and attention of the sample."""
+    model = subject.model
+    texts, segmented = [line.source for line in sample], [cuts[line.number] for line in sample]
+    bounds = [_gold_bounds(line, gold) for line in sample]
+    gates = gate_statistics(model, texts, segmented, bounds)
+    if gates is not None and gold is not None and not gates.gold_boundaries:
+        gates = _with_own_gold(model, gates, gold, size)
+    if all(line.reference is not None for line in sample):
+        targets = [line.reference or "" for line in sample]
+        return gates, attention_statistics(model, texts, targets, segmented, "references")
+    if not outputs:
+        return gates, None
+    targets = [outputs[line.number].best for line in sample]
+    return gates, attention_statistics(model, texts, targets, segmented, "translations")
+
+
+def _gold_bounds(line: Line, gold: Gold | None) -> set[int]:
+    found = set(line.gold or ())
+    if gold is not None and (known := gold.in_text(line.number, line.source)) is not None:
+        found |= set(known.bounds)
+    return found
+
+
+def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: int) -> GateStatistics:
+    """The gates at gold boundaries of the gold's own text, where the sample has none."""
+    lines = [line for line in gold.own_text() if line.bounds][:size]
+    texts = [line.text for line in lines]
+    cuts = [output.segmentation for output in model.process(texts, None)]
+    own = gate_statistics(model, texts, cuts, [line.bounds for line in lines])
+    if own is None:
+        return gates
+    pairs = zip(gates.profiles, own.profiles, strict=True)
+    profiles = [replace(a, gold=b.gold) for a, b in pairs]
+    return replace(gates, gold_boundaries=own.gold_boundaries, profiles=profiles)
+
+
+def _draw(model: Translator, line: Line, output: Output) -> Drawn:
+    cut = output.segmentation
+    target = output.best if output.hypotheses else line.reference
+    maps = attention_maps(model, [line.source], [target], [cut]) if target is not None else iter(())
+    return Drawn(
+        number=line.number,
+        halting=halting_trace(model, line.source, cut),
+        gates=next(gate_maps(model, [line.source], [cut]), None),
+        attention=next(maps, None),
+    )
+
+
+def _scores(model: Translator, kept: Sequence[Line], outputs: Sequence[Output]) -> Scores | None:
+    references = [line.reference for line in kept if line.reference is not None]
+    if not outputs or len(references) < len(kept):
+        return None
+    testing = model.config.testing
+    return score([o.best for o in outputs], references, testing.bleu_tokenize, testing.lowercase)
+
+
+def _errors(subject: Subject, kept: Sequence[Line], outputs: Sequence[Output]) -> Errors | None:
+    if not outputs:
+        return None
+    testing, training = subject.model.config.testing, subject.training
+    sentences = [
+        Translated(line.number, line.source, output.best, line.reference)
+        for line, output in zip(kept, outputs, strict=True)
+    ]
+    return error_statistics(sentences, training.src, training.trg, testing.bleu_tokenize, testing.lowercase)
+
+
+def _robust(
+    model: Translator, sample: Sequence[Line], settings: Settings, report: Report
+) -> Robustness | None:
+    if not settings.translate:
+        return None
+    references = [line.reference for line in sample if line.reference is not None]
+    return robustness(
+        model,
+        [line.source for line in sample],
+        references if len(references) == len(sample) else None,
+        settings.seed,
+        progress=lambda done: report("translating with typos", done),
+    )
+
+
+def _target_segments(subject: Subject, outputs: Sequence[Output]) -> SegmentStatistics | None:
+    cuts = [cut for output in outputs if (cut := subject.target(output)) is not None]
+    return segment_statistics(cuts) if cuts else None
+
+
+def _cost(subject: Subject, segmenting: float | None, spoken: _Spoken) -> Cost:
+    model = subject.model
+    sizes = []
+    for output in spoken.outputs:
+        if output.hypotheses:
+            cut = output.segmentation
+            segments = len(cut.pieces) + cut.ends[-1]  # </s> is a segment of its own after a halt
+            sizes.append((len(cut.ends) + 1, segments, len(output.hypotheses[0].symbols)))
+    counted, means = mean_flops(model, sizes)
+    return Cost(
+        parameters=model.parameter_count(),
+        parts=part_sizes(model),
+        training_seconds=training_seconds(subject.folder),
+        device=model.device.type,
+        segmenting=segmenting,
+        translating=len(spoken.outputs) / spoken.seconds if spoken.seconds else None,
+        flops=counted,
+        sizes=means,
+    )
+
+
+def describe(model: Translator) -> str:
+    """A model in a phrase."""
+    config = model.config
+    segmenter, options = config.model.segmenter, config.model.segmenter.options
+    layers = config.model.encoder.options.get("num_layers", 1)
+    depth = f"{layers} encoder layer{'s' if layers != 1 else ''}"
+    if segmenter.type == "lookup":
+        return f"{config.data.src.level} model, {depth}"
+    epsilon = options.get("epsilon")
+    more = f", epsilon {epsilon:g}" if isinstance(epsilon, float) else ""
+    name = {"act": "ACT-ENC"}.get(segmenter.type, segmenter.type)
+    return f"{name} on {config.data.src.level} symbols, tau {segmenter.tau:g}{more}, {depth}"
+
+
+def search_name(model: Translator, beam: int | None) -> str:
+    """The search in words."""
+    width = model.config.testing.beam_size if beam is None else beam
+    return "greedy" if width == 1 else f"beam {width}"

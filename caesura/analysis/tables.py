@@ -1,0 +1,256 @@
+"""Tables of what was measured, as text and CSV; the report shows the same ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from caesura.analysis.characters import visible
+from caesura.analysis.errors import Bucket
+from caesura.analysis.study import Analysis
+from caesura.evaluation.pieces import join_pieces
+from caesura.evaluation.scores import Comparison
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its head, and the format of its numbers; none for text."""
+
+    name: str
+    form: str = ""
+
+    def show(self, cell: Cell) -> str:
+        """A cell as people read it; what is not known is left blank."""
+        if cell is None or cell != cell:  # nan
+            return ""
+        return format(cell, self.form) if self.form and not isinstance(cell, str) else str(cell)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table under a name of its own, which is that of its files."""
+
+    key: str
+    title: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+
+    def text(self) -> str:
+        """Columns under each other, for a terminal; wide characters take two places."""
+        shown = [[column.name for column in self.columns]]
+        shown += [[c.show(cell) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+        widths = [max(map(_places, cells)) for cells in zip(*shown, strict=True)]
+        lines = []
+        for cells in shown:
+            padded = []
+            for column, cell, width in zip(self.columns, cells, widths, strict=True):
+                room = " " * (width - _places(cell))
+                padded.append(room + cell if column.form else cell + room)
+            lines.append("  ".join(padded).rstrip())
+        return "\n".join([self.title, "", *lines, ""])
+
+    def csv(self) -> str:
+        """The values themselves, in full precision."""
+        file = io.StringIO(newline="")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([column.name for column in self.columns])
+        writer.writerows(self.rows)
+        return file.getvalue()
+
+
+def _places(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None = None) -> list[Table]:
+    """Every table that there is something to put into."""
+    made: list[Callable[[], Table]] = [
+        lambda: overview(found, compared or {}),
+        lambda: segments(found),
+        lambda: characters(found),
+        lambda: varying(found),
+        lambda: agreements(found),
+        lambda: gates(found),
+        lambda: attention(found),
+        lambda: errors(found),
+        lambda: inventions(found),
+        lambda: buckets(found, "length", "source characters"),
+        lambda: buckets(found, "rarity", "rare source words"),
+        lambda: typos(found),
+        lambda: cost(found),
+    ]
+    return [table for make in made if (table := make()).rows]
+
+
+def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> Table:
+    """The paper's Table 2."""
+    columns = [Column("model"), Column("BLEU", ".2f"), Column("± 95%", ".2f"), Column("p", ".3f")]
+    columns += [Column("chrF2", ".2f"), Column("exact", ".1%"), Column("segment length", ".2f")]
+    columns += [Column("longest", "d"), Column("parameters", ",")]
+    rows: list[list[Cell]] = []
+    for a in found:
+        scores, pair = a.scores, compared.get(a.name)
+        row: list[Cell] = [a.name]
+        row += [scores.bleu if scores else None, pair.bleu.interval if pair else None]
+        row += [pair.bleu.p_value if pair else None]
+        row += [scores.chrf if scores else None, scores.exact if scores else None]
+        rows.append([*row, a.segments.mean, a.segments.longest, a.cost.parameters])
+    title = f"{found[0].text.sentences:,} sentences of {found[0].text.name}, {found[0].text.search}"
+    return _without_empty(Table("overview", title, columns, rows))
+
+
+def segments(found: Sequence[Analysis]) -> Table:
+    """The paper's Table 5, with counts."""
+    rows: list[list[Cell]] = [
+        [a.name, n, visible(s.text), s.count, s.within, s.training]
+        for a in found
+        for n, listed in a.segments.top.items()
+        for s in listed
+    ]
+    columns = [Column("model"), Column("length", "d"), Column("segment"), Column("count", ",")]
+    columns += [Column("within longer ones", ","), Column("in training text", ",")]
+    return Table("segments", "the most frequent segments of each length", columns, rows)
+
+
+def characters(found: Sequence[Analysis]) -> Table:
+    """Characters alone and within."""
+    rows: list[list[Cell]] = [
+        [a.name, visible(c.text), c.alone, c.within] for a in found for c in a.segments.singles
+    ]
+    columns = [Column("model"), Column("character"), Column("alone", ","), Column("within a segment", ",")]
+    return Table("characters", "characters as segments of their own and within longer ones", columns, rows)
+
+
+def varying(found: Sequence[Analysis]) -> Table:
+    """The same string cut differently."""
+    rows: list[list[Cell]] = [
+        [a.name, v.text, v.occurrences, v.unusual, "  ".join(f"{join_pieces(p)} ×{n}" for p, n in v.cuts)]
+        for a in found
+        for v in a.varying
+    ]
+    columns = [Column("model"), Column("string"), Column("occurrences", ",")]
+    columns += [Column("not cut in the usual way", ","), Column("cuts")]
+    return Table("contexts", "the same string cut differently in different contexts", columns, rows)
+
+
+def agreements(found: Sequence[Analysis]) -> Table:
+    """Boundaries against every reference."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        for table in a.agreements:
+            for name, s in table.rows.items():
+                row = [a.name, table.reference, a.name if name == "model" else name]
+                rows.append([*row, s.precision, s.recall, s.f1, s.predicted, s.gold, s.correct])
+    columns = [Column("model"), Column("against"), Column("cut by"), Column("precision", ".3f")]
+    columns += [Column("recall", ".3f"), Column("F1", ".3f"), Column("predicted", ",")]
+    columns += [Column("gold", ","), Column("correct", ",")]
+    return Table("boundaries", "boundary precision, recall and F1", columns, rows)
+
+
+def gates(found: Sequence[Analysis]) -> Table:
+    """Gates at spaces, punctuation and gold boundaries."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        for p in a.gates.profiles if a.gates else ():
+            mid = len(p.space.values) // 2
+            at = [p.space.values[mid], p.space.values[mid + 1], p.punctuation.values[mid]]
+            at += [p.place.values[0], p.inside, p.gold.values[mid - 1], p.gold.values[mid]]
+            rows.append([a.name, p.layer, p.direction, p.gate, p.overall, *at])
+    columns = [Column("model"), Column("layer", "d"), Column("direction"), Column("gate")]
+    heads = ["overall", "at a space", "after a space", "at punctuation", "first of a word", "within words"]
+    columns += [Column(head, ".3f") for head in [*heads, "before a gold boundary", "after a gold boundary"]]
+    return _without_empty(Table("gates", "mean activations of the encoder's gates", columns, rows))
+
+
+def attention(found: Sequence[Analysis]) -> Table:
+    """Where attention falls, beside what falls there if it is spread evenly."""
+    rows: list[list[Cell]] = [
+        [a.name, s.first, s.first_uniform, s.space, s.space_uniform, s.end, s.end_uniform, s.sentences]
+        for a in found
+        if (s := a.attention)
+    ]
+    columns = [Column("model")]
+    for kind in ("first characters of words", "spaces", "</s>"):
+        columns += [Column(f"on {kind}", ".1%"), Column("if even", ".1%")]
+    columns += [Column("sentences", ",")]
+    return Table("attention", "share of attention, beside the share if it were spread evenly", columns, rows)
+
+
+def errors(found: Sequence[Analysis]) -> Table:
+    """What goes wrong, counted."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        if e := a.errors:
+            counts = (e.unknown_source, e.unknown_output, e.invented, e.copied, e.repeating)
+            rows.append(
+                [a.name, *(None if c is None else c.share for c in counts), e.copied_right, e.sentences]
+            )
+    columns = [Column("model"), Column("unknown source words", ".1%"), Column("<unk> written", ".1%")]
+    columns += [Column("invented words", ".2%"), Column("copied words", ".2%")]
+    columns += [
+        Column("sentences with a repetition", ".1%"),
+        Column("copied and right", ","),
+        Column("sentences", ","),
+    ]
+    return _without_empty(Table("errors", "errors of translations", columns, rows))
+
+
+def inventions(found: Sequence[Analysis]) -> Table:
+    """Words that training never showed."""
+    rows: list[list[Cell]] = [
+        [a.name, i.word, i.count, i.line] for a in found if a.errors for i in a.errors.inventions
+    ]
+    columns = [Column("model"), Column("invented word"), Column("times", ","), Column("first in line", "d")]
+    return Table("inventions", "words of translations that training never showed", columns, rows)
+
+
+def buckets(found: Sequence[Analysis], kind: str, head: str) -> Table:
+    """Scores by length or by rarity."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        groups: list[Bucket] | None = getattr(a.errors, f"by_{kind}") if a.errors else None
+        rows += [[a.name, b.name, b.sentences, b.bleu, b.chrf, b.exact] for b in groups or ()]
+    columns = [Column("model"), Column(head), Column("sentences", ","), Column("BLEU", ".2f")]
+    columns += [Column("chrF2", ".2f"), Column("exact", ".1%")]
+    return Table(f"bleu_by_{kind}", f"scores by {head}", columns, rows)
+
+
+def typos(found: Sequence[Analysis]) -> Table:
+    """Scores with typos."""
+    rows: list[list[Cell]] = [
+        [a.name, kind, rate, r.bleu[kind][i], r.chrf[kind][i]]
+        for a in found
+        if (r := a.robustness)
+        for kind in r.bleu
+        for i, rate in enumerate(r.rates)
+    ]
+    columns = [Column("model"), Column("typo"), Column("words", ".0%"), Column("BLEU", ".2f")]
+    return Table("typos", "scores with typos", [*columns, Column("chrF2", ".2f")], rows)
+
+
+def cost(found: Sequence[Analysis]) -> Table:
+    """Quality beside price."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        c = a.cost
+        total = sum(c.flops.values()) / 1e6 if c.flops else None
+        row: list[Cell] = [a.name, a.scores.bleu if a.scores else None, c.parameters]
+        rows.append([*row, c.training_seconds, c.segmenting, c.translating, total])
+    columns = [Column("model"), Column("BLEU", ".2f"), Column("parameters", ",")]
+    columns += [Column("seconds to best", ",.0f"), Column("segmented a second", ",.0f")]
+    columns += [Column("translated a second", ",.0f"), Column("MFLOPs a sentence", ",.2f")]
+    return _without_empty(Table("cost", "quality and price", columns, rows))
+
+
+def _without_empty(table: Table) -> Table:
+    """The table without columns that nothing is known for."""
+    kept = [i for i in range(len(table.columns)) if any(table.columns[i].show(row[i]) for row in table.rows)]
+    rows = [[row[i] for i in kept] for row in table.rows]
+    return Table(table.key, table.title, [table.columns[i] for i in kept], rows)

@@ -1,0 +1,99 @@
+"""What is known of the text a model was trained on: its words, from the model folder, or the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from caesura.config import Files
+from caesura.data.files import Errors, read_lines
+from caesura.data.words import WORDS, WordCounts, WordTally, load_words
+from caesura.errors import InputError
+from caesura.model import Translator
+
+LINES = 200_000  # of the training text that are read; a longer one is read so far, and that is said
+_CHUNK = 2_000
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """Words of both sides, and the source text itself where it can be read."""
+
+    src: WordCounts | None
+    trg: WordCounts | None
+    path: Path | None = None  # of the source text
+    errors: Errors = "strict"
+
+    def occurrences(self, strings: Collection[str]) -> dict[str, int]:
+        """How often strings occur in the source text, wherever it is cut; what cannot be known is left out.
+
+        Occurrences do not overlap. Without the text, strings of letters are counted inside the words that
+        the model folder keeps, which is exact as long as all words are there.
+        """
+        if self.path is not None:
+            counts = dict.fromkeys(strings, 0)
+            lines = islice(_column(self.path, self.errors, 0), LINES)
+            while chunk := list(islice(lines, _CHUNK)):
+                joined = "\n".join(chunk)  # no segment has a line break
+                for string in counts:
+                    counts[string] += joined.count(string)
+            return counts
+        if self.src is None or not self.src.complete:
+            return {}
+        counts = {string: 0 for string in strings if string.isalnum()}
+        listed = list(self.src.counts.items())
+        joined = "\n".join(word for word, _ in listed)
+        for string in counts:
+            if string in joined:
+                counts[string] = sum(word.count(string) * n for word, n in listed if string in word)
+        return counts
+
+    @property
+    def source(self) -> str:
+        """Where the counts are from, in words."""
+        if self.path is not None:
+            return f"the first {LINES:,} lines of {self.path.name}, at most"
+        if self.src is None:
+            return "none, as the model folder keeps no counts; --train F reads the text"
+        return "the words kept in the model folder" + (
+            "" if self.src.complete else " (the most frequent ones)"
+        )
+
+
+def training_text(model: Translator, folder: Path, given: str | None, errors: Errors) -> TrainingText:
+    """The training text that `--train` or the config names, where it is there; words as kept or counted."""
+    train = model.config.data.train
+    src, trg = (train.src, train.trg) if isinstance(train, Files) else (train, None)
+    if given is not None:
+        if not Path(given).is_file():
+            raise InputError(f"{given}: no such file; --train should name the source of the training text")
+        src, trg = Path(given), None
+    there = src if src.is_file() else None
+    if (folder / WORDS).is_file():
+        return TrainingText(*load_words(folder / WORDS), there, errors)
+    if there is None:
+        return TrainingText(None, None)
+    if is_tsv(src):
+        return TrainingText(_words(src, errors, 0), _words(src, errors, 1), there, errors)
+    target = _words(trg, errors, 0) if trg is not None and trg.is_file() else None
+    return TrainingText(_words(src, errors, 0), target, there, errors)
+
+
+def is_tsv(path: str | Path) -> bool:
+    """Whether a file, which may be compressed, is named as a TSV."""
+    return str(path).removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
+
+
+def _words(path: Path, errors: Errors, column: int) -> WordCounts:
+    tally = WordTally()
+    for line in islice(_column(path, errors, column), LINES):
+        tally.add(line)
+    return tally.result()
+
+
+def _column(path: Path, errors: Errors, column: int) -> Iterator[str]:
+    for line in read_lines(path, errors):
+        cells = (line or "").split("\t") if is_tsv(path) else [line or ""]
+        yield cells[column] if column < len(cells) else ""

@@ -1,0 +1,62 @@
+"""Agreement of boundaries: as the evaluation counts it, and only where the reference speaks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caesura.analysis.agreement import Agreements, agreement, before_spaces, train_bpe
+from caesura.analysis.gold import Gold, GoldLine
+from caesura.evaluation.boundaries import boundary_table
+
+texts = st.text("ab c", min_size=2, max_size=9)
+lines = st.lists(
+    texts.flatmap(
+        lambda t: st.tuples(st.just(t), *[st.sets(st.integers(1, len(t) - 1)).map(tuple) for _ in "pg"])
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(lines)
+def test_it_counts_as_the_evaluation_does(found: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> None:
+    sources, cuts, gold = map(list, zip(*found, strict=True))
+    ours = agreement("x", sources, cuts, [GoldLine(t, g) for t, g in zip(sources, gold, strict=True)])
+    assert ours.rows == boundary_table(sources, cuts, gold)
+
+
+def test_places_that_are_not_judged_do_not_count() -> None:
+    line = GoldLine("ab cde", (4,), frozenset({4, 5}))
+    found = agreement("x", ["ab cde"], [(1, 4)], [line]).rows["model"]
+    assert (found.precision, found.recall, found.predicted) == (1.0, 1.0, 1)
+
+
+def test_a_cut_after_the_space_is_one_before_it() -> None:
+    assert before_spaces("ab  cd e", (1, 4, 7)) == (1, 2, 6)
+    assert before_spaces(" ab", (1,)) == ()
+
+
+def test_a_text_is_compared_with_spaces_bpe_and_gold() -> None:
+    text = "der tisch der tisch"
+    bpe = train_bpe([text], 40)
+    found = Agreements(bpe, Gold("lexicon", lexicon={"tisch": (3,)}))
+    found.add(1, text, (4, 10), own_gold=(3,))
+    tables = {table.reference: table.rows for table in found.result()}
+    assert list(tables) == ["white space", "white space, either side", "BPE", "gold", "lexicon"]
+    assert tables["white space"]["model"].f1 == 0
+    assert tables["white space, either side"]["model"].precision == 1
+    assert tables["white space"]["whitespace"].f1 == tables["BPE"]["BPE"].f1 == 1
+    assert tables["gold"]["model"].correct == 0
+    assert tables["lexicon"]["model"].gold == 2
+    assert tables["lexicon"]["model"].predicted == 0  # both of its cuts are outside the listed words
+
+
+def test_a_reference_without_boundaries_is_left_out() -> None:
+    found = Agreements(None, None)
+    found.add(1, "einwort", (3,), None)
+    assert found.result() == []
+
+
+@pytest.mark.parametrize("lines", [[], ["", " "], ["日本語の文字は多い"]])
+def test_no_bpe_where_the_characters_alone_are_too_many(lines: list[str]) -> None:
+    assert train_bpe(lines, 10) is None

@@ -1,0 +1,55 @@
+"""The arithmetic of a sentence, by hand on sizes that fit on a page."""
+
+from pathlib import Path
+
+import pytest
+from helpers import ACT, LOOKUP, tiny_model
+
+from caesura.analysis.cost import flops, gru_flops, mean_flops, part_sizes, training_seconds
+
+
+def test_a_gru_step_is_six_products() -> None:
+    assert gru_flops(4, 3) == 2 * 3 * (3 * 4 + 3 * 3) == 126
+
+
+def test_a_sentence_by_hand() -> None:
+    """T 5, S 3, U 2; E 4, A 3, D 5; H 3 a direction; memory 6, attention 5, decoder 6, embedding 4, V 9."""
+    found = flops(tiny_model(ACT), symbols=5, segments=3, targets=2)
+    act = 5 * (gru_flops(4, 3) + 2 * 3) + 3 * 2 * 3 * 5
+    encoder = 3 * 2 * gru_flops(5, 3)
+    step = 2 * 6 * 5 + 3 * 2 * 5 + 3 * 2 * 6 + gru_flops(4 + 6, 6) + 2 * 6 * 9
+    decoder = 3 * 2 * 6 * 5 + 2 * step
+    assert found == {"segmenter": act, "encoder": encoder, "decoder": decoder}
+    assert found == {"segmenter": 750, "encoder": 864, "decoder": 1800}
+
+
+def test_a_lookup_costs_nothing() -> None:
+    found = flops(tiny_model(LOOKUP), 5, 5, 1)
+    assert found is not None
+    assert found["segmenter"] == 0
+
+
+def test_the_mean_is_over_sentences_and_not_of_mean_sizes() -> None:
+    model = tiny_model(LOOKUP)
+    found, means = mean_flops(model, [(2, 2, 4), (4, 4, 8)])
+    alone = [flops(model, *sizes) for sizes in ((2, 2, 4), (4, 4, 8))]
+    assert found is not None
+    assert found["decoder"] == pytest.approx(sum(one["decoder"] for one in alone if one) / 2)
+    assert found["decoder"] > flops(model, 3, 3, 6)["decoder"]  # type: ignore[index]
+    assert means == {"T": 3.0, "S": 3.0, "U": 6.0}
+
+
+def test_no_sentence_no_cost() -> None:
+    assert mean_flops(tiny_model(), []) == (None, {"T": 0.0, "S": 0.0, "U": 0.0})
+
+
+def test_the_parts_are_the_whole() -> None:
+    model = tiny_model(ACT)
+    assert sum(part_sizes(model).values()) == model.parameter_count()
+
+
+def test_training_ends_for_us_at_the_last_best(tmp_path: Path) -> None:
+    assert training_seconds(tmp_path) is None
+    rows = ["update\tseconds\tverdict", "1\t2.5\tbest", "2\t5\tbest", "3\t7.5\twait"]
+    (tmp_path / "validations.tsv").write_text("\n".join(rows) + "\n")
+    assert training_seconds(tmp_path) == 5.0

@@ -1,0 +1,70 @@
+"""What goes wrong in translations, counted on sentences that one can count."""
+
+import pytest
+
+from caesura.analysis.errors import Count, Translated, error_statistics, repeated_phrase
+from caesura.data.words import WordCounts
+
+SRC = WordCounts({"die": 50, "tiere": 9, "sehen": 12}, 71, True)
+TRG = WordCounts({"the": 90, "animals": 10, "see": 9, "look": 3}, 112, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("the the animals", "the"),
+        ("with the reaction with the reaction", "with the reaction"),
+        ("in the case of beam in the case of axial", "in the case of"),
+        ("in groups , in groups , they", "in groups ,"),
+        ("the cat and the dog", None),
+        (", , ,", None),
+        ("", None),
+        ("a b c d", None),
+    ],
+)
+def test_a_phrase_twice_over(text: str, phrase: str | None) -> None:
+    assert repeated_phrase(text) == phrase
+
+
+def test_words_are_told_apart() -> None:
+    sentences = [
+        Translated(
+            4, "die alttiere sehen Berlin", "The altients see Berlin <unk>.", "the animals see Berlin"
+        ),
+        Translated(9, "tiere", "look look sehen", "animals"),
+    ]
+    found = error_statistics(sentences, SRC, TRG)
+    assert found.unknown_source == Count(2, 5)
+    assert found.unknown_output == Count(1, 8)
+    assert found.invented == Count(2, 8)  # altients, and sehen, which is not in its own source
+    assert [(i.word, i.line, i.count) for i in found.inventions] == [("altients", 4, 1), ("sehen", 9, 1)]
+    assert found.copied == Count(1, 8)
+    assert found.copied_right == 1
+    assert found.repeating == Count(1, 2)
+    assert found.repetitions == [(9, "look")]
+    assert found.repeating_references == Count(0, 2)
+
+
+def test_without_counts_of_training_nothing_is_called_invented() -> None:
+    found = error_statistics([Translated(1, "a", "b", None)], None, None)
+    assert (found.unknown_source, found.invented, found.inventions) == (None, None, [])
+    assert (found.by_length, found.by_rarity, found.copied_right) == (None, None, None)
+    cut_off = WordCounts({"x": 1}, 9, False)
+    assert error_statistics([Translated(1, "a", "b", "b")], cut_off, cut_off).invented is None
+
+
+def test_groups_by_length_and_rarity() -> None:
+    sentences = [Translated(n, "die " * n + "tiere " * (n % 3), "the same", "the same") for n in range(1, 11)]
+    found = error_statistics(sentences, SRC, TRG)
+    assert found.by_length is not None
+    assert [b.sentences for b in found.by_length] == [2] * 5
+    assert sum(b.sentences for b in found.by_length) == 10
+    assert all(b.exact == 1 for b in found.by_length)
+    assert found.by_rarity is not None
+    assert [(b.name, b.sentences) for b in found.by_rarity] == [("0", 3), ("1", 4), ("2", 3)]
+
+
+def test_sentences_of_one_length_are_one_group() -> None:
+    found = error_statistics([Translated(1, "abc", "x", "y")] * 7, SRC, TRG)
+    assert found.by_length is not None
+    assert [(b.name, b.sentences) for b in found.by_length] == [("3", 7)]

@@ -1,0 +1,97 @@
+"""The gates are those of the encoder: its states come out of them."""
+
+import math
+
+import pytest
+import torch
+from analysis.cuts import cut
+from helpers import ACT, LOOKUP, tiny_model
+from torch import nn
+
+from caesura.analysis.characters import units
+from caesura.analysis.gates import (
+    AROUND,
+    GateMap,
+    GateRow,
+    GateTally,
+    encoder_gates,
+    gate_maps,
+    gate_statistics,
+    gru_gates,
+)
+from caesura.data.batching import collate
+from caesura.encoders.recurrent import RecurrentEncoder
+
+TEXTS = ["abcdefgh", "ab", "hgfeaab"]
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_the_states_are_the_encoders_own(layers: int) -> None:
+    torch.manual_seed(1)
+    encoder = RecurrentEncoder(4, 3, layers).double().eval()
+    vectors, lengths = torch.randn(3, 6, 4, dtype=torch.float64), torch.tensor([6, 2, 5])
+    states, found = encoder_gates(encoder, vectors, lengths)
+    own = encoder(vectors, lengths).states
+    for row, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(states[row, :length], own[row, :length], rtol=1e-12, atol=1e-12)
+    assert len(found) == 4 * layers
+
+
+def test_gates_by_hand() -> None:
+    """One unit, without weights: the gates are the sigmoids of their biases, the state follows from them."""
+    gru = nn.GRU(1, 1, batch_first=True).double()
+    with torch.no_grad():
+        for parameter in gru.parameters():
+            parameter.zero_()
+        gru.bias_ih_l0.copy_(torch.tensor([math.log(3), -math.log(4), 1.0]))  # r = 3/4, z = 1/5
+    states, resets, updates = gru_gates(
+        gru, torch.zeros(1, 2, 1).double(), torch.tensor([2]), backwards=False
+    )
+    assert resets.tolist() == [pytest.approx([0.75, 0.75])]
+    assert updates.tolist() == [pytest.approx([0.8, 0.8])]  # the paper's convention: 1 - z
+    first = 0.8 * math.tanh(1)
+    assert states.flatten().tolist() == pytest.approx([first, 0.8 * math.tanh(1) + 0.2 * first])
+
+
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT])
+def test_a_sentence_has_the_same_gates_alone_and_in_company(segmenter: dict) -> None:
+    model = tiny_model(segmenter)
+    cuts = [output.segmentation for output in model.process(TEXTS, None)]
+    together = list(gate_maps(model, TEXTS, cuts))
+    assert len(together) == len(TEXTS)
+    for text, segmented, found in zip(TEXTS, cuts, together, strict=True):
+        [alone] = gate_maps(model, [text], [segmented])
+        assert alone.labels == found.labels
+        for a, b in zip(alone.rows, found.rows, strict=True):
+            assert a.values == pytest.approx(b.values, abs=1e-12)
+        batch = collate([(model.src_vocabulary.encode(text), None)])
+        segments = model.segmenter(batch.src, batch.src_lengths)
+        assert len(found.labels) == int(segments.lengths[0])
+
+
+def test_averages_by_hand() -> None:
+    values = [0.1, 0.2, 0.9, 0.3, 0.5, 0.7, 0.4]
+    shown = "a|b| |c|d|e|."
+    tally = GateTally()
+    row = GateRow(1, "forward", "reset", [*values, 0.0])  # </s> is a step, but no part of the text
+    tally.add(GateMap(list("ab cde.∎"), [row]), units("ab cde.", cut(shown)), gold=[4])
+    found = tally.result()
+    assert found is not None
+    assert (found.sentences, found.steps, found.gold_boundaries) == (1, 7, 1)
+    [p] = found.profiles
+    assert p.overall == pytest.approx(sum(values) / 7)
+    assert p.space.values[AROUND - 2 : AROUND + 2] == pytest.approx([0.1, 0.2, 0.9, 0.3])
+    assert p.space.counts == [0, 1, 1, 1, 1, 1, 1]
+    assert p.punctuation.values[AROUND] == 0.4
+    assert p.place.values[:3] == pytest.approx([(0.1 + 0.3) / 2, (0.2 + 0.5) / 2, 0.7])
+    assert p.inside == pytest.approx((0.2 + 0.5 + 0.7) / 3)
+    assert p.gold.values[AROUND - 1 : AROUND + 2] == pytest.approx([0.3, 0.5, 0.7])
+
+
+def test_a_gold_boundary_at_the_beginning_of_a_word_is_no_boundary_inside_it() -> None:
+    model = tiny_model()
+    [output] = model.process(["abc"], None)
+    found = gate_statistics(model, ["abc"], [output.segmentation], [[0]])
+    assert found is not None
+    assert found.gold_boundaries == 0
+    assert all(map(math.isnan, found.profiles[0].gold.values))

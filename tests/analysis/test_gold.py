@@ -1,0 +1,82 @@
+"""Gold segmentations in the formats that they come in, and what is said where they say nothing."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from caesura.analysis.gold import Gold, GoldLine, read_gold
+from caesura.errors import InputError
+
+
+def gold(tmp_path: Path, text: str, name: str = "gold.tsv") -> Gold:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return read_gold(tmp_path / name)
+
+
+def test_compounds_are_looked_up_as_whole_words(tmp_path: Path) -> None:
+    found = gold(tmp_path, "warnhinweise\twarn hinweise\twarn+hinweis(e)\nweitere\tweitere\tweitere\n")
+    line = found.in_text(1, "Die Warnhinweise, weitere Warnhinweise")
+    assert line is not None
+    assert line.bounds == (30,)  # the first has a comma: not the whole word
+    assert line.judged == {*range(19, 25), *range(27, 38)}
+    assert found.in_text(2, "nichts davon") is None
+    assert found.own_text() == [GoldLine("warnhinweise", (4,)), GoldLine("weitere", ())]
+
+
+def test_morphemes_that_do_not_spell_the_word_are_left_out(tmp_path: Path) -> None:
+    found = gold(tmp_path, "merchandizes\tmerchandize @@s\t100\nsubsidised\tsubside @@y @@ise @@ed\t110\n")
+    assert found.lexicon == {"merchandizes": (11,)}
+    assert found.left_out == 1
+
+
+def test_sentences_in_morphemes_are_judged_where_their_words_are_spelled(tmp_path: Path) -> None:
+    found = gold(tmp_path, "It comes , having\tIt come @@s , have @@ing\n***\t***\n")
+    assert found.lines == [
+        GoldLine("It comes , having", (7,), frozenset({1, *range(4, 8)})),
+        GoldLine("***", (), frozenset({1, 2})),
+    ]
+    assert found.left_out == 1
+    assert found.in_text(1, "It comes , having") == found.lines[0]
+    assert found.in_text(1, "another text") is None
+    assert found.in_text(3, "beyond the file") is None
+
+
+def test_words_of_a_language_without_spaces(tmp_path: Path) -> None:
+    found = gold(tmp_path, "これ に 不快 感\n私 は\n", "ja.words")
+    assert found.lines == [GoldLine("これに不快感", (2, 3, 5)), GoldLine("私は", (1,))]
+    assert found.in_text(1, "これに不快感") == found.lines[0]
+
+
+def test_words_are_found_in_a_text_with_other_spaces(tmp_path: Path) -> None:
+    found = gold(tmp_path, "a bc d\n", "words")
+    assert found.in_text(1, "ab  cd") == GoldLine("ab  cd", (1, 5))
+
+
+def test_offsets_of_the_source(tmp_path: Path) -> None:
+    found = gold(tmp_path, "2 4\n\n1\n", "x.bounds")
+    assert found.in_text(1, "abcdef") == GoldLine("abcdef", (2, 4))
+    assert found.in_text(2, "abc") == GoldLine("abc", ())
+    assert found.own_text() == []
+    with pytest.raises(InputError, match=r"x\.bounds:3: a boundary is not inside its source of 1"):
+        found.in_text(3, "a")
+    with pytest.raises(InputError, match="3 lines, but the source has more"):
+        found.in_text(4, "a")
+
+
+def test_a_compressed_file(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv.xz").write_bytes(lzma.compress(b"incult\tincult\nafghans\tafghan s\n"))
+    assert read_gold(tmp_path / "g.tsv.xz").lexicon == {"incult": (), "afghans": (6,)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("a\ta\nno tab\n", "gold.tsv:2: no TAB"),
+        ("a\tb\n", "no word is spelled by its parts"),
+    ],
+)
+def test_what_is_no_gold_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        gold(tmp_path, text)

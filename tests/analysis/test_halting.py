@@ -1,0 +1,81 @@
+"""The halting unit's scores, as a model gives them and as one adds them up by hand."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from analysis.cuts import cut
+from helpers import ACT, tiny_model
+
+from caesura.analysis.halting import halting_statistics, halting_trace, history
+from caesura.evaluation.evaluate import gradient_share
+
+TEXTS = ["abcde", "hgfedcba", "a", "bbbb"]
+
+
+def test_the_running_sum_starts_again_after_a_halt() -> None:
+    model = tiny_model(ACT | {"epsilon": 0.2})
+    found = halting_trace(model, "ab cd", cut("ab| |cd", [0.5, 0.75, 0.875, 0.25, 0.5]))
+    assert found is not None
+    assert found.labels == ["a", "b", "␣", "c", "d"]
+    assert found.sums == [0.5, 1.25, 0.875, 0.25, 0.75]
+    assert found.halts == [False, True, True, False, True]
+    assert found.threshold == pytest.approx(0.8)
+
+
+def test_a_models_trace_halts_where_its_sum_reaches_the_threshold() -> None:
+    model = tiny_model(ACT)
+    for text, output in zip(TEXTS, model.process(TEXTS, None), strict=True):
+        found = halting_trace(model, text, output.segmentation)
+        assert found is not None
+        # Every symbol but </s>, which is left out, halts by the sum alone.
+        assert found.halts == [total >= found.threshold for total in found.sums]
+
+
+def test_scores_are_counted_by_what_they_do() -> None:
+    found = halting_statistics([cut("ab|c", [0.04, 0.96, 1.0]), cut("d", [0.5])])
+    assert found is not None
+    assert (found.symbols, found.gradient_share) == (4, 0.25)
+    assert found.mean == pytest.approx(0.625)
+    assert [i for i, n in enumerate(found.going_on) if n] == [0]
+    assert {i: n for i, n in enumerate(found.halting) if n} == {10: 1, 19: 2}
+
+
+def test_the_share_is_the_evaluations() -> None:
+    outputs = tiny_model(ACT).process(TEXTS, None)
+    found = halting_statistics(o.segmentation for o in outputs)
+    assert found is not None
+    assert found.gradient_share == gradient_share(o.segmentation for o in outputs)
+
+
+def test_a_model_without_a_halting_unit_has_none() -> None:
+    model = tiny_model()
+    [output] = model.process(["abc"], None)
+    assert halting_statistics([output.segmentation]) is None
+    assert halting_trace(model, "abc", output.segmentation) is None
+
+
+def test_the_history_of_a_run(tmp_path: Path) -> None:
+    records = [
+        {"kind": "start", "update": 0, "segment_length": 2.0, "gradient_share": 0.5},
+        {"kind": "train", "update": 5, "sentences": 50, "penalty": -0.1},
+        {"kind": "validation", "update": 5, "sentences": 50, "segment_length": 3.0, "bleu": 7.5,
+         "gradient_share": 0.75},
+    ]  # fmt: skip
+    lines = [json.dumps(record) for record in records]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tr']))
+    found = history(tmp_path)
+    assert found is not None
+    assert (found.sentences, found.segment_length) == ([0.0, 50.0], [2.0, 3.0])
+    assert math.isnan(found.bleu[0])
+    assert found.bleu[1] == 7.5
+    assert found.gradient_share == [0.5, 0.75]
+    assert (found.penalty_at, found.penalty) == ([50.0], [-0.1])
+
+
+@pytest.mark.parametrize("content", [None, "", "\n", '{"kind": "start"}\n', "[]\nnull\n"])
+def test_a_folder_without_a_log_has_no_history(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "metrics.jsonl").write_text(content)
+    assert history(tmp_path) is None

@@ -1,0 +1,275 @@
+"""One report of everything: whole, from disk alone, and honest where something is missing."""
+
+import csv
+import gc
+import json
+import random
+import re
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from helpers import ACT, LOOKUP, make_config, tiny_model
+
+from caesura.analysis import plots, study
+from caesura.analysis.gold import Gold
+from caesura.analysis.lines import Line
+from caesura.analysis.report import Report
+from caesura.analysis.study import Analysis, Settings, Subject, analyse
+from caesura.analysis.training_text import TrainingText
+from caesura.data.vocabulary import CharVocabulary
+from caesura.data.words import WordCounts
+from caesura.errors import InputError
+from caesura.model import Output, Segmentation, Translator
+
+WORDS = WordCounts({"abc": 3, "ab": 20}, 23, True)
+TRAINING = TrainingText(WORDS, WORDS)
+LINES = [Line(n, "abc de fgh."[: 3 + n % 9], "ab cd"[: 1 + n % 5], (1,)) for n in range(1, 30)]
+SMALL = Settings(sample=8, beam=1)
+
+
+def subject(segmenter: dict = ACT, name: str = "act", folder: Path = Path("nowhere")) -> Subject:
+    return Subject(name, folder, tiny_model(segmenter), TRAINING)
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Analysis]:
+    return [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
+
+
+class Page(HTMLParser):
+    """What is in a page, with every element closed that was opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.svgs = self.figures = 0
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if "id" in values:
+            self.ids.append(str(values["id"]))
+        if tag == "a":
+            self.links.append(str(values["href"]))
+        self.fetched += [str(v) for k, v in attrs if k in ("src", "href", "xlink:href") and tag != "a"]
+        self.svgs += tag == "svg"
+        self.figures += tag == "figure"
+        if tag not in ("meta", "link", "br"):
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        before = list(self._open)
+        self.handle_starttag(tag, attrs)
+        self._open = before
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis]) -> None:
+    html, figures = Report(found).page()
+    page = Page(html)
+    assert page.svgs == page.figures == len(figures) > 10
+    assert set(figures) <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    sections = ["segments", "sentences", "halting", "gates", "attention", "errors", "cost"]
+    assert page.links == [f"#{key}" for key in sections]
+    assert set(sections) <= set(page.ids)
+    assert all(url.startswith(("data:", "#")) for url in page.fetched)
+    assert "<script" not in html
+    assert "@import" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_everything_is_written(found: list[Analysis], tmp_path: Path) -> None:
+    report = Report(found)
+    path = report.write(tmp_path)
+    assert path == tmp_path / "report.html"
+    html, figures = report.page()
+    assert path.read_text(encoding="utf-8") == html  # the same again, to the byte
+    for name in figures:
+        assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8").endswith("</svg>\n")
+    tables = sorted(p.stem for p in (tmp_path / "tables").glob("*.csv"))
+    assert tables == sorted(p.stem for p in (tmp_path / "tables").glob("*.txt"))
+    assert {"overview", "segments", "boundaries", "gates", "attention", "errors", "typos", "cost"} <= set(
+        tables
+    )
+    with (tmp_path / "tables" / "overview.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["char", "act"]
+    assert float(rows[1]["segment length"]) == found[1].segments.mean
+
+
+def test_every_number_is_in_the_json(found: list[Analysis], tmp_path: Path) -> None:
+    Report(found).write(tmp_path)
+    numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    act = numbers["models"][1]
+    assert act["segments"]["mean"] == found[1].segments.mean
+    assert act["gates"]["profiles"][0]["overall"] == found[1].gates.profiles[0].overall  # type: ignore[union-attr]
+    assert act["attention"]["first"] == found[1].attention.first  # type: ignore[union-attr]
+    assert act["drawn"][0]["halting"]["scores"]
+    assert act["errors"]["by_length"][0]["bleu"] >= 0
+
+
+def test_a_model_without_a_halting_unit_says_so(found: list[Analysis]) -> None:
+    html, figures = Report(found[:1]).page()
+    assert "char has no halting unit" in html
+    assert not any(name.startswith(("halting", "scores")) for name in figures)
+
+
+def test_a_decoder_that_cuts_shows_its_segments() -> None:
+    def target(output: Output) -> Segmentation:
+        pieces = [output.best[i : i + 2] for i in range(0, len(output.best), 2)]
+        return Segmentation(pieces, [len(p) for p in pieces], [], [], None)
+
+    one = analyse(replace(subject(), target=target), LINES, "text", None, SMALL)
+    assert one.target_segments is not None
+    assert one.readings[0].target_pieces is not None
+    assert "The decoder of <strong>act</strong> writes" in Report([one]).page()[0]
+
+
+def test_one_line_of_one_character() -> None:
+    one = analyse(subject(), [Line(1, "a")], "text", None, SMALL)
+    assert one.segments.segments == 1
+    Page(Report([one]).page()[0])
+
+
+@pytest.mark.parametrize("lines", [[], [Line(1, "")], [Line(1, "  "), Line(2, "")]])
+def test_nothing_to_analyse_is_refused(lines: list[Line]) -> None:
+    with pytest.raises(InputError, match="text: no sentences to analyse"):
+        analyse(subject(), lines, "text")
+
+
+def test_without_references_and_without_translations() -> None:
+    lines = [replace(line, reference=None) for line in LINES]
+    spoken = analyse(subject(), lines, "text", None, SMALL)
+    assert spoken.scores is None
+    assert spoken.attention is not None
+    assert spoken.attention.targets == "translations"
+    silent = analyse(subject(), lines, "text", None, replace(SMALL, translate=0))
+    assert (silent.attention, silent.errors, silent.robustness) == (None, None, None)
+    assert "Nothing was translated" in Report([silent]).page()[0]
+
+
+def test_a_folder_without_counts_of_training_says_how_to_get_them() -> None:
+    bare = replace(subject(), training=TrainingText(None, None))
+    html = Report([analyse(bare, LINES, "text", None, SMALL)]).page()[0]
+    assert "--train F reads the text" in html
+
+
+STRANGE = [
+    "שלום עולם",
+    "مرحبا بالعالم",
+    "きる きた。日本語",
+    "e\u0301a\u0301 \u0301x",
+    "<b>&amp;</b> $x$ _y",
+    "a\u3000b\tc",
+    "\u202e|\\␣",
+]
+
+
+def test_any_script_is_shown(tmp_path: Path) -> None:
+    lines = [Line(n, text, text) for n, text in enumerate(STRANGE, 1)]
+    one = analyse(subject(name="_<&$model$"), lines, "t<x>t", None, replace(SMALL, lines=tuple(range(1, 8))))
+    Report([one]).write(tmp_path)
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    Page(html)
+    assert "<b>&amp;</b>" not in html.replace("<b>&amp;</b><b>", "")
+    assert 'dir="auto"' in html
+    assert "◌\u0301" in html
+    assert "日" in html
+    assert "<i>␣</i>" in html
+
+
+@pytest.mark.parametrize("fonts", [("DejaVu Sans",), ()])
+def test_missing_fonts_are_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fonts: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(plots, "FONTS", ("No such font", *fonts))
+    lines = [Line(n, text, text) for n, text in enumerate(STRANGE, 1)]
+    Report([analyse(subject(), lines, "text", None, replace(SMALL, translate=0))]).write(tmp_path)
+    assert caplog.records == []
+
+
+def test_gold_boundaries_of_a_lexicon_reach_the_gates() -> None:
+    gold = Gold("lexicon.tsv", lexicon={"abc": (2,), "zzz": (1,)})
+    one = analyse(subject(LOOKUP), [Line(1, "abc de"), Line(2, "abcabc")], "text", gold, SMALL)
+    assert one.gates is not None
+    assert one.gates.gold_boundaries == 1
+    assert [t.reference for t in one.agreements][-2:] == ["lexicon.tsv", "lexicon.tsv, alone"]
+    elsewhere = analyse(subject(LOOKUP), [Line(1, "de")], "text", gold, SMALL)
+    assert elsewhere.gates is not None
+    assert elsewhere.gates.gold_boundaries == 2  # of its own words
+
+
+def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "CHUNK", 50)
+    monkeypatch.setattr(study, "KEPT", 20)
+    held = {}
+
+    def lines() -> Iterator[Line]:
+        for n in range(1, 4001):
+            if n in (1000, 4000):
+                gc.collect()
+                held[n] = tracemalloc.get_traced_memory()[0]
+            yield Line(n, "abcdefgh"[n % 5 :] * 3)
+
+    tracemalloc.start()
+    try:
+        analyse(subject(), lines(), "text", None, replace(SMALL, translate=0))
+    finally:
+        tracemalloc.stop()
+    assert held[4000] - held[1000] < 3000 * 10  # bytes: a line and its cut take some thousand
+
+
+def test_the_sample_is_the_same_for_every_model(found: list[Analysis]) -> None:
+    char, act = found
+    assert [r.number for r in char.readings] == [r.number for r in act.readings]
+    assert char.text == act.text
+    again = analyse(subject(), LINES, "text", None, SMALL)
+    assert Report([replace(again, cost=act.cost)]).numbers() == Report([act]).numbers()
+
+
+def test_figures_go_to_tensorboard_where_it_is_installed(
+    found: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = mock.MagicMock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", mock.Mock(SummaryWriter=board))
+    Report(found[:1]).write(tmp_path)
+    board.assert_called_once_with(tmp_path / "tensorboard")
+    sent = {call.args[0] for call in board().__enter__().add_figure.call_args_list}
+    assert sent == {path.stem for path in (tmp_path / "figures").glob("*.png")}
+
+
+@pytest.mark.slow
+def test_a_test_set_is_analysed_in_less_than_a_minute(tmp_path: Path) -> None:
+    """The demo's sizes, 6,750 sentences of 97 characters as in IWSLT14, all that needs no translation."""
+    torch.manual_seed(1)
+    act = {"type": "act", "embedding_dim": 32, "act_size": 64, "output_dim": 64, "halting_bias": 0.0}
+    decoder = {"embedding_dim": 32, "hidden_size": 128, "attention_size": 64}
+    config = make_config(act, {"hidden_size": 64}, decoder)
+    letters = CharVocabulary([*"abcdefghijklmnopqrstuvwxyz ."])
+    model = Translator.build(config, letters, letters).eval()
+    rng = random.Random(1)
+    words = ["".join(rng.choices("enirstadhu", k=rng.randint(2, 10))) for _ in range(5000)]
+    texts = [" ".join(rng.choices(words, k=14)) + " ." for _ in range(6750)]
+    began = time.process_time()
+    lines = (Line(n, text, text) for n, text in enumerate(texts, 1))
+    one = analyse(Subject("act", tmp_path, model, TRAINING), lines, "text", None, Settings(translate=0))
+    Report([one]).write(tmp_path)
+    assert time.process_time() - began < 60
+    assert one.text.sentences == 6750
+    assert one.text.sample == 500

@@ -1,0 +1,138 @@
+"""A real browser, without a driver: Chromium's own protocol through a pipe."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+
+
+# Puts the two ends where the browser looks for them; one of them may be 3 or 4 already.
+_MOVE = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for place, end in zip((3, 4), ends):
+    os.dup2(end, place, inheritable=True)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def find_browser() -> str | None:
+    """Where a browser of Chromium's kind is installed; $CAESURA_BROWSER first."""
+    named = os.environ.get("CAESURA_BROWSER")
+    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+class Browser:
+    """A page of a headless browser; everything that it said and asked for is kept."""
+
+    def __init__(self, program: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        # It reads commands from descriptor 3 and answers on 4.
+        theirs_in, self._to = os.pipe()
+        self._from, theirs_out = os.pipe()
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        flags += ["--no-first-run", "--hide-scrollbars", f"--user-data-dir={self._folder.name}"]
+        flags += ["--remote-debugging-pipe", "about:blank"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _MOVE, str(theirs_in), str(theirs_out), program, *flags],
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._buffer = b""
+        self._number = 0
+        self.events: list[dict[str, Any]] = []
+        self._session: str | None = None
+        try:
+            self._attach()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+
+    def _attach(self) -> None:
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=30)
+        os.close(self._to)
+        os.close(self._from)
+        with suppress(OSError):
+            self._folder.cleanup()
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """Ask for something and wait for the answer; events meanwhile are kept."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.events.append(answer)
+
+    def open(self, path: Path, width: int = 1200, dark: bool = False, phone: bool = False) -> None:
+        """Open a file and wait until it is loaded."""
+        self.events.clear()
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=900, deviceScaleFactor=2 if phone else 1, mobile=phone,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        self.send("Page.navigate", url=path.resolve().as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._read())
+
+    def ask(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def named(self, method: str) -> list[dict[str, Any]]:
+        """What the page said or did of a kind since it was opened."""
+        return [event["params"] for event in self.events if event.get("method") == method]
+
+    def screenshot(self, path: Path, whole: bool = True) -> None:
+        """A picture of the page, or of what can be seen of it."""
+        found = self.send("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
+        path.write_bytes(base64.b64decode(found["data"]))
+
+    def _clip(self, whole: bool) -> dict[str, Any]:
+        if not whole:
+            return {}
+        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
+        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            chunk = os.read(self._from, 1 << 16)
+            if not chunk:
+                raise RuntimeError("the browser has ended")
+            self._buffer += chunk
+        message, self._buffer = self._buffer.split(b"\0", 1)
+        return json.loads(message)

@@ -1,0 +1,189 @@
+"""`caesura analyze`, and the same report from `caesura compare`."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, refusal
+
+from caesura.analysis import drawings, report
+
+Write = Callable[[str, bytes | str], Path]
+
+
+@pytest.fixture(autouse=True)
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take seconds, and tests/analysis draws them all; the first test here does too."""
+    if request.node.name != "test_a_report_of_a_model":
+        monkeypatch.setattr(drawings, "svg_of", lambda figure: '<svg width="9pt"></svg>')
+        monkeypatch.setattr(report, "png_of", lambda figure: b"")
+
+
+def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "report"
+    done = caesura(
+        "analyze",
+        models["act"],
+        "--src",
+        corpus / "dev.de",
+        "--trg",
+        corpus / "dev.en",
+        "--out",
+        out,
+        "--beam",
+        1,
+    )
+    assert (done.status, done.err) == (0, "")
+    assert done.lines[0] == "12 sentences of dev.de, greedy"
+    assert done.lines[-1] == f"the report: {out}/report.html"
+    numbers = json.loads((out / "analysis.json").read_text(encoding="utf-8"))
+    [act] = numbers["models"]
+    assert act["name"] == "act"
+    assert act["text"]["sentences"] == 12
+    assert act["errors"]["unknown_source"] == {
+        "count": 0,
+        "total": sum(b.count(" ") + 1 for b in (corpus / "dev.de").read_text().splitlines()),
+    }
+    assert act["history"]["segment_length"]
+    assert act["segments"]["top"]["1"][0]["training"] > 0
+    evaluated = caesura(
+        "evaluate",
+        models["act"],
+        "--src",
+        corpus / "dev.de",
+        "--trg",
+        corpus / "dev.en",
+        "--beam",
+        1,
+        "--json",
+    )
+    assert act["scores"] == json.loads(evaluated.out)["scores"]
+
+
+@pytest.mark.parametrize("system", ["char", "word", "bpe"])
+def test_any_system_can_be_looked_at(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, system: str
+) -> None:
+    done = caesura(
+        "analyze",
+        models[system],
+        "--src",
+        corpus / "dev.de",
+        "--out",
+        tmp_path,
+        "--translate",
+        5,
+        "--beam",
+        1,
+    )
+    assert (done.status, done.err) == (0, "")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"{system} has no halting unit" in html
+
+
+def test_lines_can_be_chosen(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    call = ["analyze", models["act"], "--src", corpus / "dev.de", "--out", tmp_path, "--translate", 0]
+    assert caesura(*call, "--lines", "7,3").status == 0
+    [act] = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))["models"]
+    assert [r["number"] for r in act["readings"]] == [d["number"] for d in act["drawn"]] == [7, 3]
+    assert refusal(caesura(*call, "--lines", "99")) == "dev.de: 12 lines; there is no line 99"
+    assert "--lines 3-4" in refusal(caesura(*call, "--lines", "3-4"))
+
+
+def test_gold_and_training_text_can_be_given(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    gold = write("gold.tsv", "sieben\tsie ben\nneun\tneun\n")
+    folder = tmp_path / "old"
+    shutil.copytree(models["char"], folder)
+    (folder / "train.words.json").unlink()
+    text = write("moved.de", (corpus / "train.de").read_bytes())
+    done = caesura(
+        "analyze", folder, "--src", corpus / "dev.de", "--gold", gold, "--train", text,
+        "--out", tmp_path / "out", "--translate", 0,
+    )  # fmt: skip
+    assert (done.status, done.err) == (0, "")
+    [old] = json.loads((tmp_path / "out" / "analysis.json").read_text(encoding="utf-8"))["models"]
+    assert {"gold.tsv", "gold.tsv, alone"} <= {table["reference"] for table in old["agreements"]}
+    assert "moved.de" in old["text"]["training"]
+    e = old["segments"]["top"]["1"][0]
+    assert e["training"] == (corpus / "train.de").read_text().count(e["text"])
+
+
+def test_a_folder_of_an_older_version_still_works(
+    models: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "old"
+    shutil.copytree(models["act"], folder)
+    (folder / "train.words.json").unlink()
+    (folder / "metrics.jsonl").unlink()
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace(str(corpus / "train"), str(tmp_path / "gone")))
+    done = caesura(
+        "analyze",
+        folder,
+        "--src",
+        corpus / "dev.de",
+        "--trg",
+        corpus / "dev.en",
+        "--out",
+        tmp_path / "out",
+        "--beam",
+        1,
+    )
+    assert (done.status, done.err) == (0, "")
+    html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "--train F reads the text" in html
+    assert "no log of its training" in html
+
+
+def test_what_cannot_be_analysed_is_refused(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    call = ["analyze", models["char"], "--out", tmp_path / "out", "--src"]
+    assert refusal(caesura(*call, write("empty", ""))) == "empty: no sentences to analyse"
+    assert "no/file" in refusal(caesura(*call, "no/file"))
+    assert "the file is empty" in refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty"))
+    assert "--train should name" in refusal(caesura(*call, corpus / "dev.de", "--train", "no/file"))
+    in_the_way = write("file", "")
+    said = refusal(caesura("analyze", models["char"], "--src", corpus / "dev.de", "--out", in_the_way))
+    assert said.startswith(f"{in_the_way}: cannot be written to")
+
+
+def test_a_long_line_is_told_and_taken_as_empty(
+    models: dict[str, Path], tmp_path: Path, write: Write
+) -> None:
+    src = write("long.de", "eins zwei\n" + "x" * 201 + "\n")
+    done = caesura("analyze", models["char"], "--src", src, "--out", tmp_path / "out", "--translate", 0)
+    assert done.status == 0
+    assert (
+        done.err
+        == f"caesura: {src}: 1 lines longer than 200 characters (testing.max_input) were taken as empty\n"
+    )
+
+
+def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    call = [
+        "compare",
+        models["char"],
+        models["act"],
+        "--src",
+        corpus / "dev.de",
+        "--trg",
+        corpus / "dev.en",
+        "--beam",
+        1,
+    ]
+    done = caesura(*call, "--out", tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert done.lines[-1] == f"the report: {tmp_path}/report.html"
+    numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
+    assert [m["name"] for m in numbers["models"]] == ["char", "act"]
+    assert numbers["bootstrap"]["char"]["bleu"]["p_value"] is None
+    assert 0 < numbers["bootstrap"]["act"]["bleu"]["p_value"] <= 1
+    as_json = caesura(*call, "--out", tmp_path, "--json")
+    assert as_json.err == f"the report: {tmp_path}/report.html\n"
+    rows = json.loads(as_json.out)
+    assert [row["scores"] for row in rows] == [m["scores"] for m in numbers["models"]]
