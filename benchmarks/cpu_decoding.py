@@ -5,7 +5,8 @@ python benchmarks/cpu_decoding.py [--joeynmt PYTHON] [--sentences 16] [--rounds 
 Both models have random weights: embeddings of 620, an encoder of 2 x 500, a decoder and an attention of 1000,
 117 source and 97 target characters. Both read sentences of 100 characters and write 100: </s> is forbidden.
 The two take turns, so that a busy machine slows both; each has the batch size that is best for it. Printed
-are medians over rounds, and the median of the rounds' ratios.
+are medians over rounds, and the median of the rounds' ratios. Where other programs run, set
+OMP_WAIT_POLICY=PASSIVE: threads that wait for one another would take what little there is.
 
 JoeyNMT wants packages of its own, so it runs in an interpreter of its own: joeynmt_rows.py says which.
 """
@@ -13,7 +14,6 @@ JoeyNMT wants packages of its own, so it runs in an interpreter of its own: joey
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import subprocess
 import sys
@@ -26,6 +26,7 @@ import torch
 
 from caesura.data.vocabulary import EOS, SPECIALS
 from caesura.decoders.recurrent import RecurrentDecoder
+from caesura.encoders.base import Encoded
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.search.beam import beam_search
 from caesura.segmenters.lookup import LookupSegmenter
@@ -63,6 +64,7 @@ def caesura() -> Run:
     memory = 2 * ENCODER
     segmenter, encoder = LookupSegmenter(SOURCE, EMBEDDING), RecurrentEncoder(EMBEDDING, ENCODER)
     decoder = RecurrentDecoder(TARGET, memory, memory, EMBEDDING, DECODER, attention_size=DECODER)
+    check(decoder, memory)
     decoder.output.bias[EOS] = -1e9
 
     @torch.no_grad()
@@ -82,6 +84,20 @@ def caesura() -> Run:
     return run
 
 
+def check(decoder: RecurrentDecoder, memory: int) -> None:
+    """No times of wrong results: fast steps must be those in plain operations, which a gradient asks for."""
+    encoded = Encoded(torch.randn(2, LENGTH, memory), torch.tensor([LENGTH, 7]), torch.randn(2, memory))
+    logits = []
+    for plain in (True, False):
+        with torch.set_grad_enabled(plain):
+            state = decoder.reorder(decoder.start(encoded), None, torch.zeros(2, BEAM, dtype=torch.long))
+            for symbols in torch.arange(2 * BEAM * 5).view(5, 2, BEAM):
+                step, state = decoder.step(state, symbols)
+            logits.append(step.logits.detach())
+    if (error := (logits[1] - logits[0]).norm() / logits[0].norm()) > 1e-5:
+        sys.exit(f"the fast steps are {error:.1e} off the plain ones")
+
+
 def measure(runs: dict[str, Run], threads: int, sizes: list[int], sentences: int, rounds: int) -> None:
     """Print a line for each program: its best batch size, sentences a second, and how that compares."""
     best = {}
@@ -94,13 +110,9 @@ def measure(runs: dict[str, Run], threads: int, sizes: list[int], sentences: int
             count = max(1, sentences // best[name])
             seconds[name].append(run(threads, best[name], count) / (count * best[name]))
     for name, own in seconds.items():
-        ratio = (
-            statistics.median(b / a for a, b in zip(own, seconds["JoeyNMT"], strict=True))
-            if len(runs) > 1
-            else math.nan
-        )
-        rate = 1 / statistics.median(own)
-        print(f"{threads:<10}{name:10}{best[name]:>6}{rate:>20.2f}{ratio:>18.1f}", flush=True)
+        rate, theirs = 1 / statistics.median(own), seconds.get("JoeyNMT", [])
+        ratio = f"{statistics.median(b / a for a, b in zip(own, theirs, strict=True)):.1f}" if theirs else "?"
+        print(f"{threads:<10}{name:10}{best[name]:>6}{rate:>20.2f}{ratio:>18}", flush=True)
 
 
 def main() -> None:

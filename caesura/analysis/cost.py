@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
+from caesura.decoders.act import ActDecoder
 from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.model import Translator
@@ -36,17 +37,21 @@ def gru_flops(inputs: int, hidden: int) -> int:
     return 2 * 3 * hidden * (inputs + hidden)
 
 
-def flops(model: Translator, symbols: int, segments: int, targets: int) -> dict[str, int] | None:
+def flops(
+    model: Translator, symbols: int, segments: int, targets: int, written: int | None = None
+) -> dict[str, int] | None:
     """Floating-point operations of one sentence, teacher-forced or greedy; None for parts of another kind.
 
     A product of [m, n] with a vector is 2 m n; element-wise operations, softmax and look-ups are not counted.
-    T source symbols, S segments and U target symbols are all with </s>. Beam search of K multiplies what the
-    decoder does per target symbol by about K.
+    T source symbols, S segments, U target symbols and O segments `written` (None: U) are all with </s>. Beam
+    search of K multiplies what the decoder does per target symbol by about K.
 
         lookup    0
         ACT-ENC   T (gru(E, A) + 2 A) + S 2 A D                       E embedding, A act_size, D output
         encoder   S Σ_layers 2 gru(D_layer, H)                        both directions
         decoder   S 2 M N + U (2 H N + 2 S N + 2 S M + gru(E + M, H) + 2 H V)      M memory, N attention
+        ACT-DEC   S 2 M N + O (2 H N + 2 S N + 2 S M + gru(E + M, H) + P + Q)      P, Q 2 A H each, or nothing
+                  + U (gru(E, A) + 2 A + 2 A D + 2 D V)
     """
     segmenter, encoder, decoder = model.segmenter, model.encoder, model.decoder
     if isinstance(segmenter, LookupSegmenter):
@@ -57,27 +62,42 @@ def flops(model: Translator, symbols: int, segments: int, targets: int) -> dict[
         first = symbols * each + segments * 2 * width * segmenter.output_dim
     else:
         return None
-    if not isinstance(encoder, RecurrentEncoder) or not isinstance(decoder, RecurrentDecoder):
+    if not isinstance(encoder, RecurrentEncoder):
         return None
     layers = [gru for gru in encoder.forwards if isinstance(gru, nn.GRU)]
     second = segments * sum(2 * gru_flops(gru.input_size, gru.hidden_size) for gru in layers)
+    third = _decoder_flops(decoder, segments, targets, targets if written is None else written)
+    return None if third is None else {"segmenter": first, "encoder": second, "decoder": third}
+
+
+def _decoder_flops(decoder: nn.Module, segments: int, targets: int, written: int) -> int | None:
+    if isinstance(decoder, RecurrentDecoder):
+        moves, cell, each = targets, decoder.cell, 2 * decoder.output.weight.numel()
+    elif isinstance(decoder, ActDecoder):
+        moves, cell = written, decoder.outer
+        layers = decoder.halting, decoder.output, decoder.symbols
+        each = gru_flops(decoder.inner.input_size, decoder.inner.hidden_size)
+        each += sum(2 * layer.weight.numel() for layer in layers)
+    else:
+        return None
     memory, inner = decoder.attention.key.in_features, decoder.attention.key.out_features
-    hidden, vocabulary = decoder.output.in_features, decoder.output.out_features
-    step = 2 * hidden * inner + 2 * segments * inner + 2 * segments * memory
-    step += gru_flops(decoder.cell.input_size, hidden) + 2 * hidden * vocabulary
-    third = segments * 2 * memory * inner + targets * step
-    return {"segmenter": first, "encoder": second, "decoder": third}
+    move = 2 * cell.hidden_size * inner + 2 * segments * inner + 2 * segments * memory
+    move += gru_flops(cell.input_size, cell.hidden_size)
+    if isinstance(decoder, ActDecoder):
+        between = (layer for layer in (decoder.enter, decoder.leave) if isinstance(layer, nn.Linear))
+        move += sum(2 * layer.weight.numel() for layer in between)
+    return segments * 2 * memory * inner + moves * move + targets * each
 
 
 def mean_flops(
-    model: Translator, sizes: Iterable[tuple[int, int, int]]
+    model: Translator, sizes: Iterable[tuple[int, ...]]
 ) -> tuple[dict[str, float] | None, dict[str, float]]:
-    """The mean over sentences of T, S, U each, as `flops` counts them, and the means of the three."""
+    """The mean over sentences of T, S, U (and O) each, as `flops` counts them, and the means of the three."""
     total: dict[str, float] | None = {}
     sums, count = [0, 0, 0], 0
     for size in sizes:
         count += 1
-        sums = [a + b for a, b in zip(sums, size, strict=True)]
+        sums = [a + b for a, b in zip(sums, size, strict=False)]
         found = flops(model, *size)
         if found is None or total is None:
             total = None

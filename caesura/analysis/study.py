@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text, train_bpe
@@ -116,8 +116,6 @@ class Subject:
     folder: Path
     model: Translator
     training: TrainingText
-    # How the decoder cut a translation; None for a decoder that does not.
-    target: Callable[[Output], Segmentation | None] = field(default=lambda output: None)
 
 
 def analyse(
@@ -165,8 +163,8 @@ def analyse(
         segments=passed.segments.result(training),
         varying=varying_cuts([line.source for line in known], [cuts[line.number] for line in known]),
         agreements=passed.agreed(gold),
-        target_segments=_target_segments(subject, spoken.outputs),
-        readings=[reading(line, output, training.trg, subject.target(output)) for line, output in shown],
+        target_segments=_target_segments(spoken.outputs),
+        readings=[reading(line, output, training.trg, _written(output)) for line, output in shown],
         halting=passed.halting.result(),
         history=history(subject.folder),
         gates=gates,
@@ -356,8 +354,13 @@ def _robust(
     )
 
 
-def _target_segments(subject: Subject, outputs: Sequence[Output]) -> SegmentStatistics | None:
-    cuts = [cut for output in outputs if (cut := subject.target(output)) is not None]
+def _written(output: Output) -> Segmentation | None:
+    """How the decoder cut its translation; None for a decoder that does not."""
+    return output.targets[0] if output.targets else None
+
+
+def _target_segments(outputs: Sequence[Output]) -> SegmentStatistics | None:
+    cuts = [cut for output in outputs if (cut := _written(output)) is not None]
     return segment_statistics(cuts) if cuts else None
 
 
@@ -368,7 +371,9 @@ def _cost(subject: Subject, segmenting: float | None, spoken: _Spoken) -> Cost:
         if output.hypotheses:
             cut = output.segmentation
             segments = len(cut.pieces) + cut.ends[-1]  # </s> is a segment of its own after a halt
-            sizes.append((len(cut.ends) + 1, segments, len(output.hypotheses[0].symbols)))
+            targets, written = len(output.hypotheses[0].symbols), _written(output)
+            moves = targets if written is None else len(written.pieces) + 1
+            sizes.append((len(cut.ends) + 1, segments, targets, moves))
     counted, means = mean_flops(model, sizes)
     return Cost(
         parameters=model.parameter_count(),

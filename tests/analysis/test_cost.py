@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from helpers import ACT, LOOKUP, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, tiny_model
 
 from caesura.analysis.cost import flops, gru_flops, mean_flops, part_sizes, training_seconds
 
@@ -53,3 +53,12 @@ def test_training_ends_for_us_at_the_last_best(tmp_path: Path) -> None:
     rows = ["update\tseconds\tverdict", "1\t2.5\tbest", "2\t5\tbest", "3\t7.5\twait"]
     (tmp_path / "validations.tsv").write_text("\n".join(rows) + "\n")
     assert training_seconds(tmp_path) == 5.0
+
+
+def test_a_decoder_that_cuts_moves_once_a_segment() -> None:
+    model = tiny_model(LOOKUP, decoder=ACT_DECODER)
+    found = flops(model, symbols=3, segments=3, targets=7, written=2)
+    move = 2 * 6 * 5 + 3 * 2 * 5 + 3 * 2 * 6 + gru_flops(4 + 6, 6) + 2 * (2 * 6 * 3)  # P and Q: 6 and 3
+    each = gru_flops(4, 3) + 2 * 3 + 2 * 3 * 5 + 2 * 5 * 9
+    assert found is not None
+    assert found["decoder"] == 3 * 2 * 6 * 5 + 2 * move + 7 * each

@@ -16,7 +16,7 @@ from unittest import mock
 
 import pytest
 import torch
-from helpers import ACT, LOOKUP, make_config, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, make_config, tiny_model
 
 from caesura.analysis import plots, study
 from caesura.analysis.gold import Gold
@@ -27,7 +27,7 @@ from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
 from caesura.data.words import WordCounts
 from caesura.errors import InputError
-from caesura.model import Output, Segmentation, Translator
+from caesura.model import Translator
 
 WORDS = WordCounts({"abc": 3, "ab": 20}, 23, True)
 TRAINING = TrainingText(WORDS, WORDS)
@@ -131,13 +131,12 @@ def test_a_model_without_a_halting_unit_says_so(found: list[Analysis]) -> None:
 
 
 def test_a_decoder_that_cuts_shows_its_segments() -> None:
-    def target(output: Output) -> Segmentation:
-        pieces = [output.best[i : i + 2] for i in range(0, len(output.best), 2)]
-        return Segmentation(pieces, [len(p) for p in pieces], [], [], None)
-
-    one = analyse(replace(subject(), target=target), LINES, "text", None, SMALL)
+    model = tiny_model(ACT, decoder=ACT_DECODER)
+    one = analyse(replace(subject(), model=model), LINES, "text", None, SMALL)
     assert one.target_segments is not None
     assert one.readings[0].target_pieces is not None
+    assert one.target_segments.segments > len(LINES)
+    assert one.cost.flops is not None
     assert "The decoder of <strong>act</strong> writes" in Report([one]).page()[0]
 
 
