@@ -6,8 +6,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +15,7 @@ from caesura.errors import InputError, Interrupted, explain
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
-    from caesura.model import Output, Search, Segmentation, Translator
+    from caesura.model import Segmentation, Translator
     from caesura.terminal import TrainingDisplay
 
 app = typer.Typer(
@@ -136,6 +134,8 @@ def translate(
     device: Device = "auto",
 ) -> None:
     """Translate line by line: as many lines out as in (or N a line with --n-best N)."""
+    from caesura.streaming import process, sampler
+
     translator = _load(model, device)
     width = translator.config.testing.beam_size if beam is None else beam
     if n_best > width or (n_best > 1 and (sample or segments)):
@@ -144,8 +144,8 @@ def translate(
         )
     if sample and beam is not None:
         raise InputError("--sample draws and --beam searches; choose one")
-    search = _sampler(temperature, seed) if sample else translator.searcher(beam)
-    for number, output, text in _process(translator, file, errors, search):
+    search = sampler(temperature, seed) if sample else translator.searcher(beam)
+    for number, output, text in process(translator, file, errors, search):
         if as_json:
             _print_json({"source": text, **output.record(n_best)})
         elif n_best > 1:
@@ -178,9 +178,11 @@ def segment(
     device: Device = "auto",
 ) -> None:
     """Show where a model cuts its input: in|␣g|ru|pp|en (--json: with halting scores and weights)."""
+    from caesura.streaming import forced, process
+
     translator = _load(model, device)
-    sources = ((text, output.segmentation) for _, output, text in _process(translator, file, errors, None))
-    for text, cut in sources if target is None else _forced(translator, file, target, errors):
+    sources = ((text, output.segmentation) for _, output, text in process(translator, file, errors, None))
+    for text, cut in sources if target is None else forced(translator, file, target, errors):
         if as_json:
             scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}
             _print_json({"text": text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
@@ -235,10 +237,11 @@ def compare(
     """The paper's Table 2 for your models, with a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
     from caesura.comparison import Text, compare_models, show_comparison, write_report
+    from caesura.streaming import sentences
 
     _check_unique(models)
     loaded = [(str(model), _load(model, device)) for model in models]
-    text = _sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
+    text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     rows = compare_models(loaded, text, beam)
     if as_json:
         _print_json([{**row.record(), **row.evaluation.record()} for row in rows])
@@ -309,103 +312,14 @@ def _load(folder: Path, device: str) -> Translator:
     return Translator.from_pretrained(folder, wanted)
 
 
-def _process(
-    translator: Translator, file: str, errors: Errors, search: Search | None
-) -> Iterator[tuple[int, Output, str]]:
-    """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines."""
-    from caesura.data.corpus import read_lines
-
-    longest = translator.config.testing.max_input
-    lines = enumerate(read_lines(file, errors), 1)
-    # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
-    size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
-    problem: InputError | None = None
-    while problem is None:
-        chunk: list[tuple[int, str | None]] = []
-        try:
-            chunk.extend(islice(lines, size))
-        except InputError as found:  # the lines before a bad one are answered first
-            problem = found
-        if not chunk and problem is None:
-            return
-        texts = []
-        for number, line in chunk:
-            if line is None or len(line) > longest:
-                _warn("standard input" if file == "-" else file, number, longest)
-                line = ""
-            texts.append(line)
-        first = chunk[0][0] if chunk else 1
-        outputs = translator.process(texts, search and _counted_from(first, search))
-        for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
-            yield number, output, text
-    raise problem
-
-
-def _forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:
-    """Each line of `trg` and how the decoder cuts it as the translation of its line in `src`."""
-    from caesura.data.corpus import ParallelText
-
-    if not translator.decoder.segmenting:
-        kind = translator.config.model.decoder.type
-        raise InputError(f"--target: this model's decoder ({kind}) does not cut what it writes; act does")
-    longest = translator.config.testing.max_input
-    pairs = enumerate(ParallelText(src, trg).pairs(errors, with_bounds=False), 1)
-    while chunk := list(islice(pairs, 8 * translator.config.testing.batch_size)):
-        texts = []
-        for number, (source, text, _) in chunk:
-            for name, line in ((src, source), (trg, text)):
-                if line is None or len(line) > longest:
-                    _warn(name, number, longest)
-                    source, text = "", ""
-            texts.append((source or "", text or ""))
-        cuts = translator.segment_targets(*([*side] for side in zip(*texts, strict=True)))
-        yield from zip((text for _, text in texts), cuts, strict=True)
-
-
-def _warn(name: str, number: int, longest: int) -> None:
-    limit = f"longer than {longest} characters (testing.max_input)"
-    print(f"caesura: {name}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
-
-
-def _counted_from(first: int, search: Search) -> Search:
-    """The search, told line numbers instead of positions in a chunk: a sample depends on its line alone."""
-    return lambda decoder, encoded, limits, rows: search(decoder, encoded, limits, [first + r for r in rows])
-
-
-def _sampler(temperature: float, seed: int) -> Search:
-    from caesura.search.sampling import sample
-
-    if not 0 < temperature < float("inf"):
-        raise InputError(
-            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
-        )
-
-    def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
-        seeds = [seed * 1_000_003 + position for position in positions]
-        return [[h] for h in sample(decoder, encoded, limits, seeds, temperature)]
-
-    return search
-
-
-def _sentences(src: str, trg: str | None, errors: Errors, longest: int) -> Any:
-    from caesura.data.corpus import ParallelText
-    from caesura.data.sentences import read_sentences
-
-    text = read_sentences(ParallelText(src, trg), errors, longest)
-    if not text.sources:
-        raise InputError(f"{src}: no sentences to score")
-    for number in text.too_long:
-        _warn(src, number, longest)
-    return text
-
-
 def _evaluate(
     translator: Translator, src: str, trg: str | None, beam: int | None, errors: Errors
 ) -> Evaluation:
     from caesura import terminal
     from caesura.evaluation.evaluate import evaluate as run
+    from caesura.streaming import sentences
 
-    text = _sentences(src, trg, errors, translator.config.testing.max_input)
+    text = sentences(src, trg, errors, translator.config.testing.max_input)
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
         return run(translator, text.sources, text.references, text.gold, search, progress)

@@ -17,7 +17,7 @@ PACKAGE = Path(caesura.__file__).parent
 ORDER = (
     *("errors", "yamlfile", "phrasing"),
     *("config", "kernels", "data", "segmenters", "encoders", "decoders", "search", "model"),
-    *("evaluation", "training", "analysis", "terminal", "comparison", "demo", "cli"),
+    *("evaluation", "training", "analysis", "terminal", "comparison", "demo", "streaming", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
 

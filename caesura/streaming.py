@@ -1,0 +1,98 @@
+"""Files line by line through a model: every line is answered, in order, in bounded memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from caesura.data.corpus import ParallelText, read_lines
+from caesura.data.files import Errors
+from caesura.data.sentences import Sentences, read_sentences
+from caesura.errors import InputError
+from caesura.model import Output, Search, Segmentation, Translator
+from caesura.search.sampling import sample
+
+
+def process(
+    translator: Translator, file: str, errors: Errors, search: Search | None
+) -> Iterator[tuple[int, Output, str]]:
+    """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines."""
+    longest = translator.config.testing.max_input
+    lines = enumerate(read_lines(file, errors), 1)
+    # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
+    size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
+    problem: InputError | None = None
+    while problem is None:
+        chunk: list[tuple[int, str | None]] = []
+        try:
+            chunk.extend(islice(lines, size))
+        except InputError as found:  # the lines before a bad one are answered first
+            problem = found
+        if not chunk and problem is None:
+            return
+        texts = []
+        for number, line in chunk:
+            if line is None or len(line) > longest:
+                _warn("standard input" if file == "-" else file, number, longest)
+                line = ""
+            texts.append(line)
+        first = chunk[0][0] if chunk else 1
+        outputs = translator.process(texts, search and _counted_from(first, search))
+        for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
+            yield number, output, text
+    raise problem
+
+
+def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:
+    """Each line of `trg` and how the decoder cuts it as the translation of its line in `src`."""
+    if not translator.decoder.segmenting:
+        kind = translator.config.model.decoder.type
+        raise InputError(f"--target: this model's decoder ({kind}) does not cut what it writes; act does")
+    longest = translator.config.testing.max_input
+    pairs = enumerate(ParallelText(src, trg).pairs(errors, with_bounds=False), 1)
+    while chunk := list(islice(pairs, 8 * translator.config.testing.batch_size)):
+        texts = []
+        for number, (source, text, _) in chunk:
+            for name, line in ((src, source), (trg, text)):
+                if line is None or len(line) > longest:
+                    _warn(name, number, longest)
+                    source, text = "", ""
+            texts.append((source or "", text or ""))
+        cuts = translator.segment_targets(*([*side] for side in zip(*texts, strict=True)))
+        yield from zip((text for _, text in texts), cuts, strict=True)
+
+
+def _warn(name: str, number: int, longest: int) -> None:
+    limit = f"longer than {longest} characters (testing.max_input)"
+    print(f"caesura: {name}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
+
+
+def _counted_from(first: int, search: Search) -> Search:
+    """The search, told line numbers instead of positions in a chunk: a sample depends on its line alone."""
+    return lambda decoder, encoded, limits, rows: search(decoder, encoded, limits, [first + r for r in rows])
+
+
+def sampler(temperature: float, seed: int) -> Search:
+    """A search that draws, each line by a seed of its own."""
+    if not 0 < temperature < float("inf"):
+        raise InputError(
+            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
+        )
+
+    def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
+        seeds = [seed * 1_000_003 + position for position in positions]
+        return [[h] for h in sample(decoder, encoded, limits, seeds, temperature)]
+
+    return search
+
+
+def sentences(src: str, trg: str | None, errors: Errors, longest: int) -> Sentences:
+    """A text to score, a line over `longest` made empty, with a warning."""
+    text = read_sentences(ParallelText(src, trg), errors, longest)
+    if not text.sources:
+        raise InputError(f"{src}: no sentences to score")
+    for number in text.too_long:
+        _warn(src, number, longest)
+    return text
