@@ -31,7 +31,6 @@ from torch import Tensor, nn
 from caesura.data.batching import Batch
 from caesura.data.vocabulary import EOS
 from caesura.encoders.recurrent import RecurrentEncoder
-from caesura.kernels import VARIABLE
 from caesura.kernels.attention_decoder import DecoderWeights, decode
 from caesura.model import Translator
 from caesura.search.beam import beam_search
@@ -40,7 +39,7 @@ from caesura.training.feed import padded
 from caesura.training.step import Step
 
 BATCHES = (40, 128, 512)
-TESTS = ("tests/kernels", "tests/training/test_step.py", "tests/search")
+TESTS = ("tests/kernels", "tests/training/test_step.py", "tests/search", "tests/decoders")
 GIB = 2**30
 
 
@@ -74,7 +73,8 @@ def refuse_while_tests_fail() -> None:
     """Run the kernel tests, unless they have passed for these very files."""
     root = Path(__file__).parents[1]
     files = sorted(path for part in ("caesura", "tests") for path in (root / part).rglob("*.py"))
-    digest = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    place = f"{torch.cuda.get_device_name()} {torch.__version__} {triton.__version__}".encode()
+    digest = sha256(b"".join([place, *(path.read_bytes() for path in files)])).hexdigest()
     stamp = root / "runs" / f"tested-{digest[:16]}"
     if not stamp.exists():
         if subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *TESTS], cwd=root).returncode:
@@ -110,13 +110,15 @@ def replayed(step: Callable[[], object], rounds: int) -> float:
 
 
 @contextmanager
-def kernels(choice: str) -> Iterator[None]:
-    """Let `pick` choose these."""
-    os.environ[VARIABLE] = choice
+def environment(**settings: str) -> Iterator[None]:
+    """These variables, for a while."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def fresh() -> None:
@@ -142,8 +144,8 @@ def training(rounds: int, joeynmt: bool) -> None:
             model = system.model()
             ms, S = training_step(model, system, B, rounds)
             peak = torch.cuda.max_memory_reserved() / GIB
-            with kernels("reference"):
-                slow, _ = training_step(system.model(), system, B, 2, graphs="0")
+            with environment(CAESURA_KERNELS="reference", CAESURA_GRAPHS="0"):
+                slow, _ = training_step(system.model(), system, B, 2, warm=1)
             floor = ceilings.floor(Work.of(system, B, S, system.symbols))
             row = f"{system.name:27}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}{system.symbols / S:9.2f}"
             print(f"{row}{slow:14.1f}{slow / ms:7.1f}{floor:10.2f}{ms / floor:7.2f}", flush=True)
@@ -161,10 +163,9 @@ def training(rounds: int, joeynmt: bool) -> None:
 
 
 def training_step(
-    model: Translator, system: System, B: int, rounds: int, length: int | None = None, graphs: str = "1"
-) -> tuple[float, int]:
-    """Milliseconds, and the most segments of a sentence."""
-    os.environ["CAESURA_GRAPHS"] = graphs
+    model: Translator, system: System, B: int, rounds: int, length: int | None = None, warm: int = 4
+) -> tuple[float, float]:
+    """Milliseconds, and the mean number of segments of a sentence."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
     gradients, batch = Step(model, model.config.training), system.batch(B, length)
 
@@ -172,10 +173,10 @@ def training_step(
         gradients(batch)
         optimizer.step()
 
-    ms = milliseconds(step, rounds, warm=4 if graphs == "1" else 1)
+    ms = milliseconds(step, rounds, warm)
     with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
         segments = model.segmenter(batch.src.cuda(), batch.src_lengths.cuda())
-    return ms, int(segments.lengths.max())
+    return ms, float(segments.lengths.double().mean())
 
 
 def measure_ceilings() -> Ceilings:
@@ -270,7 +271,7 @@ def act_reference(B: int) -> float:
             segments = module(batch.src, batch.src_lengths)
         (segments.vectors.sum() + segments.penalty.mean()).backward()
 
-    with kernels("reference"):
+    with environment(CAESURA_KERNELS="reference"):
         return milliseconds(step, 2, warm=1)
 
 
@@ -289,11 +290,11 @@ def encoder_layer(B: int, rounds: int) -> float:
 
 
 def cudnn_layer(B: int, rounds: int) -> float:
-    """nn.GRU, bidirectional, in bfloat16."""
+    """nn.GRU, bidirectional, in bfloat16; from a graph too."""
     gru = nn.GRU(620, ENCODER, batch_first=True, bidirectional=True).cuda().bfloat16()
     vectors = torch.randn(B, 100, 620, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     given = torch.randn(B, 100, 2 * ENCODER, device="cuda", dtype=torch.bfloat16)
-    return milliseconds(lambda: gru(vectors)[0].backward(given), rounds)
+    return replayed(lambda: gru(vectors)[0].backward(given), rounds)
 
 
 def decoder_layer(B: int, rounds: int) -> float:
@@ -340,7 +341,7 @@ def decoding(rounds: int, joeynmt: bool) -> None:
 
         for beam in (1, 5):
             print(f"{f'JoeyNMT 2.3, beam {beam}':34}", end="")
-            for B in (512, 1024, 2048):
+            for B in (512, 1024, 2048, 4096):
                 print(f"{1000 * B / theirs(B, beam, milliseconds):12.0f}", end="", flush=True)
             print()
 
@@ -381,7 +382,6 @@ def memory(_: int, __: bool) -> None:
     print("\nMemory over training on varying shapes (ACT-ENC, batch 64), GiB")
     print(f"{'updates':>9}{'GPU reserved':>14}{'host':>8}{'graphs':>8}{'ms an update':>14}")
     fresh()
-    os.environ["CAESURA_GRAPHS"] = "1"
     system, numbers = SYSTEMS[1], np.random.default_rng(1)
     model = system.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-4, fused=True)

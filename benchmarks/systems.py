@@ -76,14 +76,18 @@ def _vocabulary(size: int) -> CharVocabulary:
 
 @dataclass(frozen=True)
 class Work:
-    """What a training step has to do, however it is done."""
+    """What a training step does as we do it.
+
+    Not the least that could be done: embeddings are multiplied symbol by symbol, tanh is taken three times,
+    and keys and values of a small batch would stay in the cache.
+    """
 
     flop: float  # of matrix products, forward and twice backward
     traffic: float  # bytes of keys and values, once a step of the decoder each way
     tanh: float  # of the attention: forward, and again for the gradients of queries and keys
 
     @classmethod
-    def of(cls, system: System, B: int, S: int, U: int) -> Work:
+    def of(cls, system: System, B: int, S: float, U: int) -> Work:
         """For B sentences of S segments and U target symbols; weights, Adam and what is small left out."""
         M, symbols = 2 * ENCODER, B * U
         sizes = [EMBEDDING] + [M] * (system.layers - 1)

@@ -24,6 +24,7 @@ from caesura.data.vocabulary import BOS, EOS, PAD, SPECIALS, Spans, Vocabulary, 
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
+from caesura.kernels import pick
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
@@ -38,7 +39,7 @@ CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
 )
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
-# on a GPU, whose kernels keep none of these, the attention's keys and values.
+# where Triton's kernels keep none of these, the attention's keys and values.
 SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
@@ -319,7 +320,8 @@ class Translator(nn.Module):
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
         rows: list[int] = []
-        most = SYMBOLS_ON_A_GPU if self.device.type == "cuda" else SYMBOLS_AT_ONCE
+        lean = self.decoder.lean and pick(self.device)[0] == "triton"
+        most = SYMBOLS_ON_A_GPU if lean else SYMBOLS_AT_ONCE
         for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
             full = len(rows) >= self.config.testing.batch_size
             if rows and (full or (len(rows) + 1) * lengths[i] > most):

@@ -50,6 +50,7 @@ class Decoder(nn.Module, Generic[State]):
     """
 
     segmenting: ClassVar[bool] = False  # whether it cuts what it writes: `ends` is there
+    lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
     def join(self, segmenter: Segmenter) -> None:
         """Told once which segmenter its model has, for one that shares parameters with it."""

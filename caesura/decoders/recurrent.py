@@ -42,6 +42,8 @@ class RecurrentState:
 class RecurrentDecoder(Decoder[RecurrentState]):
     """c_t = attend(s_{t-1}); s_t = GRU(s_{t-1}, [E y_{t-1}; c_t]); logits = W s_t + b."""
 
+    lean = True
+
     def __init__(
         self,
         vocab_size: int,

@@ -67,9 +67,8 @@ class Graphs:
             self._graphs.move_to_end(key)
             graph.replay()
             return played
-        if (
-            key is None or key not in self._seen
-        ):  # compiles kernels and makes libraries ready, which a capture must not
+        if key is None or key not in self._seen:
+            # Compiles kernels and makes libraries ready, which a capture must not.
             self._seen.add(key)
             with torch.cuda.use_mem_pool(self._pool):
                 return Played(function(), None)
@@ -78,12 +77,12 @@ class Graphs:
             self.forget()
         graph = torch.cuda.CUDAGraph()
         # A thread that pins memory meanwhile must not break the capture.
-        graph.capture_begin(
-            pool=self._pool.id,  # type: ignore[arg-type]
-            capture_error_mode="thread_local",
-        )
+        graph.capture_begin(self._pool.id, capture_error_mode="thread_local")  # type: ignore[arg-type]
         try:
             played = Played(function(), next(self._numbers))
+        except RuntimeError as problem:
+            problem.add_note(f"This happened in the capture of a CUDA graph; {VARIABLE}=0 does without them.")
+            raise
         finally:
             graph.capture_end()
         graph.replay()
@@ -97,5 +96,6 @@ class Graphs:
         """Give up all graphs and their memory."""
         torch.cuda.synchronize(self.device)
         self._graphs.clear()
+        self._seen.clear()
         self._pool = torch.cuda.MemPool()
         torch.cuda.empty_cache()

@@ -6,7 +6,6 @@ of buffers, into which a piece's arguments are copied where they do not lie ther
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -20,18 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from caesura.kernels import pick
+from caesura.kernels.graphs import VARIABLE
 
-VARIABLE = "CAESURA_GRAPHS"
 SHAPES = 256  # whose graphs are kept
-LARGEST = 8 << 30  # bytes of the buffers; what needs more runs without graphs
+LARGEST = 4 << 30  # bytes of the buffers; what needs more runs without graphs
 
 Piece = Callable[..., tuple[Any, ...]]  # returns its arguments as it leaves them, and whatever else
 Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, piece, arguments
-
-
-def wanted(device: torch.device) -> bool:
-    """Whether there are graphs on this device, and CAESURA_GRAPHS=0 does not forbid them."""
-    return device.type == "cuda" and os.environ.get(VARIABLE) != "0"
 
 
 @contextmanager
@@ -158,7 +152,11 @@ _graphs: WeakKeyDictionary[nn.Module, Graphs] = WeakKeyDictionary()
 
 def _surroundings(decoder: nn.Module) -> Hashable:
     """All that a piece depends on besides its arguments and the values of the parameters."""
-    tensors = [*decoder.parameters(), *decoder.buffers()]
+    parts = [
+        decoder,
+        *(part for part in vars(decoder).values() if isinstance(part, nn.Module)),
+    ]  # shared ones
+    tensors = [tensor for part in parts for tensor in (*part.parameters(), *part.buffers())]
     kind = tensors[0].device.type if tensors else "cpu"
     autocast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
     return decoder.training, autocast, pick(kind), tuple(tensor.data_ptr() for tensor in tensors)

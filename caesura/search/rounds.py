@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from caesura.data.batching import rounded
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
+from caesura.kernels.graphs import wanted
 from caesura.search import graphs
 from caesura.search.hypothesis import log_probs
 
-SIZES = 8  # of batches and sources an octave, where shapes must recur: at most an eighth is padding
 SMALLER = 2  # sizes an octave that a batch shrinks through
-LEAST = 8
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def pace(device: torch.device) -> Pace:
     """A look at a GPU makes it wait; a look at the CPU is free, so there a sentence leaves at once."""
     if device.type == "cpu":
         return Pace(1, 1, False)
-    return Pace(4, 16, True) if graphs.wanted(device) else Pace(1, 16, False)
+    return Pace(4, 16, True) if wanted(device) else Pace(1, 16, False)
 
 
 @torch.no_grad()
@@ -77,7 +77,7 @@ def run(
     if count == 0:
         return progress, progress.symbols[None, :0], None
     going = pace(device)
-    size = _size(count, SIZES) if going.graphs else count
+    size = rounded(count) if going.graphs else count
     state = decoder.start(_padded(encoded, size) if going.graphs else encoded)
     own = torch.arange(rule.width, device=device)  # each hypothesis itself
     if len(own) > 1:
@@ -94,7 +94,7 @@ def run(
                 trail[-1][1].append(wrote)
             alive = progress.left > 0
             most, number = torch.stack((progress.left.amax(), alive.sum())).tolist()
-            size = _size(number, SMALLER) if going.graphs else number
+            size = rounded(number, SMALLER) if going.graphs else number
             if most and size >= len(ids):
                 continue
             _put(progress, ids, final)
@@ -150,16 +150,10 @@ def _present(progress: P, there: Tensor) -> P:
     return replace(progress, left=progress.left * there)
 
 
-def _size(count: int, parts: int) -> int:
-    """`count` rounded up to one of `parts` sizes an octave."""
-    grain = max(LEAST, (1 << max((count - 1).bit_length() - 1, 0)) // parts)
-    return -(-count // grain) * grain
-
-
 def _padded(encoded: Encoded, sentences: int) -> Encoded:
     """With more sentences, of one segment each, and segments that no sentence has."""
     B, S, _ = encoded.states.shape
-    more, wider = sentences - B, _size(S, SIZES) - S
+    more, wider = sentences - B, rounded(S) - S
     if not more and not wider:
         return encoded
     return Encoded(

@@ -17,7 +17,7 @@ from caesura.segmenters.base import Cuts, Segmenter
 from caesura.training.risk import risk_loss
 from caesura.training.schedule import sampled_share
 
-# What a step gives to the log; the first four are means over sentences, times their number.
+# What a step gives to the log; the first four are the batch's, times its sentences.
 SUMS = ("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "symbols", "sentences")
 
 
@@ -99,7 +99,8 @@ class Step:
         with self._autocast():
             loss = self.model.loss(inputs, self.model.segmenter.emit(cuts, S), self.sampled)
         self._clear()
-        loss.total.backward(retain_graph=True)  # the cuts', which may come again
+        # Cuts that are a graph of their own may come again.
+        loss.total.backward(retain_graph=not self.model.segmenter.one_each)
         return _sums(loss)
 
 

@@ -14,7 +14,7 @@ from paces import PACES, Replay
 from scripts import SCRIPT, Script, encoded, table
 from torch import Tensor
 
-from caesura.data.batching import collate
+from caesura.data.batching import collate, rounded
 from caesura.data.vocabulary import EOS
 from caesura.model import Translator
 from caesura.search import graphs, rounds
@@ -191,9 +191,9 @@ def test_padding_is_done_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> 
 def test_padding_is_an_eighth_at_most_and_nobody_sees_it(seed: int, count: int, limit: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     size = int(torch.randint(1, 5000, (1,), generator=generator))
-    for parts in (rounds.SIZES, rounds.SMALLER):
-        assert size <= rounds._size(size, parts) < size + max(rounds.LEAST, size / parts)
-        assert rounds._size(rounds._size(size, parts), parts) == rounds._size(size, parts)
+    for parts in (8, rounds.SMALLER):
+        assert size <= rounded(size, parts) < size + max(8, size / parts)
+        assert rounded(rounded(size, parts), parts) == rounded(size, parts)
     tables = table(count, seed)
     limits = torch.randint(1, limit + 1, (count,), generator=generator)
     plain = greedy(SCRIPT, encoded(tables), limits)

@@ -11,10 +11,10 @@ from helpers import ACT, LOOKUP, sentences, tiny_model
 from caesura.data.batching import collate
 from caesura.data.vocabulary import EOS
 from caesura.encoders.base import Encoded
+from caesura.kernels.graphs import VARIABLE
 from caesura.model import Translator
 from caesura.search import graphs
 from caesura.search.beam import beam_search
-from caesura.search.graphs import VARIABLE
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.sampling import sample

@@ -139,8 +139,8 @@ def test_draws_depend_on_the_sentence_and_the_update_not_on_its_company() -> Non
     references = [trg for _, trg in PAIRS]
     together = collate(PAIRS, [10, 11, 12, 13, 14])
     _, encoded = model.encode(together.src, together.src_lengths)
-    found = {u: risk._draw(model, encoded, together, references, u) for u in (0, 0, 1)}
-    assert found[0] != found[1]
+    found = [risk._draw(model, encoded, together, references, update) for update in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
     alone = collate(PAIRS[2:3], [12])
     _, encoded = model.encode(alone.src, alone.src_lengths)
     assert risk._draw(model, encoded, alone, references[2:3], 0) == found[0][2:3]

@@ -1,12 +1,11 @@
 """Loss and gradients of a batch: padded as unpadded, replayed from graphs as computed anew."""
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers import ACT, LOOKUP, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -94,14 +93,23 @@ def test_a_gpus_batches_are_pinned_and_in_the_plans_order() -> None:
     assert all(batch.src.is_pinned() and batch.trg_out.is_pinned() for batch in batches)
 
 
-@needs_cuda
-@BOTH
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
-    segmenter: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Sources of few lengths, and cuts that move with the weights: graphs of one follow those of another.
-    plain, captured = (tiny_model(segmenter).to(dtype).cuda() for _ in range(2))
+# float64 and float32: the same function; bfloat16: autocast's copies of the weights are fresh ones.
+PRECISIONS = {
+    "float64": (torch.float64, 1e-9),
+    "float32": (torch.float32, 1e-3),
+    "bfloat16": (torch.float32, 0.05),
+}
+
+
+def side_by_side(
+    segmenter: dict[str, Any], decoder: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> Step:
+    """Steps with and without graphs over batches of a few shapes, while the weights change; the one with."""
+    dtype, within = PRECISIONS[precision]
+    training = {"precision": "bfloat16" if precision == "bfloat16" else "float32"}
+    plain, captured = (
+        tiny_model(segmenter, decoder=decoder, training=training).to(dtype).cuda() for _ in range(2)
+    )
     monkeypatch.setenv(graphs.VARIABLE, "0")
     plainly = Step(plain, plain.config.training)
     monkeypatch.delenv(graphs.VARIABLE)
@@ -111,16 +119,27 @@ def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
     generator = torch.Generator("cuda").manual_seed(0)
     numbers = np.random.default_rng(0)
     for turn in range(24):
-        rows = numbers.permutation(40)[: (8, 16)[turn % 2]]
-        batch = padded(PAIRS, rows)
+        batch = padded(PAIRS, numbers.permutation(40)[: (8, 16)[turn % 2]])
         sums = [step(batch).clone() for step in (plainly, replayed)]
-        torch.testing.assert_close(sums[1], sums[0], rtol=1e-9 if dtype == torch.float64 else 1e-4, atol=1e-9)
-        close(gradients(captured), gradients(plain), 1e-9 if dtype == torch.float64 else 1e-3)
+        torch.testing.assert_close(sums[1], sums[0], rtol=within, atol=1e-9)
+        close(gradients(captured), gradients(plain), within)
         with torch.no_grad():
             for one, other in zip(plain.parameters(), captured.parameters(), strict=True):
                 one += 0.1 * torch.randn(one.shape, generator=generator, device="cuda", dtype=dtype)
                 other.copy_(one)
-    assert len(replayed.graphs) >= 3
+    return replayed
+
+
+@needs_cuda
+@BOTH
+@pytest.mark.parametrize("decoder", [RECURRENT, ACT_DECODER], ids=["recurrent", "act"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
+    segmenter: dict[str, Any], decoder: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = side_by_side(segmenter, decoder, precision, monkeypatch)
+    assert step.graphs is not None
+    assert len(step.graphs) >= 3
 
 
 @needs_cuda
@@ -137,11 +156,11 @@ def test_memory_is_flat_over_many_shapes(segmenter: dict[str, Any], monkeypatch:
 
 
 @needs_cuda
-def test_beyond_its_share_of_memory_all_is_forgotten_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH
+def test_beyond_its_share_of_memory_all_is_forgotten_and_nothing_else(
+    segmenter: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(graphs, "SHARE", 0.0)
-    model = tiny_model(ACT).float().cuda()
-    step = Step(model, model.config.training)
-    for _ in range(6):
-        sums = step(collate(PAIRS[:8]))
-        assert math.isfinite(float(sums[0]))
+    step = side_by_side(segmenter, RECURRENT, "float64", monkeypatch)
+    assert step.graphs is not None
     assert len(step.graphs) <= 1
