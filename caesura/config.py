@@ -256,20 +256,23 @@ class Config(Section):
 
     @contextmanager
     def blame(self, section: str) -> Iterator[None]:
-        """Makes a ValueError an InputError about `section`, or the key in it that the message starts with."""
+        """Makes a constructor's error one about `section`, or the key in it that the message starts with."""
         try:
             yield
-        except ValueError as problem:
-            message = str(problem)
+        except (ValueError, OverflowError, RuntimeError) as problem:  # the last: torch's, of sizes too large
+            message = str(problem).partition("\n")[0]
             word, _, rest = message.partition(" ")
             if rest and (*section.split("."), word) in self._places:
                 raise self.error(f"{section}.{word}", rest) from problem
             raise self.error(section, message) from problem
 
 
-def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Config:
-    """Reads and checks a config, with its `base` below and `overrides` such as training.seed=2 on top."""
-    source = _read_with_bases(Path(path))
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bases: bool = True) -> Config:
+    """Reads and checks a config, with its `base` below and `overrides` such as training.seed=2 on top.
+
+    Without `bases` a `base` is refused: a model folder's config is whole, and reads no other file.
+    """
+    source = _read_with_bases(Path(path), 0 if bases else None)
     layer = Source({}, {}, [])
     for override in overrides:
         layer = layer.under(yamlfile.read_override(override))
@@ -334,8 +337,8 @@ def _flatten(tree: Mapping[str, Any], path: Key = ()) -> Iterator[tuple[Key, Any
             yield (*path, key), value
 
 
-def _read_with_bases(path: Path, depth: int = 0) -> Source:
-    """A file laid over the one that its `base` names, and so on."""
+def _read_with_bases(path: Path, depth: int | None = 0) -> Source:
+    """A file laid over the one that its `base` names, and so on; no base is allowed where `depth` is None."""
     source = yamlfile.read_file(path)
     base = source.tree.pop("base", None)
     if ("base",) not in source.places:
@@ -344,6 +347,8 @@ def _read_with_bases(path: Path, depth: int = 0) -> Source:
         source.fault(("base",), f"{show(base)} is not a file name")
         return source
     place = source.places["base",]
+    if depth is None:
+        raise InputError(place.says(("base",), "the config of a model folder is whole and has no base"))
     if depth == MAX_BASES:
         raise InputError(place.says(("base",), f"more than {MAX_BASES} files deep; do they go in a circle?"))
     if not (path.parent / base).is_file():

@@ -21,7 +21,8 @@ from caesura.model import resolve
 from caesura.training.card import write_card
 from caesura.training.feed import feed
 from caesura.training.interrupt import Interrupt, Stop
-from caesura.training.prepare import Prepared
+from caesura.training.lock import hold
+from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import WINDOW, Reporter, Run, open_run
 from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
@@ -37,7 +38,8 @@ def train(
     `Interrupted` is raised, with the state saved, after SIGINT or SIGTERM.
     """
     config = resolve(config)
-    with Interrupt(time_limit) as interrupt:
+    check_files(config)
+    with Interrupt(time_limit) as interrupt, hold(folder, reporter.say):
         try:
             run, data = open_run(config, folder, reporter, interrupt)
         except Stop:

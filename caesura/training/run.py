@@ -13,27 +13,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import Config, differences, load_config
-from caesura.data.files import write_beside
+from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
+from caesura.data.tensors import DamagedError
 from caesura.errors import InputError, TrainingError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import gradient_share
 from caesura.kernels import pick
-from caesura.model import CONFIG, WEIGHTS, Translator, resolve
+from caesura.model import CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS, Translator, resolve
 from caesura.training.card import CARD
 from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
     load_checkpoint,
-    read_progress,
     save_checkpoint,
 )
 from caesura.training.interrupt import Interrupt, Stop
-from caesura.training.journal import Journal
-from caesura.training.prepare import Prepared, check_files, prepare
+from caesura.training.journal import METRICS, VALIDATIONS, Journal
+from caesura.training.prepare import Prepared, prepare
 from caesura.training.schedule import HalveAndStop
 from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
+
+FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CARD, METRICS, VALIDATIONS)
+FOLDERS = ("checkpoints", "cache", "tensorboard")  # of a run, and nobody else's
 
 WINDOW = (*SUMS, "clipped", "updates")
 
@@ -90,18 +93,13 @@ class Run:
 def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or take up the one that is there."""
     settings = config.training
+    _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = _with_measured(config, folder)
     if checkpoints:
-        _refuse_changes(resolve(load_config(folder / CONFIG)), config, folder)
+        _refuse_changes(resolve(load_config(folder / CONFIG, bases=False)), config, folder)
     else:
         _refuse_overwriting(config, folder)
-    check_files(config)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        reason = f"cannot be written to ({problem.strerror}); choose another --out"
-        raise InputError(f"{folder}: {reason}") from problem
     if settings.threads:
         torch.set_num_threads(settings.threads)
 
@@ -119,11 +117,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
-        progress = read_progress(checkpoints[-1])
-        if progress.text != data.digests:
-            reason = "the text or a vocabulary has changed since this run began; choose another --out"
-            raise InputError(f"{folder}: {reason}")
-        load_checkpoint(checkpoints[-1], model, optimizer)
+        path, progress = _restore(checkpoints, data.digests, model, optimizer, reporter)
         schedule = HalveAndStop(**progress.schedule)
     else:
         with write_beside(folder / CONFIG) as file:
@@ -133,11 +127,43 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     window = torch.tensor(sums, dtype=torch.float64, device=model.device)
     run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, window)
     if checkpoints:
-        reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
+        reporter.say(f"going on from update {progress.update} ({path})")
     else:
         _begin(run, data, reporter)
     _announce(run, reporter)
     return run, data
+
+
+def _restore(
+    checkpoints: list[Path],
+    digests: list[str],
+    model: Translator,
+    optimizer: torch.optim.Optimizer,
+    reporter: Reporter,
+) -> tuple[Path, Progress]:
+    """The newest checkpoint that is whole, put into the model and the optimizer."""
+    for path in reversed(checkpoints):
+        try:
+            progress = load_checkpoint(path, model, optimizer)
+        except DamagedError as problem:
+            reporter.say(f"warning: {problem}; the checkpoint before it is tried")
+            continue
+        if progress.text != digests:
+            reason = "the text or a vocabulary has changed since this run began; choose another --out"
+            raise InputError(f"{path.parents[1]}: {reason}")
+        return path, progress
+    folder = checkpoints[0].parent
+    raise InputError(f"{folder}: no checkpoint is whole; choose another --out to begin anew")
+
+
+def _tidy(folder: Path) -> None:
+    """Refuse to write through links to elsewhere, and remove what killed runs have left."""
+    within = [path for name in FOLDERS for path in (folder / name).glob("*")]
+    refuse_links([*(folder / name for name in (*FILES, *FOLDERS)), *within], folder)
+    written = [(folder, name) for name in FILES] + [(folder / name, "*") for name in FOLDERS]
+    for place, name in written:
+        for left in [*parts(place, name)]:
+            left.unlink()
 
 
 def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
@@ -200,7 +226,7 @@ def _with_measured(config: Config, folder: Path) -> Config:
     if config.testing.max_output_ratio is not None or not (folder / CONFIG).is_file():
         return config
     try:
-        return _with_ratio(config, load_config(folder / CONFIG).testing.max_output_ratio)
+        return _with_ratio(config, load_config(folder / CONFIG, bases=False).testing.max_output_ratio)
     except InputError:  # not ours; it will be refused
         return config
 

@@ -53,17 +53,30 @@ def test_a_missing_model_folder_is_named_with_the_way_to_make_one(tmp_path: Path
     assert said.startswith(f"{tmp_path}/none: no such model folder; `caesura train CONFIG --out ")
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_takes_over(corpus: Path, model: Path) -> None:
-    newest = sorted((model / "checkpoints").iterdir())[-1]
-    newest.write_bytes(newest.read_bytes()[:1000])
-    config = corpus / "act.yaml"
-    given = ("train", config, "--out", model, "--set", "training.updates=10")
-    said = refusal(caesura(*given))
-    assert said.startswith(f"{newest}: damaged checkpoint (")
-    assert said.endswith("remove it to go on from the one before")
-    newest.unlink()
-    assert caesura(*given).status == 0
-    assert newest.exists()
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_takes_over(
+    corpus: Path, models: dict[str, Path], model: Path, damage: str
+) -> None:
+    before, newest = sorted((model / "checkpoints").iterdir())[-2:]
+    content = bytearray(newest.read_bytes())
+    content[-100] ^= 1
+    newest.write_bytes(content[:-500] if damage == "truncated" else content)
+    given = ("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10")
+    done = caesura(*given)
+    assert (done.status, done.err) == (0, "")
+    assert f"warning: {newest}: damaged (" in done.out
+    assert f"({before})" in done.out
+    assert (model / "model.safetensors").read_bytes() == (models["act"] / "model.safetensors").read_bytes()
+    assert "warning" not in caesura(*given).out, "it has been written again"
+
+
+def test_a_run_none_of_whose_checkpoints_is_whole_is_refused(corpus: Path, model: Path) -> None:
+    for path in (model / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    done = caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10")
+    assert done.status == 2
+    reason = "no checkpoint is whole; choose another --out to begin anew"
+    assert done.err == f"caesura: {model}/checkpoints: {reason}\n"
 
 
 @pytest.mark.parametrize(

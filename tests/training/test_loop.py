@@ -12,6 +12,7 @@ import pytest
 import torch
 from cli.program import write_config, write_corpus
 from safetensors.torch import load
+from training.outcomes import outcome
 
 from caesura.config import Config, load_config
 from caesura.errors import InputError, Interrupted, TrainingError
@@ -79,28 +80,6 @@ def run(config: Config, folder: Path, *stops: int) -> Listener:
             train(config, folder, heard)
     assert train(config, folder, heard) == "finished"
     return heard
-
-
-def without_times(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name != "seconds"}
-
-
-def outcome(folder: Path) -> dict[str, Any]:
-    """All that a run leaves that has to be the same in an equal run: everything but times."""
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    header, *rows = [line.split("\t") for line in (folder / "validations.tsv").read_text().splitlines()]
-    checkpoint = list_checkpoints(folder / "checkpoints")[-1]
-    progress = without_times(vars(read_progress(checkpoint)))
-    del progress["journal"]  # sizes in bytes, of times too
-    content = checkpoint.read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")  # the tensors follow the header, which has times
-    return {
-        "metrics": [without_times(record) for record in metrics],
-        "validations": [without_times(dict(zip(header, row, strict=True))) for row in rows],
-        "progress": progress,
-        "state": content[start:],
-        "best": (folder / "model.safetensors").read_bytes(),
-    }
 
 
 @pytest.mark.parametrize("system", ["word", "act", "act-act"])
