@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -113,6 +115,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
         config = _with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
+    _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
@@ -157,13 +160,28 @@ def _restore(
 
 
 def _tidy(folder: Path) -> None:
-    """Refuse to write through links to elsewhere, and remove what killed runs have left."""
+    """Refuse what cannot be written to or leads elsewhere, and remove what killed runs have left."""
     within = [path for name in FOLDERS for path in (folder / name).glob("*")]
     refuse_links([*(folder / name for name in (*FILES, *FOLDERS)), *within], folder)
+    for path in (folder / name for name in (*FOLDERS, METRICS, VALIDATIONS)):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InputError(f"{path}: cannot be written to (Permission denied); choose another --out")
     written = [(folder, name) for name in FILES] + [(folder / name, "*") for name in FOLDERS]
     for place, name in written:
         for left in [*parts(place, name)]:
             left.unlink()
+
+
+def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
+    """Refuse a disk without room for the best model and the checkpoints: weights and two moments each."""
+    weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
+    there = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
+    wanted = 3 * weights * (keep + 1) + 2 * weights - there
+    if (free := shutil.disk_usage(folder).free) < wanted:
+        raise InputError(
+            f"{folder}: {free / 1e6:.1f} MB are free there, and checkpoints and models want "
+            f"{wanted / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
+        )
 
 
 def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
