@@ -201,7 +201,9 @@ class Training(Section):
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32", description="of matrix products; bfloat16 keeps weights and halting in float32"
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads; null: PyTorch's choice")
+    threads: int | None = Field(
+        default=None, ge=1, le=4096, description="CPU threads; null: PyTorch's choice"
+    )
     examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
     tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")
 
@@ -209,12 +211,12 @@ class Training(Section):
 class Testing(Section):
     """How sentences are translated and scored; the defaults are the paper's."""
 
-    beam_size: int = Field(default=5, ge=1, description="hypotheses kept a step")
+    beam_size: int = Field(default=5, ge=1, le=1000, description="hypotheses kept a step")
     alpha: float = Field(
         default=1.0, ge=0, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
     )
     beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
-    batch_size: int = Field(default=64, ge=1, description="sentences translated together")
+    batch_size: int = Field(default=64, ge=1, le=100_000, description="sentences translated together")
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32", description="of matrix products in translation; scores are summed in float64"
     )
@@ -229,7 +231,9 @@ class Testing(Section):
         default="13a", description="sacrebleu's tokenizer; none: text is tokenized"
     )
     lowercase: bool = Field(default=False, description="score without regard to case")
-    max_input: int = Field(default=5000, ge=1, description="longest line that is translated, in characters")
+    max_input: int = Field(
+        default=5000, ge=1, le=1_000_000, description="longest line that is translated, in characters"
+    )
 
 
 class Config(Section):

@@ -76,10 +76,19 @@ def _text(body: bytes, place: str, errors: Errors) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """A hash of the bytes of a file."""
+    """A hash of the bytes of a text file."""
+    return _hashed(path, "blake2b")[:32]
+
+
+def checksum(path: str | Path) -> str:
+    """The SHA-256 of a file, as `sha256sum` prints it."""
+    return _hashed(path, "sha256")
+
+
+def _hashed(path: str | Path, function: str) -> str:
     try:
         with open(path, "rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+            return hashlib.file_digest(file, function).hexdigest()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
 
