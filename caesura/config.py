@@ -194,6 +194,14 @@ class Training(Section):
         default=0.005, gt=0, description="smoothing exponent of the draws' probabilities"
     )
     risk_after: int = Field(default=0, ge=0, description="updates of cross-entropy before")
+    max_skipped: int = Field(
+        default=5,
+        ge=1,
+        description="updates in a row with a loss or gradient that is not finite; then it ends",
+    )
+    poison: list[int] = Field(
+        default=[], description="for tests: updates whose gradients are made not finite, counted from 0"
+    )
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"

@@ -26,6 +26,7 @@ class Progress:
     batch: int = 0  # next batch of the epoch
     sentences: int = 0  # seen so far
     since_validation: int = 0
+    skipped: int = 0  # updates in a row that were not finite
     seconds: float = 0.0  # of training, validations included
     learning_rate: float = 0.0
     schedule: dict[str, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from caesura.config import Config, differences, load_config
 from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError
-from caesura.errors import InputError, TrainingError
+from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import gradient_share
 from caesura.kernels import pick
@@ -30,6 +30,7 @@ from caesura.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal
 from caesura.training.prepare import Prepared, prepare
@@ -38,7 +39,7 @@ from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
 
 FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CARD, METRICS, VALIDATIONS)
-FOLDERS = ("checkpoints", "cache", "tensorboard")  # of a run, and nobody else's
+FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
 
 WINDOW = (*SUMS, "clipped", "updates")
 
@@ -71,6 +72,7 @@ class Run:
     schedule: HalveAndStop
     journal: Journal
     dev: Sentences
+    guard: Guard
     window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
 
     def save(self) -> None:
@@ -84,12 +86,11 @@ class Run:
 
     def check(self) -> None:
         """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""
-        finite = [p.isfinite().all() for p in (self.window, *self.model.parameters())]
+        self.guard.look()
+        # The squares, because with weights that have none no loss can be computed either.
+        finite = [p.square().sum().isfinite() for p in (self.window, *self.model.parameters())]
         if not torch.stack(finite).all():
-            raise TrainingError(
-                f"the loss is not finite around update {self.progress.update}; the state before is in "
-                f"{self.folder}/checkpoints; try a smaller training.learning_rate or training.clip_grad_norm"
-            )
+            raise not_finite(self.progress.update, self.folder)
 
 
 def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt) -> tuple[Run, Prepared]:
@@ -128,7 +129,8 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
     sums = [progress.window.get(name, 0.0) for name in WINDOW]
     window = torch.tensor(sums, dtype=torch.float64, device=model.device)
-    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, window)
+    guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
+    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window)
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({path})")
     else:

@@ -10,11 +10,10 @@ from unittest import mock
 
 import pytest
 import torch
-from cli.program import write_config, write_corpus
+from cli.program import write_corpus
 from safetensors.torch import load
-from training.outcomes import outcome
+from training.outcomes import Listener, configured, outcome, run
 
-from caesura.config import Config, load_config
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
 from caesura.model import Output, Translator
@@ -25,32 +24,6 @@ from caesura.training.prepare import parallel_text, read_sentences
 from caesura.training.validation import Validation
 
 DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
-
-
-class Listener:
-    """A reporter that keeps what it is told, and sends this process a signal at the updates in `stops`."""
-
-    def __init__(self, *stops: int) -> None:
-        self.stops = stops
-        self.said: list[str] = []
-        self.rates: list[float] = []
-        self.validations: list[Validation] = []
-        self.examples: list[Sequence[tuple[str, Output, str]]] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def working(self, what: str, done: int) -> None:
-        pass
-
-    def update(self, progress: Progress, loss: float | None) -> None:
-        self.rates.append(progress.learning_rate)
-        if progress.update in self.stops:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
-        self.validations.append(validation)
-        self.examples.append(examples)
 
 
 @pytest.fixture(autouse=True)
@@ -64,22 +37,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     write_corpus(folder, train=45, dev=5)
     return folder
-
-
-def configured(corpus: Path, system: str = "word", *settings: str) -> Config:
-    """Batches of 10 from 45 sentences: 5 updates an epoch; a validation every 4 updates."""
-    bounds = ("training.updates=14", "training.validation_freq=35", "training.keep_last=1")
-    return load_config(write_config(corpus / f"{system}.yaml", system), (*bounds, *settings))
-
-
-def run(config: Config, folder: Path, *stops: int) -> Listener:
-    """Train to the end, called again after each stop."""
-    heard = Listener(*stops)
-    for _ in stops:
-        with pytest.raises(Interrupted):
-            train(config, folder, heard)
-    assert train(config, folder, heard) == "finished"
-    return heard
 
 
 @pytest.mark.parametrize("system", ["word", "act", "act-act"])
