@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-seeds test slow lint setup setup-dev clean help
+.PHONY: demo demo-seeds test slow soak lint setup setup-dev clean help
 
 demo: setup ## train a character model and ACT-ENC on German numbers, and show what ACT-ENC cut
 	$(BIN)/caesura demo --out runs/demo
@@ -13,10 +13,13 @@ demo-seeds: setup ## the demo for three seeds: both models must get 90% right ea
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
 
 test: setup-dev ## the quick tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not soak"
 
 slow: setup-dev ## the tests that take longer: real text, learning
 	$(BIN)/python -m pytest -m slow
+
+soak: setup-dev ## kills, damage, bad text and memory at length: up to 20 minutes
+	$(BIN)/python -m pytest -m soak -s
 
 lint: setup-dev ## ruff and mypy
 	$(BIN)/ruff check .

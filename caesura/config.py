@@ -194,6 +194,14 @@ class Training(Section):
         default=0.005, gt=0, description="smoothing exponent of the draws' probabilities"
     )
     risk_after: int = Field(default=0, ge=0, description="updates of cross-entropy before")
+    max_skipped: int = Field(
+        default=5,
+        ge=1,
+        description="updates in a row with a loss or gradient that is not finite; then it ends",
+    )
+    poison: list[int] = Field(
+        default=[], description="for tests: updates whose gradients are made not finite, counted from 0"
+    )
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"
@@ -201,7 +209,9 @@ class Training(Section):
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32", description="of matrix products; bfloat16 keeps weights and halting in float32"
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads; null: PyTorch's choice")
+    threads: int | None = Field(
+        default=None, ge=1, le=4096, description="CPU threads; null: PyTorch's choice"
+    )
     examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
     tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")
 
@@ -209,12 +219,12 @@ class Training(Section):
 class Testing(Section):
     """How sentences are translated and scored; the defaults are the paper's."""
 
-    beam_size: int = Field(default=5, ge=1, description="hypotheses kept a step")
+    beam_size: int = Field(default=5, ge=1, le=1000, description="hypotheses kept a step")
     alpha: float = Field(
         default=1.0, ge=0, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
     )
     beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
-    batch_size: int = Field(default=64, ge=1, description="sentences translated together")
+    batch_size: int = Field(default=64, ge=1, le=100_000, description="sentences translated together")
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32", description="of matrix products in translation; scores are summed in float64"
     )
@@ -229,7 +239,9 @@ class Testing(Section):
         default="13a", description="sacrebleu's tokenizer; none: text is tokenized"
     )
     lowercase: bool = Field(default=False, description="score without regard to case")
-    max_input: int = Field(default=5000, ge=1, description="longest line that is translated, in characters")
+    max_input: int = Field(
+        default=5000, ge=1, le=1_000_000, description="longest line that is translated, in characters"
+    )
 
 
 class Config(Section):
@@ -256,20 +268,23 @@ class Config(Section):
 
     @contextmanager
     def blame(self, section: str) -> Iterator[None]:
-        """Makes a ValueError an InputError about `section`, or the key in it that the message starts with."""
+        """Makes a constructor's error one about `section`, or the key in it that the message starts with."""
         try:
             yield
-        except ValueError as problem:
-            message = str(problem)
+        except (ValueError, OverflowError, RuntimeError) as problem:  # the last: torch's, of sizes too large
+            message = str(problem).partition("\n")[0]
             word, _, rest = message.partition(" ")
             if rest and (*section.split("."), word) in self._places:
                 raise self.error(f"{section}.{word}", rest) from problem
             raise self.error(section, message) from problem
 
 
-def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Config:
-    """Reads and checks a config, with its `base` below and `overrides` such as training.seed=2 on top."""
-    source = _read_with_bases(Path(path))
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bases: bool = True) -> Config:
+    """Reads and checks a config, with its `base` below and `overrides` such as training.seed=2 on top.
+
+    Without `bases` a `base` is refused: a model folder's config is whole, and reads no other file.
+    """
+    source = _read_with_bases(Path(path), 0 if bases else None)
     layer = Source({}, {}, [])
     for override in overrides:
         layer = layer.under(yamlfile.read_override(override))
@@ -334,8 +349,8 @@ def _flatten(tree: Mapping[str, Any], path: Key = ()) -> Iterator[tuple[Key, Any
             yield (*path, key), value
 
 
-def _read_with_bases(path: Path, depth: int = 0) -> Source:
-    """A file laid over the one that its `base` names, and so on."""
+def _read_with_bases(path: Path, depth: int | None = 0) -> Source:
+    """A file laid over the one that its `base` names, and so on; no base is allowed where `depth` is None."""
     source = yamlfile.read_file(path)
     base = source.tree.pop("base", None)
     if ("base",) not in source.places:
@@ -344,6 +359,8 @@ def _read_with_bases(path: Path, depth: int = 0) -> Source:
         source.fault(("base",), f"{show(base)} is not a file name")
         return source
     place = source.places["base",]
+    if depth is None:
+        raise InputError(place.says(("base",), "the config of a model folder is whole and has no base"))
     if depth == MAX_BASES:
         raise InputError(place.says(("base",), f"more than {MAX_BASES} files deep; do they go in a circle?"))
     if not (path.parent / base).is_file():

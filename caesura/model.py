@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from caesura import __version__
 from caesura.config import Config, check_options, load_config
 from caesura.data.batching import Batch, collate
-from caesura.data.files import write_beside
-from caesura.data.vocabulary import BOS, EOS, PAD, SPECIALS, Spans, Vocabulary, load_vocabulary
+from caesura.data.files import checksum, refuse_links, write_beside
+from caesura.data.tensors import load_tensors, read_facts, save_tensors
+from caesura.data.vocabulary import BOS, EOS, MAX_BYTES, PAD, SPECIALS, Spans, Vocabulary, load_vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
@@ -37,6 +37,11 @@ CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
     "src.vocab.json",
     "trg.vocab.json",
 )
+
+_DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
+
+# Of a model folder. 1: the weights' metadata has the checksums of the other files; folders before have none.
+FORMAT = 1
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
 # where Triton's kernels keep none of these, the attention's keys and values.
@@ -135,40 +140,47 @@ class Translator(nn.Module):
             raise InputError(
                 f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one"
             )
-        for name in (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS):
+        for name in (*_DESCRIPTION, WEIGHTS):
             if not (folder / name).is_file():
                 young = name == WEIGHTS and (folder / "checkpoints").is_dir()
                 hint = "; training has not reached its first validation yet" if young else ""
                 raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
+        refuse_links([folder / name for name in (*_DESCRIPTION, WEIGHTS)], folder)
+        weights = _checked_weights(folder)
         vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
         with torch.device("meta"):  # no memory is taken for what the weights do not bear out
-            model = cls.build(load_config(folder / CONFIG), *vocabularies)
-        model.load_weights(folder / WEIGHTS)
+            model = cls.build(load_config(folder / CONFIG, bases=False), *vocabularies)
+        model._take(weights, folder / WEIGHTS)
         return model.to(device).eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""
+        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back.
+
+        The weights come last, with the checksums of the rest: they are what makes a folder another model.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.src_vocabulary.save(folder / SRC_VOCABULARY)
         self.trg_vocabulary.save(folder / TRG_VOCABULARY)
         with write_beside(folder / CONFIG) as file:
             file.write(self.config.dump().encode())
-        with write_beside(folder / WEIGHTS) as file:
-            file.write(save({name: value.detach().contiguous() for name, value in self.state_dict().items()}))
+        files = {name: checksum(folder / name) for name in _DESCRIPTION}
+        facts = {"format": FORMAT, "version": __version__, "files": files}
+        save_tensors(folder / WEIGHTS, self.state_dict(), facts)
 
-    def load_weights(self, path: Path) -> None:
-        """Read weights whose names and shapes are those of this model."""
-        try:
-            weights = load_file(path)
-        except (SafetensorError, OSError) as problem:
-            raise InputError(f"{path}: damaged or truncated weights ({problem})") from problem
+    def _take(self, weights: dict[str, Tensor], path: Path) -> None:
+        """Have weights whose names and shapes are those of this model; others are refused."""
         own = {name: tuple(value.shape) for name, value in self.state_dict().items()}
         theirs = {name: tuple(value.shape) for name, value in weights.items()}
         if own != theirs:
             name = sorted(dict(own.items() ^ theirs.items()))[0]
             wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
             raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
+        types = {value.dtype for value in weights.values()}
+        if len(types) > 1 or not types <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
+            raise InputError(
+                f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32"
+            )
         self.load_state_dict(weights, assign=True)
 
     @property
@@ -337,6 +349,29 @@ class Translator(nn.Module):
         testing = self.config.testing
         ratio = 2.0 if testing.max_output_ratio is None else testing.max_output_ratio
         return (batch.src_lengths * ratio).long() + testing.max_output_extra
+
+
+def _checked_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model folder, in which every file is as it was when they were saved."""
+    path = folder / WEIGHTS
+    facts = read_facts(path)
+    number = facts.get("format", 0)
+    if not isinstance(number, int) or number > FORMAT:
+        raise InputError(
+            f"{path}: a model of format {number}, by caesura {facts.get('version')}; this is {__version__}, "
+            f"which reads up to {FORMAT}: use that version or a later one"
+        )
+    for name in _DESCRIPTION:
+        if (folder / name).stat().st_size > MAX_BYTES:
+            raise InputError(f"{folder / name}: larger than {MAX_BYTES >> 20} MiB; not of a model folder")
+    weights, facts = load_tensors(path)
+    files = facts.get("files")
+    for name in _DESCRIPTION if number else ():
+        if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
+            raise InputError(
+                f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with"
+            )
+    return weights
 
 
 def resolve(config: Config) -> Config:

@@ -249,8 +249,10 @@ def _scalar(tag: str, text: str) -> Any:
     if tag in ("int", "float"):
         digits = text.replace("_", "")
         try:
-            if math.isfinite(number := float(digits)):
-                return int(digits) if tag == "int" else number
+            if tag == "int" and abs(whole := int(digits)) < 2**63:  # what else counts things has 64 bits too
+                return whole
+            if tag == "float" and math.isfinite(number := float(digits)):
+                return number
         except ValueError:
             raise ValueError(f"{show(text)} is not a number of this kind") from None
         raise ValueError(f"the number {show(text)} is out of range")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import lzma
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Literal, cast
@@ -75,20 +76,43 @@ def _text(body: bytes, place: str, errors: Errors) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """A hash of the bytes of a file."""
+    """A hash of the bytes of a text file."""
+    return _hashed(path, "blake2b")[:32]
+
+
+def checksum(path: str | Path) -> str:
+    """The SHA-256 of a file, as `sha256sum` prints it."""
+    return _hashed(path, "sha256")
+
+
+def _hashed(path: str | Path, function: str) -> str:
     try:
         with open(path, "rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+            return hashlib.file_digest(file, function).hexdigest()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
 
 
+def refuse_links(paths: Iterable[Path], folder: Path) -> None:
+    """Refuse a folder in which one of these paths is a link to a place outside of it."""
+    home = folder.resolve()
+    for path in paths:
+        if path.is_symlink() and not path.resolve().is_relative_to(home):
+            raise InputError(
+                f"{path}: a link that leads out of the folder; put what it leads to in its place"
+            )
+
+
 @contextmanager
 def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes its place at `path` only when it is whole and on disk."""
+    """A file to write that takes its place at `path` only when it is whole and on disk.
+
+    Where its process is killed, a file that `parts` finds stays.
+    """
     beside = Path(f"{path}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        beside.unlink(missing_ok=True)  # of a process that had this number before
+        with beside.open("xb") as file:  # never through a link that stands there
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -97,3 +121,21 @@ def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             beside.unlink()
         raise
+    _sync(beside.parent)
+
+
+def parts(folder: Path, name: str) -> Iterator[Path]:
+    """What is left of files `name` (a pattern) of a folder that were never written to their end."""
+    return folder.glob(f"{name}.[0-9]*.part")
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on disk as well, where its file system can do that."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(opened)

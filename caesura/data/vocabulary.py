@@ -23,6 +23,7 @@ KINDS = ("char", "word", "bpe", "wordpiece")
 
 FORMAT = 1
 MAX_TOKENS = 10_000_000
+MAX_BYTES = 1 << 26  # of a file
 
 Spans = list[tuple[int, int]]
 
@@ -116,8 +117,13 @@ class Vocabulary(ABC):
             parts.append(f'"counts": {json.dumps(self.counts)}')
         if self.kind == "bpe":
             parts.append(f'"merges": {_rows(self.merges)}')
+        content = ("{" + ",\n".join(parts) + "}\n").encode()
+        if len(content) > MAX_BYTES:
+            raise InputError(
+                f"{path}: {len(self)} tokens take over {MAX_BYTES >> 20} MiB; set a smaller voc_limit"
+            )
         with write_beside(path) as file:
-            file.write(("{" + ",\n".join(parts) + "}\n").encode())
+            file.write(content)
 
 
 class CharVocabulary(Vocabulary):
@@ -354,7 +360,11 @@ def _spool(kind: str, lines: Iterable[str], words: IO[str]) -> list[str]:
 def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a vocabulary that `save` wrote; anything else is refused with the reason."""
     try:
-        content = json.loads(Path(path).read_bytes().decode("utf-8"))
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no vocabulary")
+        content = json.loads(raw.decode("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except json.JSONDecodeError as error:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from caesura.data.files import write_beside
+from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
 from caesura.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)  # those of format 1 have no checksum
 
 
 @dataclass
@@ -27,6 +26,7 @@ class Progress:
     batch: int = 0  # next batch of the epoch
     sentences: int = 0  # seen so far
     since_validation: int = 0
+    skipped: int = 0  # updates in a row that were not finite
     seconds: float = 0.0  # of training, validations included
     learning_rate: float = 0.0
     schedule: dict[str, Any] = field(default_factory=dict)
@@ -47,12 +47,13 @@ def save_checkpoint(
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    metadata = {"format": str(FORMAT), "progress": json.dumps(asdict(progress))}
     path = folder / f"{progress.update:09d}.safetensors"
-    with write_beside(path) as file:
-        file.write(save({name: value.detach().contiguous() for name, value in tensors.items()}, metadata))
-    for old in list_checkpoints(folder)[:-keep]:
-        old.unlink()
+    save_tensors(path, tensors, {"format": FORMAT, "progress": asdict(progress)})
+    # A later one is there only if it was damaged, and this run went on from one before.
+    kept = [found for found in list_checkpoints(folder) if found <= path][-keep:]
+    for other in list_checkpoints(folder):
+        if other not in kept:
+            other.unlink()
     return path
 
 
@@ -63,28 +64,33 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def read_progress(path: Path) -> Progress:
     """The counters of a checkpoint, without its tensors."""
-    with _opened(path) as file:
-        metadata = file.metadata() or {}
-    if metadata.get("format") != str(FORMAT):
-        raise InputError(f"{path}: checkpoint format {metadata.get('format')}; this version reads {FORMAT}")
-    try:
-        return Progress(**json.loads(metadata["progress"]))
-    except (KeyError, ValueError, TypeError) as problem:
-        raise _damaged(path, f"no counters: {problem}") from problem
+    return _progress(path, read_facts(path))
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put the tensors of a checkpoint where they were."""
-    with _opened(path) as file:
-        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Put the tensors of a checkpoint where they were; its counters."""
+    tensors, facts = load_tensors(path)
+    progress = _progress(path, facts)
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
-    for name, value in tensors.items():
-        part, _, rest = name.partition(".")
-        parts[part][rest] = value
     try:
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = value
         _restore(parts, model, optimizer)
-    except (KeyError, ValueError, RuntimeError) as problem:
-        raise _damaged(path, str(problem).split("\n")[0]) from problem
+    except (KeyError, ValueError, RuntimeError, TypeError) as problem:
+        raise DamagedError(f"{path}: damaged ({str(problem).partition(chr(10))[0]})") from problem
+    return progress
+
+
+def _progress(path: Path, facts: dict[str, Any]) -> Progress:
+    if str(facts.get("format")) not in map(str, READABLE):
+        reads = " and ".join(map(str, READABLE))
+        raise InputError(f"{path}: checkpoint format {facts.get('format')}; this version reads {reads}")
+    try:
+        counters = facts["progress"]
+        return Progress(**(json.loads(counters) if isinstance(counters, str) else counters))
+    except (KeyError, ValueError, TypeError) as problem:
+        raise DamagedError(f"{path}: damaged (no counters: {problem})") from problem
 
 
 def _restore(parts: dict[str, dict[str, Tensor]], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -97,14 +103,3 @@ def _restore(parts: dict[str, dict[str, Tensor]], model: nn.Module, optimizer: t
     torch.set_rng_state(parts["random"]["cpu"])
     if torch.cuda.is_available() and "cuda" in parts["random"]:
         torch.cuda.set_rng_state(parts["random"]["cuda"])
-
-
-def _opened(path: Path) -> Any:
-    try:
-        return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as problem:
-        raise _damaged(path, problem) from problem
-
-
-def _damaged(path: Path, problem: object) -> InputError:
-    return InputError(f"{path}: damaged checkpoint ({problem}); remove it to go on from the one before")

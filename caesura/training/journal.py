@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,10 @@ class Journal:
         return {name: file.tell() for name, file in self._files.items()}
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; what a full disk does not take is lost, and was not part of any checkpoint."""
         for file in self._files.values():
-            file.close()
+            with suppress(OSError):
+                file.close()
         if self._board is not None:
             self._board.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from caesura.config import Config
 from caesura.data.batching import Batch, BatchPlan
@@ -21,7 +21,8 @@ from caesura.model import resolve
 from caesura.training.card import write_card
 from caesura.training.feed import feed
 from caesura.training.interrupt import Interrupt, Stop
-from caesura.training.prepare import Prepared
+from caesura.training.lock import hold
+from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import WINDOW, Reporter, Run, open_run
 from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
@@ -37,7 +38,8 @@ def train(
     `Interrupted` is raised, with the state saved, after SIGINT or SIGTERM.
     """
     config = resolve(config)
-    with Interrupt(time_limit) as interrupt:
+    check_files(config)
+    with Interrupt(time_limit) as interrupt, hold(folder, reporter.say):
         try:
             run, data = open_run(config, folder, reporter, interrupt)
         except Stop:
@@ -108,14 +110,26 @@ def _bound_reached(run: Run) -> bool:
 
 
 def _update(run: Run, step: Step, batch: Batch) -> None:
-    """One step of Adam; what the log wants is summed up without waiting for the device."""
-    most, parameters = run.config.training.clip_grad_norm, run.model.parameters()
+    """One step of Adam; what the log wants is summed up without waiting for the device.
+
+    Where the loss or a gradient is not finite, nothing changes.
+    """
+    settings, parameters = run.config.training, [*run.model.parameters()]
+    most = settings.clip_grad_norm
     sums = step(batch, run.progress.update)
-    clipped = sums.new_zeros(()) if most is None else clip_grad_norm_(parameters, most) > most
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    if run.progress.update in settings.poison:
+        torch._foreach_mul_(gradients, torch.nan)
+    norm = get_total_norm(gradients) if most is None else clip_grad_norm_(parameters, most)
+    clipped = sums.new_zeros(()) if most is None else norm > most
+    wrong = ~(norm.isfinite() & sums[0].isfinite())
     for group in run.optimizer.param_groups:
         group["lr"] = run.progress.learning_rate
+    run.optimizer.found_inf = wrong.float()  # type: ignore[attr-defined]  # fused Adam's own way to skip
     run.optimizer.step()
-    run.window += torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
+    row = torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
+    run.window += torch.where(wrong, 0.0, row)
+    run.guard.note(batch.indices, wrong)
 
 
 def _say_what_ran(run: Run, reporter: Reporter) -> None:
@@ -127,11 +141,13 @@ def _say_what_ran(run: Run, reporter: Reporter) -> None:
             reporter.say(f"{kernel}: {choice} ({why})")
 
 
-def _log(run: Run) -> float:
-    """Write the means since the last line of the log, and start anew."""
+def _log(run: Run) -> float | None:
+    """Write the means since the last line of the log, and start anew; None where all updates were skipped."""
     run.check()
     progress = run.progress
     window = dict(zip(WINDOW, run.window.tolist(), strict=True))
+    if not window["updates"]:
+        return None
     per_sentence = {
         name: window[name] / window["sentences"]
         for name in ("loss", "penalty", "remainder", "decoder_penalty")

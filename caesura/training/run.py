@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,27 +15,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import Config, differences, load_config
-from caesura.data.files import write_beside
+from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
-from caesura.errors import InputError, TrainingError
+from caesura.data.tensors import DamagedError
+from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import gradient_share
 from caesura.kernels import pick
-from caesura.model import CONFIG, WEIGHTS, Translator, resolve
+from caesura.model import CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS, Translator, resolve
 from caesura.training.card import CARD
 from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
     load_checkpoint,
-    read_progress,
     save_checkpoint,
 )
+from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
-from caesura.training.journal import Journal
-from caesura.training.prepare import Prepared, check_files, prepare
+from caesura.training.journal import METRICS, VALIDATIONS, Journal
+from caesura.training.prepare import Prepared, prepare
 from caesura.training.schedule import HalveAndStop
 from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
+
+FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CARD, METRICS, VALIDATIONS)
+FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
 
 WINDOW = (*SUMS, "clipped", "updates")
 
@@ -66,6 +72,7 @@ class Run:
     schedule: HalveAndStop
     journal: Journal
     dev: Sentences
+    guard: Guard
     window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
 
     def save(self) -> None:
@@ -79,29 +86,23 @@ class Run:
 
     def check(self) -> None:
         """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""
-        finite = [p.isfinite().all() for p in (self.window, *self.model.parameters())]
+        self.guard.look()
+        # The squares, because with weights that have none no loss can be computed either.
+        finite = [p.square().sum().isfinite() for p in (self.window, *self.model.parameters())]
         if not torch.stack(finite).all():
-            raise TrainingError(
-                f"the loss is not finite around update {self.progress.update}; the state before is in "
-                f"{self.folder}/checkpoints; try a smaller training.learning_rate or training.clip_grad_norm"
-            )
+            raise not_finite(self.progress.update, self.folder)
 
 
 def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or take up the one that is there."""
     settings = config.training
+    _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = _with_measured(config, folder)
     if checkpoints:
-        _refuse_changes(resolve(load_config(folder / CONFIG)), config, folder)
+        _refuse_changes(resolve(load_config(folder / CONFIG, bases=False)), config, folder)
     else:
         _refuse_overwriting(config, folder)
-    check_files(config)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        reason = f"cannot be written to ({problem.strerror}); choose another --out"
-        raise InputError(f"{folder}: {reason}") from problem
     if settings.threads:
         torch.set_num_threads(settings.threads)
 
@@ -115,15 +116,12 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
         config = _with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
+    _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
-        progress = read_progress(checkpoints[-1])
-        if progress.text != data.digests:
-            reason = "the text or a vocabulary has changed since this run began; choose another --out"
-            raise InputError(f"{folder}: {reason}")
-        load_checkpoint(checkpoints[-1], model, optimizer)
+        path, progress = _restore(checkpoints, data.digests, model, optimizer, reporter)
         schedule = HalveAndStop(**progress.schedule)
     else:
         with write_beside(folder / CONFIG) as file:
@@ -131,13 +129,61 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
     sums = [progress.window.get(name, 0.0) for name in WINDOW]
     window = torch.tensor(sums, dtype=torch.float64, device=model.device)
-    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, window)
+    guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
+    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window)
     if checkpoints:
-        reporter.say(f"going on from update {progress.update} ({checkpoints[-1]})")
+        reporter.say(f"going on from update {progress.update} ({path})")
     else:
         _begin(run, data, reporter)
     _announce(run, reporter)
     return run, data
+
+
+def _restore(
+    checkpoints: list[Path],
+    digests: list[str],
+    model: Translator,
+    optimizer: torch.optim.Optimizer,
+    reporter: Reporter,
+) -> tuple[Path, Progress]:
+    """The newest checkpoint that is whole, put into the model and the optimizer."""
+    for path in reversed(checkpoints):
+        try:
+            progress = load_checkpoint(path, model, optimizer)
+        except DamagedError as problem:
+            reporter.say(f"warning: {problem}; the checkpoint before it is tried")
+            continue
+        if progress.text != digests:
+            reason = "the text or a vocabulary has changed since this run began; choose another --out"
+            raise InputError(f"{path.parents[1]}: {reason}")
+        return path, progress
+    folder = checkpoints[0].parent
+    raise InputError(f"{folder}: no checkpoint is whole; choose another --out to begin anew")
+
+
+def _tidy(folder: Path) -> None:
+    """Refuse what cannot be written to or leads elsewhere, and remove what killed runs have left."""
+    within = [path for name in FOLDERS for path in (folder / name).glob("*")]
+    refuse_links([*(folder / name for name in (*FILES, *FOLDERS)), *within], folder)
+    for path in (folder / name for name in (*FOLDERS, METRICS, VALIDATIONS)):
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InputError(f"{path}: cannot be written to (Permission denied); choose another --out")
+    written = [(folder, name) for name in FILES] + [(folder / name, "*") for name in FOLDERS]
+    for place, name in written:
+        for left in [*parts(place, name)]:
+            left.unlink()
+
+
+def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
+    """Refuse a disk without room for the best model and the checkpoints: weights and two moments each."""
+    weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
+    there = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
+    wanted = 3 * weights * (keep + 1) + 2 * weights - there
+    if (free := shutil.disk_usage(folder).free) < wanted:
+        raise InputError(
+            f"{folder}: {free / 1e6:.1f} MB are free there, and checkpoints and models want "
+            f"{wanted / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
+        )
 
 
 def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
@@ -200,7 +246,7 @@ def _with_measured(config: Config, folder: Path) -> Config:
     if config.testing.max_output_ratio is not None or not (folder / CONFIG).is_file():
         return config
     try:
-        return _with_ratio(config, load_config(folder / CONFIG).testing.max_output_ratio)
+        return _with_ratio(config, load_config(folder / CONFIG, bases=False).testing.max_output_ratio)
     except InputError:  # not ours; it will be refused
         return config
 

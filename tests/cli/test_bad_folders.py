@@ -44,7 +44,9 @@ def test_a_model_folder_with_a_truncated_file_is_refused_by_its_name(
 def test_weights_of_another_model_are_refused(models: dict[str, Path], model: Path) -> None:
     shutil.copy(models["word"] / "model.safetensors", model)
     said = refusal(caesura("segment", model, stdin=b"eins\n"))
-    assert said.startswith(f"{model}/model.safetensors: does not fit config.yaml: ")
+    assert (
+        said == f"{model}/config.yaml: damaged or changed: not the file that model.safetensors was saved with"
+    )
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
@@ -53,17 +55,30 @@ def test_a_missing_model_folder_is_named_with_the_way_to_make_one(tmp_path: Path
     assert said.startswith(f"{tmp_path}/none: no such model folder; `caesura train CONFIG --out ")
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_takes_over(corpus: Path, model: Path) -> None:
-    newest = sorted((model / "checkpoints").iterdir())[-1]
-    newest.write_bytes(newest.read_bytes()[:1000])
-    config = corpus / "act.yaml"
-    given = ("train", config, "--out", model, "--set", "training.updates=10")
-    said = refusal(caesura(*given))
-    assert said.startswith(f"{newest}: damaged checkpoint (")
-    assert said.endswith("remove it to go on from the one before")
-    newest.unlink()
-    assert caesura(*given).status == 0
-    assert newest.exists()
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_takes_over(
+    corpus: Path, models: dict[str, Path], model: Path, damage: str
+) -> None:
+    before, newest = sorted((model / "checkpoints").iterdir())[-2:]
+    content = bytearray(newest.read_bytes())
+    content[-100] ^= 1
+    newest.write_bytes(content[:-500] if damage == "truncated" else content)
+    given = ("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10")
+    done = caesura(*given)
+    assert (done.status, done.err) == (0, "")
+    assert f"warning: {newest}: damaged (" in done.out
+    assert f"({before})" in done.out
+    assert (model / "model.safetensors").read_bytes() == (models["act"] / "model.safetensors").read_bytes()
+    assert "warning" not in caesura(*given).out, "it has been written again"
+
+
+def test_a_run_none_of_whose_checkpoints_is_whole_is_refused(corpus: Path, model: Path) -> None:
+    for path in (model / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    done = caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10")
+    assert done.status == 2
+    reason = "no checkpoint is whole; choose another --out to begin anew"
+    assert done.err == f"caesura: {model}/checkpoints: {reason}\n"
 
 
 @pytest.mark.parametrize(
@@ -193,6 +208,32 @@ def test_files_of_others_in_the_output_folder_are_not_overwritten(
         f"{tmp_path}: has no checkpoints, but a {name} that would be overwritten; choose another --out"
     )
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "cache", "metrics.jsonl", "validations.tsv", "config.yaml"])
+def test_training_does_not_write_through_a_link_out_of_its_folder(
+    corpus: Path, model: Path, tmp_path: Path, name: str
+) -> None:
+    (model / name).rename(tmp_path / "precious")
+    (model / name).symlink_to(tmp_path / "precious")
+    before = contents(tmp_path)
+    said = refusal(caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10"))
+    assert said.startswith(f"{model / name}: a link that leads out of the folder")
+    assert contents(tmp_path) == before
+
+
+def test_what_killed_runs_left_half_written_is_removed_and_nothing_else(corpus: Path, model: Path) -> None:
+    ours = (
+        "model.safetensors.77.part",
+        "checkpoints/000000009.safetensors.7.part",
+        "cache/train.bin.1234.part",
+    )
+    theirs = ("film.2.part", "model.safetensors.part", "notes/config.yaml.3.part")
+    (model / "notes").mkdir()
+    for name in (*ours, *theirs):
+        (model / name).write_bytes(b"half")
+    assert caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10").status == 0
+    assert [(model / name).exists() for name in (*ours, *theirs)] == [False] * 3 + [True] * 3
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

@@ -1,0 +1,84 @@
+"""One training at a time in a folder: a lock that says who holds it, and that ends with its process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from caesura.errors import InputError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Make the folder and keep others from training in it; the lock of a killed process is taken over."""
+    path = folder / LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = _acquire(path, say)
+    except OSError as problem:
+        reason = f"cannot be written to ({problem.strerror}); choose another --out"
+        raise InputError(f"{folder}: {reason}") from problem
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # before others may have it
+        os.close(file)
+
+
+def _acquire(path: Path, say: Callable[[str], None]) -> int:
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            if not _locked(file, path, say):
+                os.close(file)
+                continue
+            if left := os.read(file, 1000):
+                say(f"taken over from {_holder(left)}, which has ended without a word")
+            own = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps(own).encode(), 0)
+            return file
+        except BaseException:
+            os.close(file)
+            raise
+
+
+def _locked(file: int, path: Path, say: Callable[[str], None]) -> bool:
+    """Whether the lock is ours; it is not if its file was removed by its last holder meanwhile."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        who = _holder(os.read(file, 1000))
+        raise InputError(
+            f"{path.parent}: {who} is training here; wait for it or choose another --out"
+        ) from None
+    except OSError as problem:
+        if problem.errno not in (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP):
+            raise
+        say(f"{path.parent}: its file system has no locks; take care that nothing else trains here")
+    try:
+        return os.path.samestat(os.fstat(file), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(content: bytes) -> str:
+    """Who wrote the lock, as far as it can be read."""
+    try:
+        found = json.loads(content)
+        return f"process {found['pid']} on {found['host']} (since {found['since']})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,162 @@
+"""Disks that are full, read-only or not ours: real file systems, as large as is asked for."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from cli.program import Done, caesura, contents, refusal, write_config
+
+from caesura.terminal import TrainingDisplay
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+
+NOBODY = 65534
+
+Mount = Callable[..., Path]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that everybody can enter, unlike pytest's own."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def mount(folder: Path) -> Iterator[Mount]:
+    """Mounts file systems in memory with the given options."""
+    mounted: list[Path] = []
+
+    def mount(options: str) -> Path:
+        place = folder / f"disk{len(mounted)}"
+        place.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"NOT TESTED, mounting is not allowed here: {done.stderr.strip()}")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", place], check=True)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """As somebody who may do little."""
+    if os.getuid() != 0:
+        pytest.skip("NOT TESTED, only root can become nobody")
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def trained_on_a_disk_that_fills_up(config: Path, disk: Path, left: int) -> Done:
+    """Train; after update 25 somebody else takes all of the disk but `left` bytes."""
+
+    def update(display: TrainingDisplay, progress: Progress, loss: float | None) -> None:
+        if progress.update == 25:
+            with (disk / "other").open("wb") as other:
+                other.write(bytes(max(0, shutil.disk_usage(disk).free - left)))
+
+    with mock.patch.object(TrainingDisplay, "update", update):
+        return caesura("train", config, "--out", disk / "out")
+
+
+def test_a_disk_that_fills_up_at_any_point_loses_nothing(
+    corpus: Path, models: dict[str, Path], tmp_path: Path, mount: Mount
+) -> None:
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    disk = mount("size=2m")
+    statuses = set()
+    for pages in (
+        0,
+        1,
+        2,
+        4,
+        10,
+        20,
+        40,
+    ):  # the next files are a few pages of the log, 8 of weights, 24 of state
+        done = trained_on_a_disk_that_fills_up(config, disk, 4096 * pages)
+        statuses.add(done.status)
+        if done.status:
+            assert done.err == f"caesura: {disk}/out: No space left on device\n"
+            assert done.status == 1
+            assert read_progress(list_checkpoints(disk / "out" / "checkpoints")[-1]).update in (20, 40)
+            assert [*(disk / "out").rglob("*.part")] == []
+        (disk / "other").unlink()
+        assert caesura("train", config, "--out", disk / "out").status == 0
+        best = (models["word"] / "model.safetensors").read_bytes()
+        assert (disk / "out" / "model.safetensors").read_bytes() == best
+        shutil.rmtree(disk / "out")
+    assert 1 in statuses
+
+
+def test_a_full_disk_is_noticed_before_training_starts(corpus: Path, tmp_path: Path, mount: Mount) -> None:
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    said = refusal(caesura("train", config, "--out", mount("size=200k") / "out"))
+    assert " MB are free there, and checkpoints and models want " in said
+    assert said.endswith("make room, lower training.keep_last or choose another --out")
+    disk = mount("size=200k")
+    (disk / "other").write_bytes(bytes(shutil.disk_usage(disk).free))
+    done = caesura("train", config, "--out", disk / "out")
+    assert done.status in (1, 2)
+    assert done.err.startswith(f"caesura: {disk}/out: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_read_only_disk_is_noticed_before_training_starts(
+    corpus: Path, models: dict[str, Path], tmp_path: Path, mount: Mount
+) -> None:
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    disk = mount("size=4m")
+    shutil.copytree(models["word"], disk / "out")
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    for out in (disk / "out", disk / "new"):
+        said = refusal(caesura("train", config, "--out", out))
+        assert said == f"{out}: cannot be written to (Read-only file system); choose another --out"
+    assert caesura("translate", disk / "out", stdin=b"eins\n").out == "one\n"
+
+
+@pytest.mark.parametrize("name", [".", "checkpoints", "cache", "metrics.jsonl"])
+def test_no_permission_is_noticed_before_training_starts(
+    corpus: Path, models: dict[str, Path], folder: Path, name: str
+) -> None:
+    out, text = folder / "out", shutil.copytree(corpus, folder / "corpus", copy_function=shutil.copyfile)
+    text.chmod(0o755)
+    config = write_config(folder / "c.yaml", "word", text)
+    shutil.copytree(models["word"], out)
+    for path in (out, *out.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    os.chown(out / name, 0, 0)
+    (out / name).chmod(0o755)
+    before = contents(out)
+    with as_nobody():
+        done = caesura("train", config, "--out", out)
+    assert refusal(done) == f"{out / name}: cannot be written to (Permission denied); choose another --out"
+    assert contents(out) == before
+
+
+def test_a_quota_that_is_used_up_is_one_sentence_and_loses_nothing(
+    corpus: Path, folder: Path, mount: Mount
+) -> None:
+    text = shutil.copytree(corpus, folder / "corpus", copy_function=shutil.copyfile)
+    text.chmod(0o755)
+    config = write_config(folder / "c.yaml", "word", text)
+    disk = mount("size=4m,mode=777,usrquota,usrquota_block_hardlimit=300k")
+    with as_nobody():
+        done = caesura("train", config, "--out", disk / "out", "--set", "training.keep_last=9")
+    assert (done.status, done.err) == (1, f"caesura: {disk}/out: Disk quota exceeded\n")
+    assert list_checkpoints(disk / "out" / "checkpoints")

@@ -1,0 +1,42 @@
+"""Folders that earlier versions wrote load and translate as they did; of later ones the version is named."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from caesura import __version__
+from caesura.data.tensors import load_tensors, save_tensors
+from caesura.errors import InputError
+from caesura.model import FORMAT, Translator
+
+GOLDEN = Path(__file__).parent / "golden"  # by make_golden.py, each at its time
+
+
+@pytest.mark.parametrize("number", range(FORMAT + 1))
+def test_a_folder_of_every_format_so_far_translates_as_it_did(number: int) -> None:
+    model = Translator.from_pretrained(GOLDEN / f"format{number}")
+    assert model.translate(["abc", "hgfedcba", ""]) == ["bbaaa", "bbaaaa", ""]
+    assert model.segment(["abc", "hgfedcba", ""]) == [["abc"], ["hg", "fe", "dcb", "a"], []]
+
+
+def test_what_is_written_now_is_of_the_newest_golden_format(tmp_path: Path) -> None:
+    newest = GOLDEN / f"format{FORMAT}"
+    Translator.from_pretrained(newest).save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in newest.iterdir()}
+    (_, now), (_, then) = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, newest))
+    assert now.keys() == then.keys()
+    assert now["format"] == then["format"] == FORMAT
+
+
+def test_a_folder_of_a_later_version_says_which_version_to_use(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(GOLDEN / f"format{FORMAT}", tmp_path / "model"))
+    path = folder / "model.safetensors"
+    weights, facts = load_tensors(path)
+    save_tensors(path, weights, facts | {"format": FORMAT + 1, "version": "9.1.0"})
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(folder)
+    assert str(caught.value) == (
+        f"{path}: a model of format {FORMAT + 1}, by caesura 9.1.0; this is {__version__}, "
+        f"which reads up to {FORMAT}: use that version or a later one"
+    )

@@ -1,0 +1,291 @@
+"""A model folder from a stranger is data: damaged, forged or hostile, it is refused or it is a model."""
+
+import json
+import random
+import re
+import resource
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+import torch
+from cli.program import contents
+from helpers import ACT, ACT_DECODER, tiny_model
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from caesura.data.files import checksum
+from caesura.data.tensors import load_tensors, read_facts, save_tensors
+from caesura.data.vocabulary import CharVocabulary
+from caesura.errors import InputError
+from caesura.model import Translator
+
+DESCRIPTION = ("config.yaml", "src.vocab.json", "trg.vocab.json")
+FILES = (*DESCRIPTION, "model.safetensors")
+TEXT = ["abc", "", "hgfedcba ☃"]
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder; not to be written to."""
+    folder = tmp_path_factory.mktemp("stranger") / "model"
+    tiny_model(ACT, decoder=ACT_DECODER).float().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def model(original: Path, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    return Path(shutil.copytree(original, tmp_path / "model"))
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Ends what hangs."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def sign(folder: Path) -> None:
+    """Make the checksums right, as a stranger would."""
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    facts = read_facts(folder / "model.safetensors")
+    facts["files"] = {name: checksum(folder / name) for name in DESCRIPTION}
+    save_tensors(folder / "model.safetensors", tensors, facts)
+
+
+def flipped(content: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(content)
+    for _ in range(rng.choice((1, 1, 1, 2, 8))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def truncated(content: bytes, rng: random.Random) -> bytes:
+    return content[: rng.randrange(len(content))]
+
+
+DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {"flipped": flipped, "truncated": truncated}
+ROUNDS = [40, pytest.param(1000, marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_refused_by_the_files_name_or_changes_nothing(
+    original: Path, model: Path, name: str, damage: str, rounds: int
+) -> None:
+    rng, whole = random.Random(SEED), (original / name).read_bytes()
+    weights, _ = load_tensors(original / "model.safetensors")
+    outcomes: Counter[str] = Counter()
+    for _ in range(rounds):
+        content = DAMAGES[damage](whole, rng)
+        (model / name).write_bytes(content)
+        try:
+            with at_most(20):
+                loaded = Translator.from_pretrained(model)
+        except InputError as problem:
+            outcomes["refused" if str(problem).startswith(str(model / name)) else str(problem)] += 1
+            continue
+        outcomes["as it was"] += 1
+        assert all(value.equal(weights[key]) for key, value in loaded.state_dict().items())
+        assert name == "model.safetensors" or content == whole
+    assert contents(model) == contents(original) | {name: content}
+    print(name, damage, dict(outcomes))
+    assert outcomes.keys() <= {"refused", "as it was"}
+    assert outcomes["refused"] > 0.9 * rounds
+
+
+@pytest.mark.parametrize("rounds", ROUNDS)
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_a_forged_folder_is_refused_or_translates_line_for_line(
+    original: Path, model: Path, name: str, damage: str, rounds: int
+) -> None:
+    rng, whole = random.Random(SEED), (original / name).read_bytes()
+    outcomes: Counter[str] = Counter()
+    for _ in range(rounds):
+        shutil.copy(original / "model.safetensors", model)
+        (model / name).write_bytes(DAMAGES[damage](whole, rng))
+        try:
+            sign(model)
+        except (InputError, SafetensorError):
+            outcomes["beyond forging"] += 1
+            continue
+        try:
+            with at_most(20):
+                loaded = Translator.from_pretrained(model)
+                outcomes["loaded"] += 1
+                assert len(loaded.translate(TEXT, beam=2)) == len(TEXT)
+                assert ["".join(pieces) for pieces in loaded.segment(TEXT)] == TEXT
+        except InputError as problem:
+            outcomes["refused" if str(problem).startswith(str(model)) else str(problem)] += 1
+    print(name, damage, dict(outcomes))
+    assert outcomes.keys() <= {"refused", "loaded", "beyond forging"}
+
+
+@contextmanager
+def little_memory(more: int) -> Iterator[None]:
+    """Inside, `more` bytes beside what is in use."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@pytest.mark.parametrize("number", [10**6, 10**9, 10**12, 10**19, 10**40, -1, 0])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("embedding_dim: 4", "act_size: 3", "output_dim: 5", "hidden_size: 3", "hidden_size: 6"),
+        *("attention_size: 5", "beam_size: 5", "batch_size: 64", "max_input: 5000", "max_output_extra: 50"),
+    ],
+)
+def test_a_config_that_asks_for_much_is_refused_before_memory_is_taken(
+    model: Path, key: str, number: int
+) -> None:
+    text = (model / "config.yaml").read_text()
+    assert f" {key}\n" in text
+    (model / "config.yaml").write_text(text.replace(f" {key}\n", f" {key.split(':')[0]}: {number}\n"))
+    sign(model)
+    if (key, number) == ("max_input: 5000", 10**6) or (key, number) == ("max_output_extra: 50", 10**6):
+        return  # the most that is allowed
+    with little_memory(1 << 28), at_most(20), pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).startswith(str(model))
+
+
+def forge_vocabulary(folder: Path, **changes: object) -> None:
+    path = folder / "src.vocab.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tokens": [*SPECIALS, *"aabcdefg"]},
+        {"tokens": [*SPECIALS, *"abcdefg", "hi"]},
+        {"tokens": [*SPECIALS, *"abcdefg"]},
+        {"tokens": [*SPECIALS, *"abcdefghi"]},
+        {"tokens": "abcdefgh"},
+        {"tokens": [*SPECIALS, *"abcdefg", 8]},
+        {"tokens": {"a": 1}},
+        {"kind": "pickle"},
+        {"kind": ["char"]},
+        {"format": 2},
+        {"counts": [1]},
+        {"counts": [-1] * 12},
+    ],
+    ids=lambda change: json.dumps(change)[:40],
+)
+def test_a_forged_vocabulary_is_refused(model: Path, change: dict[str, object]) -> None:
+    forge_vocabulary(model, **change)
+    sign(model)
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).startswith(str(model))
+
+
+def test_a_vocabulary_of_the_same_size_but_other_symbols_is_noticed(model: Path) -> None:
+    CharVocabulary("bacdefgh").save(model / "src.vocab.json")
+    with pytest.raises(InputError, match=r"src\.vocab\.json: damaged or changed: not the file that"):
+        Translator.from_pretrained(model)
+
+
+@pytest.mark.parametrize("name", DESCRIPTION)
+def test_a_file_too_large_is_not_read(model: Path, name: str) -> None:
+    with (model / name).open("r+b") as file:
+        file.truncate(1 << 32)  # takes no room on disk
+    with little_memory(1 << 28), at_most(60), pytest.raises(InputError, match=r"larger than \d+ MiB"):
+        Translator.from_pretrained(model)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_link_out_of_the_folder_is_refused_and_one_inside_followed(
+    model: Path, tmp_path: Path, name: str
+) -> None:
+    (model / name).rename(tmp_path / name)
+    (model / name).symlink_to(tmp_path / name)
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).startswith(f"{model / name}: a link that leads out of the folder")
+    (model / name).unlink()
+    (tmp_path / name).rename(model / "elsewhere")
+    (model / name).symlink_to("elsewhere")
+    (tmp_path / "link").symlink_to(model)
+    assert len(Translator.from_pretrained(tmp_path / "link").translate(TEXT)) == len(TEXT)
+
+
+def test_a_config_reads_no_other_file(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("password: hunter2\n")
+    config = model / "config.yaml"
+    config.write_text(f"base: {tmp_path}/secret\n" + config.read_text())
+    sign(model)
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value) == f"{config}:1: base: the config of a model folder is whole and has no base"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weight: weight[:-1],
+        lambda weight: weight.long(),
+        lambda weight: weight.double(),
+        lambda weight: weight.unsqueeze(0),
+    ],
+)
+def test_weights_of_another_shape_or_type_are_refused(
+    model: Path, change: Callable[[Tensor], Tensor]
+) -> None:
+    weights, facts = load_tensors(model / "model.safetensors")
+    name = sorted(weights)[3]
+    save_tensors(model / "model.safetensors", weights | {name: change(weights[name]).clone()}, facts)
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).startswith(f"{model}/model.safetensors: ")
+
+
+@pytest.mark.parametrize("files", [None, [], {}, {"config.yaml": 1}, "deep"])
+def test_metadata_that_is_not_what_was_written_is_refused(model: Path, files: object) -> None:
+    weights, facts = load_tensors(model / "model.safetensors")
+    save_tensors(model / "model.safetensors", weights, facts | {"files": files})
+    with pytest.raises(InputError, match="not the file that"):
+        Translator.from_pretrained(model)
+
+
+def test_weights_in_another_precision_come_back_in_it(tmp_path: Path) -> None:
+    wanted = tiny_model(ACT)
+    wanted.save_pretrained(tmp_path)
+    found = Translator.from_pretrained(tmp_path)
+    assert {value.dtype for value in found.state_dict().values()} == {torch.float64}
+    assert found.translate(TEXT) == wanted.translate(TEXT)
+
+
+def test_nothing_in_the_package_unpickles_or_runs_what_it_reads() -> None:
+    package = Path(__file__).parents[2] / "caesura"
+    dangerous = re.compile(r"pickle|torch\.(load|save)\b|(?<![.\w])(eval|exec)\(|yaml\.(load|unsafe_load)\(")
+    found = {path.name: dangerous.findall(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")}
+    assert {name for name, words in found.items() if words} == set()

@@ -1,0 +1,172 @@
+"""A program that trains in processes which are killed (SIGKILL), until as many have been as were asked for.
+
+Every run of it is in a folder of its own below the given one; run `whole` is never disturbed. What it prints
+is for `test_kills.py`: how many were killed, and in the middle of what.
+"""
+
+import json
+import mmap
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from caesura.config import load_config
+from caesura.evaluation.scores import score
+from caesura.model import Translator
+from caesura.training import loop, run
+from caesura.training.step import Step
+
+STAGES = ("reading", "update", "validation", "best model", "checkpoint")
+SLOWER = 0.02  # seconds that syncing takes, so that there is time to be killed in the middle of writing
+
+
+class Silent:
+    """A reporter that tells nobody."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def wrapped(owner: Any, name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Have something done before and after every call of a function."""
+    function = getattr(owner, name)
+
+    def within(*given: Any, **named: Any) -> Any:
+        before()
+        try:
+            return function(*given, **named)
+        finally:
+            after()
+
+    setattr(owner, name, within)
+
+
+def watched(stage: mmap.mmap) -> None:
+    """Have this process say in shared memory what it is doing."""
+    places = [(run, "prepare"), (Step, "__call__"), (loop, "evaluate"), (Translator, "save_pretrained")]
+    for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")], 1):
+        set_to = partial(stage.__setitem__, 0)
+        wrapped(owner, name, partial(set_to, number), partial(set_to, 0))
+
+
+def killed_at_call(last: int) -> None:
+    """Have this process killed before or after a call that makes a change last: two moments a call."""
+    numbers = count(1)
+
+    def act() -> None:
+        if next(numbers) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for name in ("fsync", "replace", "ftruncate", "unlink"):
+        wrapped(os, name, act, act)
+
+
+@contextmanager
+def training(config: Path, settings: list[str], folder: Path, prepared: Callable[[], None]) -> Iterator[int]:
+    """A process that trains; killed where it still does at the end."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            prepared()
+            loop.train(load_config(config, settings), folder, Silent())  # type: ignore[arg-type]
+            status = 0
+        finally:
+            os._exit(status)
+    try:
+        yield child
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def ended(child: int, within: float | None = None) -> int | None:
+    """The exit status (or the negative signal) of a child, or None where it goes on for longer."""
+    deadline = None if within is None else time.monotonic() + within
+    while deadline is None or time.monotonic() < deadline:
+        found, status = os.waitpid(child, 0 if deadline is None else os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    return None
+
+
+def killed_by_the_clock(
+    config: Path, settings: list[str], folder: Path, kills: int, seed: int
+) -> Counter[str]:
+    """Kill at random moments; a run that comes to its end is followed by another."""
+    rng, stages = random.Random(seed), Counter[str]()
+    stage = mmap.mmap(-1, 1)
+    started = time.monotonic()
+    with training(config, settings, folder / "whole", partial(watched, stage)) as child:
+        assert ended(child) == 0
+    takes = time.monotonic() - started
+    for number in count():
+        status: int | None = None
+        while status != 0:
+            enough = sum(stages.values()) >= kills
+            with training(config, settings, folder / str(number), partial(watched, stage)) as child:
+                status = ended(child, None if enough else rng.uniform(0, takes))
+                if status is None:
+                    os.kill(child, signal.SIGKILL)
+                    status = ended(child)
+                    stages[("elsewhere", *STAGES)[stage[0]]] += status != 0
+            assert status in (0, -signal.SIGKILL), status
+        if sum(stages.values()) >= kills:
+            return stages
+    raise AssertionError
+
+
+def killed_at_calls(config: Path, settings: list[str], folder: Path, every: int, first: int) -> Counter[str]:
+    """Kill before and after system calls: each of a run's, or every so many; a run each."""
+    with training(config, settings, folder / "whole", lambda: None) as child:
+        assert ended(child) == 0
+    killed: Counter[str] = Counter()
+
+    for last in count(first, every):
+        with training(config, settings, folder / str(last), partial(killed_at_call, last)) as child:
+            status = ended(child)
+        if status == 0:  # it does not have so many
+            return killed
+        assert status == -signal.SIGKILL, status
+        killed["system calls"] += 1
+        with training(config, settings, folder / str(last), lambda: None) as child:
+            assert ended(child) == 0
+    raise AssertionError
+
+
+def warm_up(config: Path, settings: list[str]) -> None:
+    """Import here what training imports as it goes; no gradients: torch forbids them in forks afterwards."""
+    with TemporaryDirectory() as folder:
+        loop.train(load_config(config, settings), Path(folder) / "run", Silent(), 0)  # type: ignore[arg-type]
+    score(["a b c d e"], ["a b c d e"])
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    loop.LOG_EVERY = 4
+    how, config, folder, first, second, *settings = sys.argv[1:]
+    warm_up(Path(config), settings)
+    if how == "clock":
+        sync = os.fsync
+        os.fsync = lambda file: (time.sleep(SLOWER), sync(file))[1]
+        function = killed_by_the_clock
+    else:
+        function = killed_at_calls
+    print(json.dumps(function(Path(config), settings, Path(folder), int(first), int(second))))
+
+
+if __name__ == "__main__":
+    main()

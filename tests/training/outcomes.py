@@ -1,0 +1,86 @@
+"""Short runs that can be stopped, and what they leave, for comparing them."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.program import write_config
+
+from caesura.config import Config, load_config
+from caesura.errors import Interrupted
+from caesura.model import Output
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.loop import train
+from caesura.training.validation import Validation
+
+
+class Listener:
+    """A reporter that keeps what it is told, and sends this process a signal at the updates in `stops`."""
+
+    def __init__(self, *stops: int) -> None:
+        self.stops = stops
+        self.said: list[str] = []
+        self.rates: list[float] = []
+        self.validations: list[Validation] = []
+        self.examples: list[Sequence[tuple[str, Output, str]]] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def working(self, what: str, done: int) -> None:
+        pass
+
+    def update(self, progress: Progress, loss: float | None) -> None:
+        self.rates.append(progress.learning_rate)
+        if progress.update in self.stops:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
+        self.validations.append(validation)
+        self.examples.append(examples)
+
+
+def configured(corpus: Path, system: str = "word", *settings: str) -> Config:
+    """Batches of 10 from 45 sentences: 5 updates an epoch; a validation every 4 updates."""
+    bounds = ("training.updates=14", "training.validation_freq=35", "training.keep_last=1")
+    return load_config(write_config(corpus / f"{system}.yaml", system), (*bounds, *settings))
+
+
+def run(config: Config, folder: Path, *stops: int) -> Listener:
+    """Train to the end, called again after each stop."""
+    heard = Listener(*stops)
+    for _ in stops:
+        with pytest.raises(Interrupted):
+            train(config, folder, heard)
+    assert train(config, folder, heard) == "finished"
+    return heard
+
+
+def without_times(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != "seconds"}
+
+
+def tensors(path: Path) -> bytes:
+    """What follows the header of a file, which has times and checksums."""
+    content = path.read_bytes()
+    return content[8 + int.from_bytes(content[:8], "little") :]
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """All that a run leaves that has to be the same in an equal run: everything but times."""
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    header, *rows = [line.split("\t") for line in (folder / "validations.tsv").read_text().splitlines()]
+    checkpoint = list_checkpoints(folder / "checkpoints")[-1]
+    progress = without_times(vars(read_progress(checkpoint)))
+    del progress["journal"]  # sizes in bytes, of times too
+    return {
+        "metrics": [without_times(record) for record in metrics],
+        "validations": [without_times(dict(zip(header, row, strict=True))) for row in rows],
+        "progress": progress,
+        "state": tensors(checkpoint),
+        "best": tensors(folder / "model.safetensors"),
+    }

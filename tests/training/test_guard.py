@@ -1,0 +1,172 @@
+"""Numbers gone wrong: an update that is not finite is skipped, its batch kept; too many end training."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli.program import write_corpus
+from safetensors.torch import load_file
+from torch import Tensor
+from training.outcomes import Listener, configured, outcome, run
+
+from caesura.data.batching import BatchPlan
+from caesura.data.corpus import Corpus
+from caesura.errors import Interrupted, TrainingError
+from caesura.training import loop
+from caesura.training.checkpoint import list_checkpoints, read_progress
+from caesura.training.guard import Guard, Seen
+from caesura.training.loop import train
+from caesura.training.step import SUMS, Step
+
+CLIPPING = pytest.mark.parametrize("clipping", ["null", "1.0"])
+
+
+@pytest.fixture(autouse=True)
+def frequent_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "LOG_EVERY", 4)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder, train=45, dev=5)
+    return folder
+
+
+def poisoned(corpus: Path, updates: list[int], *settings: str) -> Any:
+    return configured(corpus, "word", f"training.poison={updates}", *settings)
+
+
+def records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in found if record["kind"] == kind]
+
+
+@CLIPPING
+def test_a_poisoned_batch_is_named_and_kept_and_training_goes_on(
+    corpus: Path, tmp_path: Path, clipping: str
+) -> None:
+    config = poisoned(corpus, [3, 8], f"training.clip_grad_norm={clipping}")
+    heard = run(config, tmp_path)
+    assert [r["update"] for r in records(tmp_path, "skipped")] == [3, 8]
+    assert [line.split(":")[0] for line in heard.said if "skipped" in line] == [
+        "update 3 skipped",
+        "update 8 skipped",
+    ]
+    numbered = Corpus.load(tmp_path / "cache", "train")
+    plan = BatchPlan(numbered.lengths, 10, seed=config.training.seed)
+    for update in (3, 8):
+        kept = json.loads((tmp_path / "skipped" / f"{update:09d}.json").read_text())
+        assert kept["sentences"] == plan.epoch(update // 5)[update % 5].tolist()
+        lines = [(corpus / f"train.{language}").read_text().split("\n") for language in ("de", "en")]
+        assert kept["source"] == [lines[0][row] for row in kept["sentences"]]
+        assert kept["target"] == [lines[1][row] for row in kept["sentences"]]
+    for path in (tmp_path / "model.safetensors", *list_checkpoints(tmp_path / "checkpoints")):
+        assert all(value.isfinite().all() for value in load_file(path).values() if value.is_floating_point())
+    assert all(math.isfinite(r["loss"]) for r in records(tmp_path, "train"))
+
+
+def test_a_skipped_update_changes_neither_weights_nor_moments(corpus: Path, tmp_path: Path) -> None:
+    for name, last in (("before", 3), ("after", 5)):
+        bounds = (f"training.updates={last}", "training.validation_freq=1000", "training.max_skipped=3")
+        run(poisoned(corpus, [3, 4], *bounds), tmp_path / name)
+    before, after = (
+        load_file(list_checkpoints(tmp_path / name / "checkpoints")[-1]) for name in ("before", "after")
+    )
+    for name, value in before.items():
+        assert value.equal(after[name]), name
+
+
+@pytest.mark.parametrize("stops", [(3, 4), (4, 5, 6), tuple(range(1, 15))])
+def test_an_interrupted_run_skips_as_an_uninterrupted_one(
+    corpus: Path, tmp_path: Path, stops: tuple[int, ...]
+) -> None:
+    config = poisoned(corpus, [3, 4, 5, 11])
+    run(config, tmp_path / "whole")
+    run(config, tmp_path / "parts", *stops)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["as on a CPU", "as on a GPU"])
+def test_too_many_in_a_row_end_training_with_the_last_good_state(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    if not at_once:
+        later(monkeypatch)
+    config = poisoned(corpus, [5, 6, 7], "training.max_skipped=3", "training.validation_freq=30")
+    with pytest.raises(TrainingError, match=r"^the loss is not finite around update 7, 3 times in a row; "):
+        train(config, tmp_path, Listener())
+    assert sorted(path.name for path in (tmp_path / "skipped").iterdir()) == [
+        f"00000000{n}.json" for n in (5, 6, 7)
+    ]
+    last = list_checkpoints(tmp_path / "checkpoints")[-1]
+    assert read_progress(last).update == 7, (
+        "of the validation amid the three; what was skipped changed nothing"
+    )
+    assert all(value.isfinite().all() for value in load_file(last).values() if value.is_floating_point())
+    with pytest.raises(TrainingError):  # the same again
+        train(config, tmp_path, Listener())
+
+
+def test_in_a_row_counts_across_interruptions(corpus: Path, tmp_path: Path) -> None:
+    config = poisoned(corpus, [5, 6, 7], "training.max_skipped=3")
+    for stop in (6, 7):
+        with pytest.raises(Interrupted):
+            train(config, tmp_path, Listener(stop))
+    with pytest.raises(TrainingError, match="around update 7, 3 times in a row"):
+        train(config, tmp_path, Listener())
+
+
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: the host looks only when it writes something down."""
+
+    def note(self: Guard, rows: Any, wrong: Tensor) -> None:
+        self.seen.append(Seen(self.progress.update, self.progress.epoch, self.progress.batch, rows, wrong))
+
+    monkeypatch.setattr(Guard, "note", note)
+
+
+def test_looking_later_finds_the_same(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = poisoned(corpus, [1, 2, 3, 12])
+    run(config, tmp_path / "at once")
+    later(monkeypatch)
+    run(config, tmp_path / "later")
+    found, wanted = outcome(tmp_path / "later"), outcome(tmp_path / "at once")
+    for result in (found, wanted):  # the log names a skipped update when it is looked at
+        result["metrics"].sort(key=lambda record: (record["kind"], record["update"]))
+    assert found == wanted
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_is_skipped_too(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: float
+) -> None:
+    compute = Step.__call__
+
+    def computed(self: Step, batch: Any, update: int = 0) -> Tensor:
+        sums = compute(self, batch, update)
+        sums[SUMS.index("loss")] = bad if update == 6 else sums[SUMS.index("loss")]
+        return sums
+
+    monkeypatch.setattr(Step, "__call__", computed)
+    run(configured(corpus), tmp_path)
+    assert [r["update"] for r in records(tmp_path, "skipped")] == [6]
+    assert all(math.isfinite(r["loss"]) for r in records(tmp_path, "train"))
+
+
+def test_without_trouble_guarded_updates_are_adams(corpus: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    models = [torch.nn.Linear(4, 3) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [torch.optim.Adam(model.parameters(), lr=0.01, fused=True) for model in models]
+    optimizers[1].found_inf = torch.zeros(())  # type: ignore[attr-defined]
+    for _ in range(5):
+        inputs = torch.randn(6, 4)
+        for model, optimizer in zip(models, optimizers, strict=True):
+            optimizer.zero_grad()
+            model(inputs).square().sum().backward()
+            optimizer.step()
+    assert models[0].weight.equal(models[1].weight)

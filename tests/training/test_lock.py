@@ -1,0 +1,111 @@
+"""One training at a time in a folder."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, command, contents, refusal, write_config, write_corpus
+
+from caesura.errors import InputError
+from caesura.training.lock import LOCK, hold
+
+SELF = f"process {os.getpid()} on {socket.gethostname()} (since 20"
+
+
+def test_a_folder_is_held_once_and_let_go_without_a_trace(tmp_path: Path) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        with hold(tmp_path / "a" / "b", said.append):
+            with pytest.raises(InputError) as caught, hold(tmp_path / "a" / "b", said.append):
+                pass
+            assert str(caught.value).startswith(f"{tmp_path}/a/b: {SELF}")
+            assert str(caught.value).endswith("is training here; wait for it or choose another --out")
+            with hold(tmp_path / "a" / "c", said.append):
+                pass
+    assert said == []
+    assert [*(tmp_path / "a" / "b").iterdir()] == []
+
+
+def test_a_folder_is_let_go_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hold(tmp_path, print):
+        raise ZeroDivisionError
+    with hold(tmp_path, print):
+        pass
+
+
+@pytest.mark.parametrize("left", [b'{"pid": 7, "host": "far", "since": "long ago"}', b"", b"\xff", b"[1]"])
+def test_what_a_dead_process_left_is_taken_over(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / LOCK).write_bytes(left)
+    said: list[str] = []
+    with (
+        hold(tmp_path, said.append),
+        pytest.raises(InputError, match=str(os.getpid())),
+        hold(tmp_path, print),
+    ):
+        pass
+    whom = "process 7 on far (since long ago)" if b"pid" in left else "another process"
+    assert said == ([f"taken over from {whom}, which has ended without a word"] if left else [])
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / LOCK).symlink_to(tmp_path / "precious")
+    with pytest.raises(InputError, match="cannot be written to"), hold(tmp_path / "out", print):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_of_many_that_want_it_one_has_it(tmp_path: Path) -> None:
+    script = """if True:
+        import sys, time
+        from pathlib import Path
+        from caesura.errors import InputError
+        from caesura.training.lock import hold
+        folder, done = Path(sys.argv[1]), 0
+        while done < 60:
+            try:
+                with hold(folder / "held", lambda text: None):
+                    (folder / "inside").mkdir()  # fails where another is inside
+                    time.sleep(0.001)
+                    (folder / "inside").rmdir()
+                    done += 1
+            except InputError:
+                time.sleep(0.0005)
+    """
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for process in running:
+        assert process.communicate(timeout=120)[1] == b""
+        assert process.returncode == 0
+
+
+def test_a_second_training_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    config = write_config(tmp_path / "c.yaml", "word")
+    endless = ("train", config, "--out", tmp_path / "out", "--set", "training.updates=1000000")
+    running = subprocess.Popen(command(*endless), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "out" / "validations.tsv").exists():
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        before = contents(tmp_path / "out")
+        said = refusal(caesura(*endless))
+        assert said.startswith(f"{tmp_path}/out: process {running.pid} on {socket.gethostname()} (since ")
+        assert before.keys() <= contents(tmp_path / "out").keys()
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+        running.communicate()
+    done = caesura(*endless, "--time-limit", "0s")
+    assert (done.status, done.err) == (0, "")
+    assert f"taken over from process {running.pid} on " in done.out
+    assert not (tmp_path / "out" / LOCK).exists()
