@@ -18,6 +18,7 @@ from caesura.config import Config, differences, load_config
 from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError
+from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import gradient_share
@@ -38,7 +39,7 @@ from caesura.training.schedule import HalveAndStop
 from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
 
-FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CARD, METRICS, VALIDATIONS)
+FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, WORDS, CARD, METRICS, VALIDATIONS)
 FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
 
 WINDOW = (*SUMS, "clipped", "updates")

@@ -2,6 +2,7 @@
 
 import io
 import random
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TextIO
 from unittest import mock
 
 from caesura.cli import main
+from caesura.config import load_config
+from caesura.model import Translator
 
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -116,3 +119,15 @@ def write_config(path: Path, system: str = "char", folder: Path | None = None) -
 def contents(folder: Path) -> dict[str, bytes]:
     """The bytes of every file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def with_config(folder: Path, other: Path, old: str, new: str) -> None:
+    """A copy of a model folder with another config, saved as one."""
+    shutil.copytree(folder, other)
+    path = other / "config.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    model = Translator.from_pretrained(folder)
+    model.config = load_config(path)
+    model.save_pretrained(other)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import caesura, refusal
+from cli.program import caesura, refusal, with_config
 
 from caesura.analysis import drawings, report
 
@@ -116,11 +116,9 @@ def test_a_folder_of_an_older_version_still_works(
     models: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "old"
-    shutil.copytree(models["act"], folder)
+    with_config(models["act"], folder, str(corpus / "train"), str(tmp_path / "gone"))
     (folder / "train.words.json").unlink()
     (folder / "metrics.jsonl").unlink()
-    config = folder / "config.yaml"
-    config.write_text(config.read_text().replace(str(corpus / "train"), str(tmp_path / "gone")))
     done = caesura(
         "analyze",
         folder,

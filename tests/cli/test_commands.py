@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from cli.program import GERMAN, SYSTEMS, caesura, refusal
+from cli.program import GERMAN, SYSTEMS, caesura, refusal, with_config
 
 from caesura import Translator
 from caesura.evaluation.pieces import split_pieces
@@ -275,11 +275,7 @@ def test_models_that_score_differently_are_not_compared(
     models: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    shutil.copytree(models["char"], other)
-    config = (other / "config.yaml").read_text(encoding="utf-8")
-    (other / "config.yaml").write_text(
-        config.replace("bleu_tokenize: 13a", "bleu_tokenize: char"), encoding="utf-8"
-    )
+    with_config(models["char"], other, "bleu_tokenize: 13a", "bleu_tokenize: char")
     said = refusal(
         caesura("compare", models["char"], other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en")
     )
@@ -291,11 +287,8 @@ def test_evaluate_takes_the_configs_test_set_by_default(
 ) -> None:
     assert "names no data.test" in refusal(caesura("evaluate", models["char"]))
     other = tmp_path / "other"
-    shutil.copytree(models["char"], other)
-    config = (other / "config.yaml").read_text(encoding="utf-8")
     test = f"test:\n    src: {corpus / 'dev.de'}\n    trg: {corpus / 'dev.en'}\n"
-    assert "test: null\n" in config
-    (other / "config.yaml").write_text(config.replace("test: null\n", test), encoding="utf-8")
+    with_config(models["char"], other, "test: null\n", test)
     given = caesura("evaluate", other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--json")
     default = caesura("evaluate", other, "--json")
     assert default.status == given.status == 0
