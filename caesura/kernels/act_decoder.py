@@ -87,7 +87,12 @@ def act_decode(
     `outer` [B, H] is the outer state before the first segment; `keys` [B, S, E] and `values` [B, S, M] are
     numbers also where `mask` [B, S] is False; `forced` [B, U] is True on symbols that must end a segment.
     """
-    choice, _ = pick(inputs.device)
+    choice, _ = pick(inputs.device, "act_decoder", inputs, keys, values)
+    if choice == "triton":
+        from caesura.kernels.act_decoder_triton import TritonActDecode  # here: Triton is not everywhere
+
+        given = inputs, outer, keys, values, mask, forced, epsilon
+        return ActDecoderTrace(*TritonActDecode.apply(*given, *weights))
     with torch.autocast(inputs.device.type, enabled=False):
         inputs, outer, keys, values = (full(part) for part in (inputs, outer, keys, values))
         weights = weights.to(inputs.dtype)

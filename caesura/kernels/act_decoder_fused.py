@@ -354,11 +354,14 @@ def _gradients(
     return of_x.transpose(0, 1), of_outer, *of_memory, None, None, None, *map(found.get, weights._fields)
 
 
+def beginnings(new: Tensor) -> Tensor:
+    """[U, B, 1]: where the segment began that a step belongs to."""
+    return torch.where(new, torch.arange(len(new), device=new.device)[:, None, None], 0).cummax(0).values
+
+
 def at_beginnings(rows: Tensor, new: Tensor) -> Tensor:
     """The sums of `rows` [U, B, ...] over segments, where they begin, and zeros elsewhere."""
-    steps = torch.arange(len(rows), device=rows.device)[:, None, None]
-    beginnings = torch.where(new, steps, 0).cummax(0).values
-    return torch.zeros_like(rows).scatter_add_(0, beginnings.expand_as(rows), rows)
+    return torch.zeros_like(rows).scatter_add_(0, beginnings(new).expand_as(rows), rows)
 
 
 def _n_first(rows: Tensor, size: int) -> Tensor:

@@ -55,6 +55,11 @@ class Leaving(NamedTuple):
             return cls(both, bias)
         return cls(torch.cat((both @ Q, Q)), torch.cat((torch.addmv(bias, both, b_Q), b_Q)))
 
+    def split(self, H: int, E: int) -> list[tuple[Tensor, Tensor]]:
+        """The blocks one by one, each with its bias."""
+        sizes = (3 * H, E, H)[: 2 + (len(self.bias) > 3 * H + E)]
+        return [*zip(self.weight.split(sizes), self.bias.split(sizes), strict=True)]
+
     def back(
         self, weights: ActDecoderWeights, first: Tensor, outer: Tensor
     ) -> tuple[dict[str, Tensor], Tensor]:
@@ -74,3 +79,32 @@ class Leaving(NamedTuple):
         found["outer_hh"], found["query"] = of_both.addmm(first_both.t(), outer).split((3 * H, E))
         found["outer_bias"] = of_bias + first[:, : 3 * H].sum(0)
         return found, torch.addmm(first[:, len(both) :], first_both, both)
+
+
+class Entering(NamedTuple):
+    """P and what reads it, multiplied out: what the inner cell begins a segment with."""
+
+    weight: Tensor  # [4A, H]  S P, P
+    bias: Tensor  # [4A]
+
+    @classmethod
+    def of(cls, weights: ActDecoderWeights) -> Entering:
+        """The products of these weights."""
+        S, P, b_P = weights.inner_hh, weights.enter_weight, weights.enter_bias
+        if P is None or b_P is None:
+            eye, zeros = torch.eye(S.shape[1], dtype=S.dtype, device=S.device), S.new_zeros(S.shape[1])
+            return cls(torch.cat((S, eye)), torch.cat((weights.inner_bias, zeros)))
+        return cls(torch.cat((S @ P, P)), torch.cat((torch.addmv(weights.inner_bias, S, b_P), b_P)))
+
+    def back(self, weights: ActDecoderWeights) -> dict[str, Tensor]:
+        """The gradients of the weights, by name, where `self` holds those of the products."""
+        S, P, b_P = weights.inner_hh, weights.enter_weight, weights.enter_bias
+        (of_SP, of_P), (bias, of_b_P) = (part.split((len(S), len(part) - len(S))) for part in self)
+        if P is None or b_P is None:
+            return {"inner_hh": of_SP, "inner_bias": bias}
+        return {
+            "inner_hh": torch.outer(bias, b_P).addmm_(of_SP, P.t()),
+            "inner_bias": bias,
+            "enter_weight": torch.addmm(of_P, S.t(), of_SP),
+            "enter_bias": torch.addmv(of_b_P, S.t(), bias),
+        }
