@@ -12,12 +12,8 @@ from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, Step
 from caesura.encoders.base import Encoded
-from caesura.kernels.act_decoder import (
-    ActDecoderState,
-    ActDecoderWeights,
-    act_decode_reference,
-    act_decoder_step,
-)
+from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step, full
+from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import Segmenter, embedding_table, positions_mask
 
@@ -96,32 +92,16 @@ class ActDecoder(Decoder[ActDecoderState]):
 
     def start(self, encoded: Encoded) -> ActDecoderState:
         """The encoder's summary is the outer state; <s> counts as a segment of its own, which has ended."""
-        mask = positions_mask(encoded.lengths, encoded.states.shape[1])
-        # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
-        states = encoded.states.masked_fill(~mask[..., None], 0)
-        outer = _full(self.initial(encoded.summary))[:, None]
-        nothing = outer.new_zeros(len(outer), 1, self.inner.hidden_size)
-        gates = 3 * (self.outer.hidden_size + self.inner.hidden_size)
-        return ActDecoderState(
-            outer=outer,
-            s=nothing,
-            mean=nothing,
-            H=outer.new_zeros(len(outer), 1, 1),
-            inputs=outer.new_zeros(len(outer), 1, gates),
-            p=outer.new_ones(len(outer), 1, 1),
-            halted=outer.new_ones(len(outer), 1, 1, dtype=torch.bool),
-            attention=outer.new_zeros(len(outer), 1, states.shape[1]),
-            keys=_full(self.attention.key(states)),
-            values=_full(states),
-            mask=mask,
-        )
+        outer, keys, values, mask = self._begin(encoded)
+        memory = full(keys), full(values), mask
+        return ActDecoderState.first(full(outer), *memory, self.inner.hidden_size)
 
     def step(self, state: ActDecoderState, symbols: Tensor) -> tuple[Step, ActDecoderState]:
         """One symbol further for every hypothesis; attention is the last one where it does not move."""
         ends = state.halted.squeeze(2) | (symbols == EOS)
-        inputs = self._project(symbols)
+        inputs = full(self._project(symbols))
         with torch.autocast(inputs.device.type, enabled=False):
-            state, _ = act_decoder_step(inputs, state, self._weights(inputs.dtype), self.epsilon)
+            state, _ = act_decoder_step(inputs, state, self._weights().to(inputs.dtype), self.epsilon)
         return Step(self._score(state.s), state.attention, ends), state
 
     def reorder(
@@ -138,11 +118,10 @@ class ActDecoder(Decoder[ActDecoderState]):
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layers are one product each."""
-        state, inputs = self.start(encoded), self._project(trg_in)
+        outer, keys, values, mask = self._begin(encoded)
+        inputs, weights = self._project(trg_in), self._weights()
         left = trg_lengths[:, None] - torch.arange(trg_in.shape[1], device=trg_in.device)
-        with torch.autocast(inputs.device.type, enabled=False):
-            weights = self._weights(inputs.dtype)
-            trace = act_decode_reference(inputs, state, weights, left == 1, self.epsilon)
+        trace = act_decode(inputs, outer, keys, values, mask, left == 1, weights, self.epsilon)
         within = left > 0
         ends, scores = trace.ends & within, trace.scores.masked_fill(~within, 0)
         # As in ACT-ENC, one 1 for the whole sentence, over symbols, not segments (docs/paper_notes.md, 12).
@@ -156,21 +135,28 @@ class ActDecoder(Decoder[ActDecoderState]):
             scores=scores,
         )
 
+    def _begin(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The first outer state [B, H], keys [B, S, E], values [B, S, M] and mask [B, S]."""
+        mask = positions_mask(encoded.lengths, encoded.states.shape[1])
+        # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+        values = encoded.states.masked_fill(~mask[..., None], 0)
+        return self.initial(encoded.summary), self.attention.key(values), values, mask
+
     def _project(self, symbols: Tensor) -> Tensor:
         """[B, U, 3H + 3A]: what the embedded symbols give to the gates of the outer and of the inner cell."""
         embedded, width = self.dropout(self.embedding(symbols)), self.embedding.embedding_dim
         gates = [F.linear(embedded, c.weight_ih[:, :width], c.bias_ih) for c in (self.outer, self.inner)]
-        return _full(torch.cat(gates, -1))
+        return torch.cat(gates, -1)
 
     def _score(self, states: Tensor) -> Tensor:
         """[B, U, V]: O(W_o s + b_o)."""
         return self.symbols(self.dropout(self.output(states.to(self.output.weight.dtype))))
 
-    def _weights(self, dtype: torch.dtype) -> ActDecoderWeights:
-        """What the loop needs, in `dtype`."""
+    def _weights(self) -> ActDecoderWeights:
+        """What the loop needs."""
         width = self.embedding.embedding_dim
         fed = self.inner.weight_ih[:, width:]
-        weights = ActDecoderWeights(
+        return ActDecoderWeights(
             query=self.attention.query.weight,
             energy=self.attention.energy.weight,
             context=self.outer.weight_ih[:, width:],
@@ -186,14 +172,8 @@ class ActDecoder(Decoder[ActDecoderState]):
             leave_weight=getattr(self.leave, "weight", None),
             leave_bias=getattr(self.leave, "bias", None),
         )
-        return weights._replace(**{k: w.to(dtype) for k, w in weights._asdict().items() if w is not None})
 
 
 def _between(size: int, other: int) -> nn.Module:
     """The identity where sizes agree, else a linear map."""
     return nn.Identity() if size == other else nn.Linear(size, other)
-
-
-def _full(values: Tensor) -> Tensor:
-    """In float32 or better: state, means and halting sum are, whatever autocast does to the products."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""ACT-DEC's machine (Algorithm 2) on plain tensors, one symbol a step: the reference.
+"""ACT-DEC's machine (Algorithm 2) on plain tensors, one symbol a step: the reference, and the choice.
 
 B sentences, K hypotheses, U target symbols, S segments of the source, H size of the outer state, A of the ACT
 state, E of the attention, M of the encoder's states. `halted` (f) is a constant for the gradient.
@@ -13,26 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from caesura.kernels import pick
+from caesura.kernels.act_decoder_fused import ActDecode
+from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.gru import gru_step
-
-
-class ActDecoderWeights(NamedTuple):
-    """The parameters inside the loop."""
-
-    query: Tensor  # [E, H]
-    energy: Tensor  # [1, E]          v
-    context: Tensor  # [3H, M]        what the context gives to the outer gates
-    outer_hh: Tensor  # [3H, H]       R
-    outer_bias: Tensor  # [3H]
-    inner_context: Tensor | None  # [3A, M] what it gives to the inner gates; None: nothing
-    inner_hh: Tensor  # [3A, A]       S
-    inner_bias: Tensor  # [3A]
-    halting_weight: Tensor  # [1, A]
-    halting_bias: Tensor  # [1]
-    enter_weight: Tensor | None  # [A, H]   P: outer state to ACT state; None: the identity
-    enter_bias: Tensor | None  # [A]
-    leave_weight: Tensor | None  # [H, A]   Q: ACT state to outer state; None: the identity
-    leave_bias: Tensor | None  # [H]
 
 
 @dataclass(frozen=True)
@@ -55,6 +39,28 @@ class ActDecoderState:
     values: Tensor  # [B, S, M]
     mask: Tensor  # [B, S]
 
+    @classmethod
+    def first(cls, outer: Tensor, keys: Tensor, values: Tensor, mask: Tensor, size: int) -> ActDecoderState:
+        """One hypothesis a sentence, before <s>, which counts as a segment of its own that has ended.
+
+        `outer` [B, H] is where the outer RNN begins; `size` is A.
+        """
+        outer = outer[:, None]
+        nothing, one = outer.new_zeros(len(outer), 1, size), outer.new_ones(len(outer), 1, 1)
+        return cls(
+            outer=outer,
+            s=nothing,
+            mean=nothing,
+            H=torch.zeros_like(one),
+            inputs=outer.new_zeros(len(outer), 1, 3 * (outer.shape[2] + size)),
+            p=one,
+            halted=one.bool(),
+            attention=outer.new_zeros(len(outer), 1, keys.shape[1]),
+            keys=keys,
+            values=values,
+            mask=mask,
+        )
+
 
 class ActDecoderTrace(NamedTuple):
     """What every target symbol leaves behind."""
@@ -66,13 +72,47 @@ class ActDecoderTrace(NamedTuple):
     scores: Tensor  # [B, U]       h
 
 
-def act_decode_reference(
-    inputs: Tensor, state: ActDecoderState, weights: ActDecoderWeights, forced: Tensor, epsilon: float
+def act_decode(
+    inputs: Tensor,
+    outer: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    forced: Tensor,
+    weights: ActDecoderWeights,
+    epsilon: float,
 ) -> ActDecoderTrace:
     """Run the machine over given symbols: `inputs` [B, U, 3H + 3A] are what <s> y1 y2 ... give to the gates.
 
-    `state` has one hypothesis a sentence; `forced` [B, U] is True on symbols that must end a segment.
+    `outer` [B, H] is the outer state before the first segment; `keys` [B, S, E] and `values` [B, S, M] are
+    numbers also where `mask` [B, S] is False; `forced` [B, U] is True on symbols that must end a segment.
     """
+    choice, _ = pick(inputs.device, "act_decoder", inputs, keys, values)
+    if choice == "triton":
+        from caesura.kernels.act_decoder_triton import TritonActDecode  # here: Triton is not everywhere
+
+        given = inputs, outer, keys, values, mask, forced, epsilon
+        return ActDecoderTrace(*TritonActDecode.apply(*given, *weights))
+    with torch.autocast(inputs.device.type, enabled=False):
+        inputs, outer, keys, values = (full(part) for part in (inputs, outer, keys, values))
+        weights = weights.to(inputs.dtype)
+        if choice == "reference":
+            return act_decode_reference(inputs, outer, keys, values, mask, forced, weights, epsilon)
+        return ActDecoderTrace(*ActDecode.apply(inputs, outer, keys, values, mask, forced, epsilon, *weights))
+
+
+def act_decode_reference(
+    inputs: Tensor,
+    outer: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    forced: Tensor,
+    weights: ActDecoderWeights,
+    epsilon: float,
+) -> ActDecoderTrace:
+    """The machine in autograd's operations; arguments as of `act_decode`."""
+    state = ActDecoderState.first(outer, keys, values, mask, weights.inner_hh.shape[1])
     rows: list[tuple[Tensor, ...]] = []
     # unbind: its gradient is one stack; that of inputs[:, u] would fill a whole [B, U, 3H + 3A] a step
     for x, force in zip(inputs.unsqueeze(2).unbind(1), forced[..., None, None].unbind(1), strict=True):
@@ -132,3 +172,8 @@ def act_decoder_step(
 
 def _mapped(state: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return state if weight is None else F.linear(state, weight, bias)
+
+
+def full(values: Tensor) -> Tensor:
+    """In float32 or better: state, means and halting sum are, whatever autocast does to the products."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

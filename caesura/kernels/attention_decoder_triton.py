@@ -65,7 +65,7 @@ class Sizes(NamedTuple):
     @property
     def rows(self) -> int:
         """Segments that a program that attends holds at a time."""
-        return max(1, min(16, 4096 // max(_block(self.A), _block(self.M))))
+        return max(1, min(16, 4096 // max(padded(self.A), padded(self.M))))
 
     def forward(self) -> Layout:
         """The buffers of the way forward."""
@@ -131,7 +131,7 @@ class TritonDecode(torch.autograd.Function):
         sizes = Sizes(B, U, keys.shape[1], hidden.shape[1], keys.shape[2], values.shape[2], dtype)
         given = keys, values, mask, query, energy, context, weight_hh, bias_hh
         ctx.device, ctx.sizes = inputs.device, sizes
-        buffers = _new(sizes.forward(), inputs.device)
+        buffers = new_buffers(sizes.forward(), inputs.device)
         with torch.autocast(inputs.device.type, enabled=False):
             _fill(sizes, buffers, hidden, *given)
             _forward(sizes, buffers, inputs.to(dtype).contiguous())
@@ -148,7 +148,7 @@ class TritonDecode(torch.autograd.Function):
         """From the gradients of the states and of the attention to those of all that went in."""
         sizes: Sizes = ctx.sizes
         buffers = dict(zip(sizes.forward(), ctx.saved_tensors, strict=True))
-        buffers |= _new(sizes.backward(), ctx.device)
+        buffers |= new_buffers(sizes.backward(), ctx.device)
         with torch.autocast(ctx.device.type, enabled=False):
             _clear(buffers)
             of_states = None if of_states is None else of_states.contiguous()
@@ -157,7 +157,7 @@ class TritonDecode(torch.autograd.Function):
             return _gradients(sizes, buffers)
 
 
-def _new(layout: Layout, device: torch.device) -> Buffers:
+def new_buffers(layout: Layout, device: torch.device) -> Buffers:
     return {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in layout.items()}
 
 
@@ -175,18 +175,23 @@ def _fill(
     bias_hh: Tensor,
 ) -> None:
     """All that the steps read, and what they add to."""
-    padding = ~mask[..., None]
-    to["keys"].copy_(keys).masked_fill_(padding, 0)
-    to["values"].copy_(values).masked_fill_(padding, 0)
-    to["seen"].copy_(mask)
-    to["lengths"].copy_((mask * torch.arange(1, sizes.S + 1, device=mask.device)).amax(1))
-    to["v"].copy_(energy[0])
+    fill_memory(to, keys, values, mask, energy)
     to["W"][: 3 * sizes.H].copy_(weight_hh)
     to["W"][3 * sizes.H :].copy_(query)
     to["W_context"].copy_(context)
     to["bias"].copy_(bias_hh)
     to["state"].copy_(hidden)
     to["states"][0].copy_(hidden)
+
+
+def fill_memory(to: Buffers, keys: Tensor, values: Tensor, mask: Tensor, energy: Tensor) -> None:
+    """What the kernels that attend read, and what they add to."""
+    padding = ~mask[..., None]
+    to["keys"].copy_(keys).masked_fill_(padding, 0)
+    to["values"].copy_(values).masked_fill_(padding, 0)
+    to["seen"].copy_(mask)
+    to["lengths"].copy_((mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1))
+    to["v"].copy_(energy[0])
     to["attention"].fill_(-torch.inf)
     to["counters"].zero_()
 
@@ -196,10 +201,9 @@ def _forward(sizes: Sizes, at: Buffers, inputs: Tensor) -> None:
     B, U, S, H, A, M, _ = sizes
     read = (at[name] for name in ("projected", "keys", "values", "seen", "lengths", "v"))
     written = (at[name] for name in ("attention", "normalizers", "contexts", "partial", "sums", "counters"))
-    attend_at = Launch(
-        attend, (B, sizes.parts, 1), (*read, *written, B, S, 3 * H, A, M, *_tiles(sizes, STAGES)), WARPS
-    )
-    block = min(BLOCK, _block(H))
+    sizes_too = at["seen"], B, S, False, 3 * H, A, M, *tiles(sizes, STAGES)
+    attend_at = Launch(attend, (B, sizes.parts, 1), (*read, *written, *sizes_too), WARPS)
+    block = min(BLOCK, padded(H))
     gates = (at[name] for name in ("from_context", "projected", "bias", "state", "states", "n"))
     advance_at = Launch(
         advance, (B, triton.cdiv(H, block), 1), (inputs, *gates, B, U, H, 3 * H + A, block), block // 128 or 1
@@ -224,7 +228,7 @@ def _clear(at: Buffers) -> None:
 def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention: Tensor | None) -> None:
     """From the last step to the first: the gradients of the gates, contexts and energies."""
     B, U, S, H, A, M, _ = sizes
-    block = min(BLOCK, _block(H))
+    block = min(BLOCK, padded(H))
     outside = at["kept"] if of_states is None else of_states
     gates = (at[name] for name in ("to_state", "kept", "projected", "states", "n", "of_gates"))
     advance_at = Launch(
@@ -245,14 +249,9 @@ def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention:
             outside,
             *read,
             *written,
-            B,
-            S,
-            U,
-            H,
-            A,
-            M,
-            of_attention is not None,
-            *_tiles(sizes, STAGES_BACK),
+            at["seen"],
+            *(B, S, U, False, 3 * H, 4 * H, A, M, of_attention is not None),
+            *tiles(sizes, STAGES_BACK),
         ),
         WARPS,
     )
@@ -278,11 +277,11 @@ def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention:
 def _gradients(sizes: Sizes, at: Buffers) -> tuple[Tensor | None, ...]:
     """Of all arguments of `TritonDecode`, from those of the steps."""
     B, U, _, H, _, _, dtype = sizes
-    of_keys, of_v = _of_keys(sizes, at)
+    of_keys, of_v = keys_gradients(sizes, at, 3 * H)
     of_inputs, of_before = at["of_gates"][..., : 3 * H], at["of_gates"][..., H:]
     rows = U * B
-    of_W = _product(of_before.reshape(rows, -1).t(), at["states"][:-1].reshape(rows, -1))
-    of_context = _product(of_inputs.reshape(rows, -1).t(), at["contexts"].reshape(rows, -1))
+    of_W = product(of_before.reshape(rows, -1).t(), at["states"][:-1].reshape(rows, -1))
+    of_context = product(of_inputs.reshape(rows, -1).t(), at["contexts"].reshape(rows, -1))
     return (
         torch.cat((of_inputs[..., H:], of_inputs[..., :H]), 2).transpose(0, 1),
         at["kept"] + at["to_state"].sum(0, dtype=torch.float32),
@@ -297,34 +296,40 @@ def _gradients(sizes: Sizes, at: Buffers) -> tuple[Tensor | None, ...]:
     )
 
 
-def _of_keys(sizes: Sizes, at: Buffers) -> tuple[Tensor, Tensor]:
-    """The gradients of the keys [B, S, A] and of v [A]."""
-    B, U, S, H, A, _, dtype = sizes
-    columns = min(KEY_COLUMNS, _block(A))
+def keys_gradients(
+    sizes: Sizes, at: Buffers, head: int, order: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the keys [B, S, A] and of v [A]; the query is behind `head` other projections.
+
+    `order` [B, U] has the steps at which a sentence attends, and how many they are [B]; None: all of them.
+    """
+    B, U, S, _, A, _, dtype = sizes
+    columns = min(KEY_COLUMNS, padded(A))
     grid = triton.cdiv(A, columns), triton.cdiv(S, KEY_ROWS), B
     of_keys, of_v = torch.empty_like(at["keys"]), at["v"].new_empty(B, grid[1], A)
     read = (at[name] for name in ("projected", "keys", "lengths", "v", "of_energies"))
-    tiles = KEY_ROWS, columns, 1, _fast(dtype)
-    Launch(keys_back, grid, (*read, of_keys, of_v, B, S, 3 * H, A, *tiles), KEY_WARPS)(U)
+    steps = (at["seen"], at["lengths"]) if order is None else order
+    rest = B, S, order is not None, head, A, KEY_ROWS, columns, 1, fast(dtype)
+    Launch(keys_back, grid, (*read, of_keys, of_v, *steps, *rest), KEY_WARPS)(U)
     return of_keys, of_v.sum((0, 1))
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b with a float32 result also from bfloat16."""
     if a.dtype == torch.bfloat16 and a.device.type == "cuda":
         return torch.mm(a, b, out_dtype=torch.float32)
-    return a @ b
+    return a.float() @ b.float()
 
 
-def _tiles(sizes: Sizes, stages: int) -> tuple[Any, ...]:
+def tiles(sizes: Sizes, stages: int) -> tuple[Any, ...]:
     """The compile-time arguments that the kernels that attend end with."""
     parts = triton.next_power_of_2(sizes.parts)
-    return parts, sizes.rows, _block(sizes.A), _block(sizes.M), stages, _fast(sizes.dtype)
+    return parts, sizes.rows, padded(sizes.A), padded(sizes.M), stages, fast(sizes.dtype)
 
 
-def _block(features: int) -> int:
+def padded(features: int) -> int:
     return max(16, triton.next_power_of_2(features))
 
 
-def _fast(dtype: torch.dtype) -> bool:
+def fast(dtype: torch.dtype) -> bool:
     return dtype == torch.bfloat16 and not INTERPRETED

@@ -1,5 +1,7 @@
 """The Triton kernels of the attention decoder's steps; `attention_decoder_triton` runs them in order.
 
+Those that attend are ACT-DEC's too, which does not attend at every step (SOME).
+
 B sentences, U target symbols, S segments, H hidden size, A attention size, M size of the encoder's states.
 """
 
@@ -8,6 +10,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from caesura.kernels.act_kernels_triton import _rounded
 
 
 @triton.jit
@@ -35,7 +39,7 @@ def _last(counter_ptr):
 @triton.jit(do_not_specialize=["t", "B", "S"])
 def attend(
     t,
-    projected_ptr,  # [U, B, 3H + A] the query is its end
+    projected_ptr,  # [U, B, H3 + A] the query is its end
     keys_ptr,  # [B, S, A]
     values_ptr,  # [B, S, M]
     mask_ptr,  # [B, S]
@@ -47,8 +51,10 @@ def attend(
     partial_ptr,  # [B, parts, A + M] scratch, as are the next two
     sums_ptr,  # [2, B, parts] largest energy, and the sum of exp below it
     counters_ptr,  # [B] zero, before and after
+    moves_ptr,  # [U, B] whether a sentence attends at a step; read if SOME
     B,
     S,
+    SOME: tl.constexpr,
     H3: tl.constexpr,
     A: tl.constexpr,
     M: tl.constexpr,
@@ -61,12 +67,20 @@ def attend(
 ):
     """e_s = v . tanh(q + k_s); a = softmax(e); c = sum a_s values_s, the softmax taken as the segments pass.
 
-    A program takes a part of a sentence; where there are several, the last one to end puts them together.
+    A program takes a part of a sentence; where there are several, the last one to end puts them together. A
+    sentence that does not attend keeps its context, and its energies are left as they are.
     """
     b = tl.program_id(0).to(tl.int64)
     row = t.to(tl.int64) * B + b
-    length = tl.load(lengths_ptr + b)
     a, m = tl.arange(0, BLOCK_A), tl.arange(0, BLOCK_M)
+    if SOME:  # noqa: SIM102 (it is decided when compiling)
+        if tl.load(moves_ptr + row) == 0:
+            if tl.program_id(1) == 0:
+                last_context = tl.load(contexts_ptr + (row - B) * M + m, mask=m < M, other=0)
+                tl.store(contexts_ptr + row * M + m, last_context, mask=m < M)
+                tl.store(normalizers_ptr + row, 0.0)
+            return
+    length = tl.load(lengths_ptr + b)
     q = tl.load(projected_ptr + row * (H3 + A) + H3 + a, mask=a < A, other=0).to(tl.float32)
     v = tl.load(v_ptr + a, mask=a < A, other=0)
     keys, values = keys_ptr + b * S * A, values_ptr + b * S * M
@@ -119,7 +133,9 @@ def attend(
             context = tl.sum(share[:, None] * x, 0)
     if last:
         tl.store(normalizers_ptr + row, top + tl.log(total))
-        tl.store(contexts_ptr + row * M + m, (context / total).to(contexts_ptr.dtype.element_ty), mask=m < M)
+        tl.store(
+            contexts_ptr + row * M + m, _rounded(context / total, contexts_ptr.dtype.element_ty), mask=m < M
+        )
 
 
 @triton.jit(do_not_specialize=["t", "B", "U"])
@@ -213,24 +229,27 @@ def advance_back(
 @triton.jit(do_not_specialize=["t", "B", "S", "U"])
 def attend_back(
     t,
-    product_ptr,  # [3, B, M] what n, r and z give to the context's gradient
+    product_ptr,  # [3, B, M] what the gates give to the context's gradient, in three parts
     of_contexts_ptr,  # [U, B, M] out: their sum
     contexts_ptr,  # [U, B, M]
     attention_ptr,  # [U, B, S]
     of_attention_ptr,  # [B, U, S] the gradient that comes from outside
-    projected_ptr,  # [U, B, 3H + A] the query is its end
+    projected_ptr,  # [U, B, H3 + A] the query is its end
     keys_ptr,  # [B, S, A]
     values_ptr,  # [B, S, M]
     lengths_ptr,  # [B]
     v_ptr,  # [A]
-    of_energies_ptr,  # [U, B, S] out, up to the sentence's length
-    of_gates_ptr,  # [U, B, 4H + A] out: its end, the query's gradient
+    of_energies_ptr,  # [U, B, S] out, up to the sentence's length; zero before
+    of_gates_ptr,  # [U, B, H4 + A] out: its end, the query's gradient
     partial_ptr,  # [B, parts, A + M] scratch
     counters_ptr,  # [B] zero, before and after
+    moves_ptr,  # [U, B] whether a sentence attends at a step; read if SOME
     B,
     S,
     U,
-    H: tl.constexpr,
+    SOME: tl.constexpr,
+    H3: tl.constexpr,
+    H4: tl.constexpr,
     A: tl.constexpr,
     M: tl.constexpr,
     OUTSIDE: tl.constexpr,
@@ -244,15 +263,21 @@ def attend_back(
     """de_s = a_s (da_s - sum a da), da_s = values_s . dc: that sum is c . dc; dq = v sum de (1 - tanh^2)."""
     b = tl.program_id(0).to(tl.int64)
     row = t.to(tl.int64) * B + b
-    length = tl.load(lengths_ptr + b)
     a, m = tl.arange(0, BLOCK_A), tl.arange(0, BLOCK_M)
-    q = tl.load(projected_ptr + row * (3 * H + A) + 3 * H + a, mask=a < A, other=0).to(tl.float32)
+    kind = of_gates_ptr.dtype.element_ty
+    if SOME:  # noqa: SIM102 (it is decided when compiling)
+        if tl.load(moves_ptr + row) == 0:
+            if tl.program_id(1) == 0:
+                tl.store(of_contexts_ptr + row * M + m, tl.zeros((BLOCK_M,), kind), mask=m < M)
+                tl.store(of_gates_ptr + row * (H4 + A) + H4 + a, tl.zeros((BLOCK_A,), kind), mask=a < A)
+            return
+    length = tl.load(lengths_ptr + b)
+    q = tl.load(projected_ptr + row * (H3 + A) + H3 + a, mask=a < A, other=0).to(tl.float32)
     dc = tl.zeros((BLOCK_M,), tl.float32)
     for gate in tl.static_range(3):
         dc += tl.load(product_ptr + (gate * B + b) * M + m, mask=m < M, other=0).to(tl.float32)
-    kind = of_gates_ptr.dtype.element_ty
     if tl.program_id(1) == 0:
-        tl.store(of_contexts_ptr + row * M + m, dc.to(kind), mask=m < M)
+        tl.store(of_contexts_ptr + row * M + m, _rounded(dc, kind), mask=m < M)
     mean = tl.sum(dc * tl.load(contexts_ptr + row * M + m, mask=m < M, other=0).to(tl.float32), 0)
     if OUTSIDE:
         for i in range(tl.cdiv(length, BLOCK_A)):
@@ -292,21 +317,24 @@ def attend_back(
             dq = tl.sum(tl.load(place, mask=there, other=0, cache_modifier=".cg"), 0)
     if last:
         v = tl.load(v_ptr + a, mask=a < A, other=0)
-        tl.store(of_gates_ptr + row * (4 * H + A) + 4 * H + a, (v * dq).to(kind), mask=a < A)
+        tl.store(of_gates_ptr + row * (H4 + A) + H4 + a, _rounded(v * dq, kind), mask=a < A)
 
 
 @triton.jit(do_not_specialize=["U", "B", "S"])
 def keys_back(
     U,
-    projected_ptr,  # [U, B, 3H + A] the query is its end
+    projected_ptr,  # [U, B, H3 + A] the query is its end
     keys_ptr,  # [B, S, A]
     lengths_ptr,  # [B]
     v_ptr,  # [A]
     of_energies_ptr,  # [U, B, S]
     of_keys_ptr,  # [B, S, A] out
     of_v_ptr,  # [B, tiles of S, A] out, to be added up
+    order_ptr,  # [B, U] the steps at which a sentence attends, as many as `counts` [B] says; read if SOME
+    counts_ptr,
     B,
     S,
+    SOME: tl.constexpr,
     H3: tl.constexpr,
     A: tl.constexpr,
     BLOCK_S: tl.constexpr,
@@ -325,10 +353,16 @@ def keys_back(
     squares = tl.zeros((BLOCK_S, BLOCK_A), tl.float32)
     firsts = tl.zeros((BLOCK_S, BLOCK_A), tl.float32)
     total = tl.zeros((BLOCK_S,), tl.float32)
-    steps = tl.where(tl.program_id(1) * BLOCK_S < length, U, 0)
+    count = U
+    if SOME:
+        count = tl.load(counts_ptr + b)
+    steps = tl.where(tl.program_id(1) * BLOCK_S < length, count, 0)
     queries, of_energies = projected_ptr + b * (H3 + A) + H3 + a, of_energies_ptr + b * S + s
     for u in tl.range(0, steps, num_stages=STAGES):
-        row = u * B.to(tl.int64)
+        at = u
+        if SOME:
+            at = tl.load(order_ptr + b * U + u)
+        row = at * B.to(tl.int64)
         q = tl.load(queries + row * (H3 + A), mask=a < A, other=0).to(tl.float32)
         de = tl.load(of_energies + row * S, mask=s < length, other=0)
         y = _tanh(q[None, :] + k, FAST)
@@ -339,6 +373,6 @@ def keys_back(
     v = tl.load(v_ptr + a, mask=a < A, other=0)
     dk = v[None, :] * (total[:, None] - squares)
     written = (s < S)[:, None] & (a < A)[None, :]
-    tl.store(of_keys_ptr + b * S * A + place, dk.to(of_keys_ptr.dtype.element_ty), mask=written)
+    tl.store(of_keys_ptr + b * S * A + place, _rounded(dk, of_keys_ptr.dtype.element_ty), mask=written)
     part = b * tl.num_programs(1) + tl.program_id(1)
     tl.store(of_v_ptr + part * A + a, tl.sum(firsts, 0), mask=a < A)
