@@ -13,6 +13,8 @@ from caesura.data.vocabulary import Vocabulary, load_vocabulary, train_vocabular
 from caesura.errors import InputError
 from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
 
+LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -46,8 +48,8 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
         *vocabularies,
         folder=folder / "cache",
         name="train",
-        max_src=data.src.max_length,
-        max_trg=data.trg.max_length,
+        max_src=data.src.max_length or LONGEST,
+        max_trg=data.trg.max_length or LONGEST,
         errors=data.errors,
         progress=lambda lines: progress("numbering the training text", lines),
     )
