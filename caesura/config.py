@@ -92,7 +92,9 @@ class Side(Section):
         default=None, ge=5, description="largest vocabulary, the 4 special symbols included; null: all"
     )
     max_length: int | None = Field(
-        default=None, ge=1, description="longest training sentence in symbols; longer pairs are dropped"
+        default=None,
+        ge=1,
+        description="longest training sentence in symbols, longer pairs are dropped; null: 5000",
     )
 
     @model_validator(mode="after")

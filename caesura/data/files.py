@@ -46,6 +46,8 @@ def read_lines(path: str | Path, errors: Errors = "strict", limit: int = LINE_LI
                 yield None
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise InputError(f"{name}: damaged or cut off after line {number}: {error}") from error
+    except MemoryError as error:
+        raise InputError(f"{name}: takes more memory to unpack than there is, after line {number}") from error
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from error
 

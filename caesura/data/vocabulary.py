@@ -28,6 +28,7 @@ MAX_BYTES = 1 << 26  # of a file
 Spans = list[tuple[int, int]]
 
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
+_MAX_TRAINED = 1000  # characters of a word from which pieces are learnt together
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
 
 
@@ -350,11 +351,16 @@ def _spool(kind: str, lines: Iterable[str], words: IO[str]) -> list[str]:
             marked.update(word[-1] for word in parts)
         else:
             marked.update(*(word[1:] for word in parts))
-        words.write(" ".join(parts) + "\n")
+        words.write(" ".join(chunk for word in parts for chunk in _chunks(word)) + "\n")
     if not plain:
         raise InputError("no text to make a vocabulary from; is the file empty?")
     words.seek(0)
     return [*sorted(plain), *(c + " " if kind == "bpe" else " " + c for c in sorted(marked))]
+
+
+def _chunks(word: str) -> list[str]:
+    """A word in parts that the trainer can take: its time grows with the square of their length."""
+    return [word[i : i + _MAX_TRAINED] for i in range(0, len(word), _MAX_TRAINED)]
 
 
 def load_vocabulary(path: str | Path) -> Vocabulary:

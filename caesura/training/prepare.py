@@ -14,6 +14,8 @@ from caesura.data.words import WORDS, WordTally, save_words
 from caesura.errors import InputError
 from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
 
+LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -52,8 +54,8 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
         *vocabularies,
         folder=folder / "cache",
         name="train",
-        max_src=data.src.max_length,
-        max_trg=data.trg.max_length,
+        max_src=data.src.max_length or LONGEST,
+        max_trg=data.trg.max_length or LONGEST,
         errors=data.errors,
         progress=lambda lines: progress("numbering the training text", lines),
     )

@@ -1,5 +1,6 @@
 import json
 import random
+import time
 from collections import Counter
 
 import pytest
@@ -253,3 +254,13 @@ def test_counts_are_what_occurs():
     vocabulary = train_vocabulary("char", TEXT)
     counts = Counter("".join(TEXT))
     assert dict(zip(vocabulary.tokens[4:], vocabulary.counts[4:], strict=True)) == counts
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_a_word_of_a_million_characters_does_not_hold_up_training(kind: str) -> None:
+    lines = ["eins zwei", "xy" * 500_000, "neun"]
+    started = time.monotonic()
+    vocabulary = train_vocabulary(kind, lines, 60)
+    assert time.monotonic() - started < 60  # by the square of its length it would be hours
+    for line in lines:
+        assert vocabulary.decode(vocabulary.encode(line)) == line
