@@ -46,6 +46,10 @@ class Batch:
         """The same batch in memory from which a GPU can fetch it by itself."""
         return self._each(Tensor.pin_memory)
 
+    def rows(self, part: slice) -> Batch:
+        """Some of the sentences, as wide as they are."""
+        return replace(self._each(lambda tensor: tensor[part]), indices=self.indices[part])
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         there = {name: getattr(self, name) for name in TENSORS}
         changed: dict[str, Any] = {name: change(t) for name, t in there.items() if t is not None}

@@ -53,7 +53,7 @@ def _loop(
 ) -> Literal["finished", "time limit"]:
     settings, progress = run.config.training, run.progress
     plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
-    batches, step = plan.epoch(progress.epoch), Step(run.model, settings)
+    batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device)
     first, started = progress.update, time.monotonic() - progress.seconds
     while not progress.finished:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from caesura.config import Training
 from caesura.data.batching import TENSORS, Batch, rounded
+from caesura.errors import TrainingError
 from caesura.kernels.graphs import Graphs, wanted
 from caesura.model import Loss, Translator
 from caesura.segmenters.base import Cuts, Segmenter
@@ -24,8 +27,11 @@ SUMS = ("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "sym
 class Step:
     """Leaves a batch's gradients in the parameters; the host waits only to learn the number of segments."""
 
-    def __init__(self, model: Translator, settings: Training) -> None:
-        self.model, self.settings = model, settings
+    def __init__(
+        self, model: Translator, settings: Training, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.model, self.settings, self.say = model, settings, say
+        self.split = False  # whether a batch ever did not fit into memory
         whole = type(model.segmenter).forward is not Segmenter.forward
         self.graphs = Graphs(model.device) if wanted(model.device) and not whole else None
         # On the device, so that a captured step reads what it is now.
@@ -42,18 +48,73 @@ class Step:
         if self.sampled is not None:
             self.sampled.fill_(sampled_share(self.settings, update))
         risk = self.settings.risk_candidates > 0 and update >= self.settings.risk_after
+        try:
+            return self._whole(batch, update, risk)
+        except RuntimeError as problem:
+            if not _no_memory(problem):
+                raise
+        # Here, where nothing holds on to what the attempt has computed.
+        return self._in_pieces(batch, update, risk)
+
+    def _whole(self, batch: Batch, update: int, risk: bool) -> Tensor:
         if self.graphs is not None and not risk:
             return self._played(self.graphs, batch)
-        batch = batch.to(self.model.device, non_blocking=True)
         self._clear()
+        loss = self._loss(batch, update, risk)
+        loss.total.backward()
+        return _sums(loss)
+
+    def _loss(self, batch: Batch, update: int, risk: bool) -> Loss:
+        batch = batch.to(self.model.device, non_blocking=True)
         with self._autocast():
             segments = self.model.segmenter(batch.src, batch.src_lengths)
             if risk:  # draws and scores its targets on the host
-                loss = risk_loss(self.model, batch, segments, update)
+                return risk_loss(self.model, batch, segments, update)
+            return self.model.loss(batch, segments, self.sampled)
+
+    def _in_pieces(self, batch: Batch, update: int, risk: bool) -> Tensor:
+        """The same gradients, of a batch that does not fit, summed over as few pieces of it as do."""
+        pieces = 1
+        while pieces < len(batch):
+            pieces = min(2 * pieces, len(batch))
+            self._make_room()
+            if not self.split:
+                self.say(f"a batch of {len(batch)} sentences does not fit into memory; such are split now")
+            self.split = True
+            try:
+                return self._summed(batch, update, risk, pieces)
+            except RuntimeError as problem:
+                if not _no_memory(problem):
+                    raise
+        sizes = "{} by {} symbols".format(*batch.shape[1:])
+        raise TrainingError(
+            f"a sentence ({sizes}) does not fit into memory; set a smaller data.src.max_length"
+        )
+
+    def _summed(self, batch: Batch, update: int, risk: bool, pieces: int) -> Tensor:
+        assert batch.trg_lengths is not None
+        self._clear()
+        sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.model.device)
+        symbols, sentences = int(batch.trg_lengths.sum()), len(batch)
+        for rows in np.array_split(np.arange(sentences), pieces):
+            loss = self._loss(batch.rows(slice(int(rows[0]), int(rows[-1]) + 1)), update, risk)
+            share = len(rows) / sentences
+            # By symbols, the cross-entropy of a piece counts as much as its share of them.
+            if not risk and self.settings.normalization == "symbols":
+                own = loss.cross_entropy / loss.symbols
+                total = (loss.total - own) * share + loss.cross_entropy / symbols
             else:
-                loss = self.model.loss(batch, segments, self.sampled)
-        loss.total.backward()
-        return _sums(loss)
+                total = loss.total * share
+            total.backward()
+            sums += _sums(replace(loss, total=total.detach() / share))
+        return sums
+
+    def _make_room(self) -> None:
+        if self.graphs is not None:
+            self.graphs.forget()
+            self._inputs.clear()
+        elif self.model.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _clear(self) -> None:
         if self.graphs is None:
@@ -102,6 +163,13 @@ class Step:
         # Cuts that are a graph of their own may come again.
         loss.total.backward(retain_graph=not self.model.segmenter.one_each)
         return _sums(loss)
+
+
+def _no_memory(problem: RuntimeError) -> bool:
+    """Whether memory was short; while a graph is captured, that comes as the context of another error."""
+    return isinstance(problem, torch.OutOfMemoryError) or isinstance(
+        problem.__context__, torch.OutOfMemoryError
+    )
 
 
 def _sums(loss: Loss) -> Tensor:

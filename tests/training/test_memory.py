@@ -1,0 +1,137 @@
+"""Memory: a batch that does not fit is split into pieces with the same gradients; what is used stays flat."""
+
+import gc
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli.program import write_corpus
+from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, tiny_model
+from training.outcomes import Listener, configured, run
+from training.test_step import PAIRS, close, gradients
+
+from caesura.data.batching import Batch, collate
+from caesura.errors import TrainingError
+from caesura.model import Translator
+from caesura.training.checkpoint import Progress
+from caesura.training.loop import train
+from caesura.training.step import SUMS, Step
+
+
+def too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """Have memory for `most` sentences at once; what was tried."""
+    tried: list[int] = []
+    cut = Translator.loss
+
+    def loss(self: Translator, batch: Batch, *given: Any) -> Any:
+        tried.append(batch.shape[0])
+        if batch.shape[0] > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return cut(self, batch, *given)
+
+    monkeypatch.setattr(Translator, "loss", loss)
+    return tried
+
+
+@pytest.mark.parametrize("normalization", ["symbols", "sentences"])
+@pytest.mark.parametrize(
+    ("segmenter", "decoder"), [(LOOKUP, RECURRENT), (ACT, ACT_DECODER)], ids=["plain", "act"]
+)
+@pytest.mark.parametrize("most", [1, 3, 6])
+def test_a_batch_in_pieces_has_the_gradients_and_sums_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+    segmenter: dict[str, Any],
+    decoder: dict[str, Any],
+    normalization: str,
+    most: int,
+) -> None:
+    model = tiny_model(segmenter, decoder=decoder, training={"normalization": normalization})
+    batch = collate(PAIRS[:11], shape=(13, 40, 20))
+    whole = Step(model, model.config.training)(batch)
+    wanted = gradients(model) | dict(zip(SUMS, whole, strict=True))
+    tried = too_large(monkeypatch, most)
+    said: list[str] = []
+    step = Step(model, model.config.training, said.append)
+    for _ in range(2):
+        sums = step(batch)
+        close(gradients(model) | dict(zip(SUMS, sums, strict=True)), wanted, 1e-12)
+    assert said == ["a batch of 11 sentences does not fit into memory; such are split now"]
+    assert tried[0] == 13
+    assert [n for n in tried if n <= most]
+
+
+def test_risk_in_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(ACT, training={"risk_candidates": 3})
+    batch = collate(PAIRS[:6])
+    step = Step(model, model.config.training)
+    whole = step(batch, 4)
+    wanted = gradients(model) | dict(zip(SUMS, whole, strict=True))
+    close(gradients(model) | dict(zip(SUMS, step._in_pieces(batch, 4, True), strict=True)), wanted, 1e-12)
+
+
+def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(ACT)
+    batch = collate(PAIRS[:8])
+    step = Step(model, model.config.training)
+    step(batch)
+    wanted = gradients(model)
+    first = next(model.segmenter.parameters())  # its gradient is the last
+    left = [3]
+
+    def full(gradient: torch.Tensor) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    handle = first.register_hook(full)
+    step(batch)
+    handle.remove()
+    assert left[0] < 0
+    close(gradients(model), wanted, 1e-12)
+
+
+def test_a_sentence_that_does_not_fit_alone_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(LOOKUP)
+    too_large(monkeypatch, 0)
+    with pytest.raises(TrainingError, match=r"^a sentence \(\d+ by \d+ symbols\) does not fit into memory; "):
+        Step(model, model.config.training)(collate(PAIRS[:3]))
+
+
+def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(*_: Any) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(Translator, "loss", loss)
+    model = tiny_model(LOOKUP)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        Step(model, model.config.training)(collate(PAIRS[:3]))
+
+
+def test_training_goes_on_with_split_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    too_large(monkeypatch, 4)
+    heard = run(configured(tmp_path, "act"), tmp_path / "out")
+    assert [line for line in heard.said if "does not fit" in line] == [
+        "a batch of 10 sentences does not fit into memory; such are split now"
+    ]
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("updates", [200, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_memory_is_flat_over_many_updates(tmp_path: Path, updates: int) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    used: list[int] = []
+
+    class Meter(Listener):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            if progress.update % (updates // 20) == 0:
+                gc.collect()
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                used.append(pages * resource.getpagesize())
+
+    settings = (f"training.updates={updates}", "training.validation_freq=2000", "training.max_halvings=10000")
+    train(configured(tmp_path, "word", *settings), tmp_path / "out", Meter())
+    print([round(size / 1e6, 1) for size in used])
+    assert max(used[10:]) - max(used[5:10]) < 4_000_000
