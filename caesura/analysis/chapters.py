@@ -130,7 +130,7 @@ def _gates_said(found: GateStatistics) -> str:
     for kind, name in (("space", "a space"), ("gold", "a gold boundary inside a word")):
         changes = []
         for p in (p for p in found.profiles if p.layer == top):
-            at = getattr(p, kind).values[AROUND]
+            at = getattr(p, kind).solid[AROUND]
             if math.isfinite(at) and math.isfinite(p.inside):
                 changes.append((abs(at - p.inside), p, at))
         if changes:
@@ -138,7 +138,13 @@ def _gates_said(found: GateStatistics) -> str:
             said.append(
                 f"at {name} the {p.direction} {p.gate} gate is at {at:.2f}, within words at {p.inside:.2f}"
             )
-    return ("; ".join(said) + ".").capitalize() if said else ""
+    told = "; ".join(said)
+    gold = f"{found.gold_boundaries:,} of {found.gold_given:,} gold boundaries, those it cut"
+    parts = [
+        f"{told[:1].upper()}{told[1:]}." if said else "",
+        f"Measured at {gold}." if found.gold_given else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def attention(found: Sequence[Analysis], figures: Figures) -> str:
@@ -168,8 +174,10 @@ def attention(found: Sequence[Analysis], figures: Figures) -> str:
                     )
                 )
     if known:
-        told = each((n, f"{s.place[0]:.1f} times") for n, s in known.items())
-        caption = f"Attention by place in the word: first characters get {told} their even share."
+        firsts = {n: s.place.solid[0] for n, s in known.items() if math.isfinite(s.place.solid[0])}
+        told = each((n, f"{first:.1f} times") for n, first in firsts.items())
+        caption = "Attention by place in the word"
+        caption += f": first characters get {told} their even share." if firsts else "."
         parts.append(place(figures, "attention-places", draw.attention_place_figure(known), caption))
     return "".join(parts)
 

@@ -17,6 +17,7 @@ from caesura.analysis.cost import Cost
 from caesura.analysis.errors import Bucket
 from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
 from caesura.analysis.halting import BINS, HaltingStatistics, History
+from caesura.analysis.means import ENOUGH
 from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, style
 from caesura.analysis.plots import _short as short
 from caesura.analysis.segments import Character, SegmentStatistics
@@ -148,15 +149,16 @@ def history_figure(runs: Mapping[str, History]) -> Figure:
 def gate_profiles_figure(found: GateStatistics) -> Figure:
     """Mean gates around spaces, punctuation and gold boundaries, and by place in the word.
 
+    Points of fewer than ENOUGH observations are not drawn.
     Forward gates are drawn solid, backward ones dashed; of several layers the lowest and the uppermost.
     """
     columns: list[tuple[str, str, Sequence[Any]]] = []
     around = list(range(-AROUND, AROUND + 1))
     for kind, title in (("space", "steps from a space"), ("punctuation", "from punctuation")):
-        if any(getattr(p, kind).counts[AROUND] for p in found.profiles):
+        if any(getattr(p, kind).counts[AROUND] >= ENOUGH for p in found.profiles):
             columns.append((kind, title, around))
     columns.append(("place", "place in the word", list(range(1, PLACES + 1))))
-    if found.gold_boundaries:
+    if found.gold_boundaries >= ENOUGH:
         columns.append(("gold", "from a gold boundary", around))
     layers = sorted({p.layer for p in found.profiles})
     shown = sorted({layers[0], layers[-1]})
@@ -185,7 +187,7 @@ def _profile_line(
     colour = COLOURS[0] if p.layer == shown[-1] else COLOURS[5]
     name = f"{p.direction}, layer {p.layer}" if layered else p.direction
     axes.plot(
-        at, getattr(p, kind).values, color=colour, label=name, marker="o", markersize=2.4, linewidth=1.4,
+        at, getattr(p, kind).solid, color=colour, label=name, marker="o", markersize=2.4, linewidth=1.4,
         linestyle="solid" if p.direction == "forward" else (0, (3, 1.5)),
     )  # fmt: skip
 
@@ -197,15 +199,14 @@ def attention_place_figure(models: Mapping[str, AttentionStatistics]) -> Figure:
     axes = figure.subplots()
     longest = 1
     for (name, found), (colour, dashes) in zip(models.items(), looks(), strict=False):
-        at = range(1, len(found.place) + 1)
-        longest = max(longest, len(found.place))
-        axes.plot(
-            at, found.place, color=colour, linestyle=dashes, marker="o", markersize=3.5, label=_plain(name)
-        )
+        values = found.place.solid
+        at = range(1, len(values) + 1)
+        longest = max(longest, len(values))
+        axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=3.5, label=_plain(name))
     axes.axhline(1, color=AXIS, linewidth=0.8)
     axes.set_ylim(bottom=0)
     axes.set_xticks(range(1, longest + 1), [*map(str, range(1, longest)), f"{longest}+"])
-    axes.set_xlabel("place of a step's first character in its word")
+    axes.set_xlabel("place in the word")
     axes.set_ylabel("attention,\nuniform = 1")
     if len(models) > 1:
         _legend(axes)

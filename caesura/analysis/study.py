@@ -277,7 +277,7 @@ def _look(
     texts, segmented = [line.source for line in sample], [cuts[line.number] for line in sample]
     bounds = [_gold_bounds(line, gold) for line in sample]
     gates = gate_statistics(model, texts, segmented, bounds)
-    if gates is not None and gold is not None and not gates.gold_boundaries:
+    if gates is not None and gold is not None and not gates.gold_given:
         gates = _with_own_gold(model, gates, gold, size)
     if all(line.reference is not None for line in sample):
         targets = [line.reference or "" for line in sample]
@@ -305,7 +305,8 @@ def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: i
         return gates
     pairs = zip(gates.profiles, own.profiles, strict=True)
     profiles = [replace(a, gold=b.gold) for a, b in pairs]
-    return replace(gates, gold_boundaries=own.gold_boundaries, profiles=profiles)
+    counts = {"gold_boundaries": own.gold_boundaries, "gold_given": own.gold_given}
+    return replace(gates, **counts, profiles=profiles)
 
 
 def _draw(model: Translator, line: Line, output: Output) -> Drawn:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from caesura.analysis.characters import visible
 from caesura.analysis.errors import Bucket
+from caesura.analysis.gates import AROUND
 from caesura.analysis.study import Analysis
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
@@ -159,9 +160,8 @@ def gates(found: Sequence[Analysis]) -> Table:
     rows: list[list[Cell]] = []
     for a in found:
         for p in a.gates.profiles if a.gates else ():
-            mid = len(p.space.values) // 2
-            at = [p.space.values[mid], p.space.values[mid + 1], p.punctuation.values[mid]]
-            at += [p.place.values[0], p.inside, p.gold.values[mid - 1], p.gold.values[mid]]
+            at = [p.space.solid[AROUND], p.space.solid[AROUND + 1], p.punctuation.solid[AROUND]]
+            at += [p.place.solid[0], p.inside, p.gold.solid[AROUND - 1], p.gold.solid[AROUND]]
             rows.append([a.name, p.layer, p.direction, p.gate, p.overall, *at])
     columns = [Column("model"), Column("layer", "d"), Column("direction"), Column("gate")]
     heads = ["overall", "at a space", "after a space", "at punctuation", "first of a word", "within words"]
