@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from caesura.analysis.gold import Gold, GoldLine
 from caesura.data.vocabulary import Vocabulary, train_vocabulary
@@ -22,6 +22,7 @@ class Agreement:
     about: str  # what the reference is, in a sentence
     sentences: int
     rows: dict[str, BoundaryScores]  # "model" first
+    alone: bool = False  # of the gold's own text, not of the analysed one
 
 
 @dataclass
@@ -123,7 +124,7 @@ def agreement_on_own_text(model: Translator, gold: Gold) -> Agreement | None:
     outputs = model.process([line.text for line in lines], None)
     for line, output in zip(lines, outputs, strict=True):
         tally.add(_rows(line.text, output.segmentation.bounds, None), line.bounds, line.judged)
-    return tally.result()
+    return replace(tally.result(), alone=True)
 
 
 def agreement(name: str, texts: Sequence[str], cuts: Sequence[Bounds], gold: Sequence[GoldLine]) -> Agreement:

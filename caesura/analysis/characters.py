@@ -19,7 +19,7 @@ def visible(text: str) -> str:
     """The text so that all of it can be seen: ␣ for spaces, escapes for controls, ◌ under a lone mark."""
     if not text:
         return ""
-    if unicodedata.combining(text[0]):
+    if is_mark(text[0]):
         text = "◌" + text
     return "".join(SPACE if unicodedata.category(c) == "Zs" else _shown(c) for c in text)
 
@@ -27,6 +27,16 @@ def visible(text: str) -> str:
 def _shown(character: str) -> str:
     """As in segmented text, but a bar and a backslash need no escape where nothing is read back."""
     return character if character in "|\\␣" else join_pieces([character])
+
+
+def is_mark(character: str) -> bool:
+    """Whether it is written on another character: accents, vowel signs."""
+    return unicodedata.category(character)[0] == "M"
+
+
+def is_word(text: str) -> bool:
+    """Whether there is nothing but letters and their marks in it, and a letter first."""
+    return text[:1].isalpha() and all(c.isalpha() or is_mark(c) for c in text)
 
 
 def is_punctuation(text: str) -> bool:

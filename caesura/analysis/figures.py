@@ -18,12 +18,11 @@ from caesura.analysis.errors import Bucket
 from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
 from caesura.analysis.halting import BINS, HaltingStatistics, History
 from caesura.analysis.means import ENOUGH
-from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, style
-from caesura.analysis.plots import _short as short
+from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, short, style
 from caesura.analysis.segments import Character, SegmentStatistics
 from caesura.analysis.typos import Robustness
 
-WIDTH = 7.4  # inches
+WIDTH = 6.4  # inches: its text can still be read on a phone
 _LONGEST = 20  # characters of a segment; longer ones share the last bar
 _GAP = 0.15  # between labels of lines, in inches
 
@@ -225,7 +224,7 @@ def buckets_figure(models: Mapping[str, Sequence[Bucket]], title: str) -> Figure
         axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=4, label=_plain(name))
     axes.set_xticks(range(len(names)), names)
     axes.set_xlim(-0.4, len(names) - 0.6)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.06 * max((b.bleu for buckets in models.values() for b in buckets), default=1) or 1)
     axes.set_xlabel(title)
     axes.set_ylabel("BLEU")
     if len(models) > 1:
@@ -273,6 +272,7 @@ def cost_figure(models: Mapping[str, tuple[float, Cost]]) -> Figure:
     axes.margins(x=0.25, y=0.3)
     axes.set_xlabel("FLOPs a sentence")
     axes.set_ylabel("BLEU")
+    axes.ticklabel_format(axis="y", useOffset=False)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     return figure

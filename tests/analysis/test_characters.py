@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.analysis.characters import END, labels, units, visible
+from caesura.analysis.tables import Column, Table
 from caesura.model import Segmentation
 
 
@@ -59,3 +60,12 @@ def test_the_end_is_a_step_of_its_own_or_with_the_last() -> None:
     assert labels(["a ", "b"], 3) == ["a␣", "b", END]
     assert labels(["a ", "b"], 2) == ["a␣", "b" + END]
     assert labels([], 1) == [END]
+
+
+def test_a_vowel_sign_stands_on_a_circle_and_takes_no_place() -> None:
+    sign = "\u093f"  # a mark of combining class 0
+    assert visible(sign) == "◌" + sign
+    assert Table("t", "t", [Column("a"), Column("b")], [["क" + sign, "x"]]).text().split("\n")[2:4] == [
+        "a  b",
+        "क" + sign + "  x",
+    ]
