@@ -216,7 +216,7 @@ def evaluate(
 ) -> None:
     """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
     from caesura import terminal
-    from caesura.analysis.study import search_name
+    from caesura.analysis.models import search_name
 
     translator = _load(model, device)
     if src is None and trg is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from caesura.analysis.gold import Gold, GoldLine
 from caesura.data.vocabulary import Vocabulary, train_vocabulary
 from caesura.errors import InputError
-from caesura.evaluation.boundaries import BoundaryScores, trivial
+from caesura.evaluation.boundaries import BoundaryScores, scores_of_counts, trivial
 from caesura.model import Translator
 
 Bounds = Collection[int]
@@ -37,17 +37,7 @@ class _Counts:
         self.correct += len(predicted & gold)
 
     def scores(self) -> BoundaryScores:
-        """As `evaluation.boundaries.boundary_scores` counts them."""
-        if self.predicted == self.gold == 0:
-            return BoundaryScores(1.0, 1.0, 1.0, 0, 0, 0)
-        return BoundaryScores(
-            precision=self.correct / self.predicted if self.predicted else 0.0,
-            recall=self.correct / self.gold if self.gold else 0.0,
-            f1=2 * self.correct / (self.predicted + self.gold),
-            predicted=self.predicted,
-            gold=self.gold,
-            correct=self.correct,
-        )
+        return scores_of_counts(self.predicted, self.gold, self.correct)
 
 
 @dataclass

@@ -140,7 +140,7 @@ def history_figure(runs: Mapping[str, History]) -> Figure:
     grid[-1].set_xlim(left=0)
     figure.align_ylabels(grid)
     right = 0.8 if len(runs) > 1 else 0.98
-    figure.subplots_adjust(left=0.13, right=right, top=0.98, bottom=0.5 / figure.get_figheight(), hspace=0.16)
+    figure.subplots_adjust(left=0.16, right=right, top=0.98, bottom=0.5 / figure.get_figheight(), hspace=0.16)
     return figure
 
 

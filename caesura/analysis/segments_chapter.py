@@ -171,7 +171,7 @@ def _against(name: str, found: Sequence[tuple[str, Agreement]], lines: int) -> s
     rows: list[list[Cell]] = [[row, s.precision, s.recall, s.f1] for row, s in (*models, *others)]
     columns = [Column(f"against {name}"), *(Column(head, ".3f") for head in ("precision", "recall", "F1"))]
     beside = max(others, key=lambda pair: pair[1].f1, default=None)
-    than = f"; the best that knows nothing, {beside[0]}, {beside[1].f1:.2f}" if beside else ""
+    than = f"; of the others {beside[0]} comes closest with {beside[1].f1:.2f}" if beside else ""
     about = f"{escape(first.about[:1].upper() + first.about[1:])}, {models[0][1].gold:,} boundaries"
     if not first.alone:
         about += f" on {first.sentences:,} of {lines:,} lines"
