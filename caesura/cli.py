@@ -43,6 +43,19 @@ TestSet = Annotated[
 Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
 TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
+SampleSize = Annotated[
+    int, typer.Option("--sample", min=1, help="report: sentences for gates, attention, typos")
+]
+Translated = Annotated[
+    int, typer.Option("--translate", min=0, help="report: look at so many translations at most")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="report: of the samples and the typos")]
+Lines = Annotated[
+    str | None, typer.Option("--lines", help="report: lines to show, such as 3,17; else some are drawn")
+]
+Bpe = Annotated[
+    int, typer.Option("--bpe", min=10, help="report: symbols of the BPE that cuts are compared with")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -203,6 +216,7 @@ def evaluate(
 ) -> None:
     """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
     from caesura import terminal
+    from caesura.analysis.models import search_name
 
     translator = _load(model, device)
     if src is None and trg is not None:
@@ -213,10 +227,7 @@ def evaluate(
     if as_json:
         _print_json({"model": str(model), **found.record()})
         return
-    width = translator.config.testing.beam_size if beam is None else beam
-    terminal.evaluation(
-        found, f"{translator.config.name} on {src}, {'greedy' if width == 1 else f'beam {width}'}"
-    )
+    terminal.evaluation(found, f"{translator.config.name} on {src}, {search_name(translator, beam)}")
 
 
 @app.command()
@@ -230,6 +241,11 @@ def compare(
     gold: Gold = None,
     train: TrainingSource = None,
     beam: Beam = None,
+    sample: SampleSize = 500,
+    translate: Translated = 10_000,
+    seed: Seed = 1,
+    lines: Lines = None,
+    bpe: Bpe = 2_000,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
@@ -240,6 +256,9 @@ def compare(
     from caesura.streaming import sentences
 
     _check_unique(models)
+    if out is not None and src == "-":
+        raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
+    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), _load(model, device)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     rows = compare_models(loaded, text, beam)
@@ -248,7 +267,7 @@ def compare(
     else:
         show_comparison(rows, f"on {src}")
     if out is not None:
-        page, _ = write_report(loaded, Text(src, trg, gold, train, errors), out, Settings(beam=beam), rows)
+        page, _ = write_report(loaded, Text(src, trg, gold, train, errors), out, settings, rows)
         print(f"the report: {page}", file=sys.stderr if as_json else sys.stdout)
 
 
@@ -261,13 +280,11 @@ def analyze(
     gold: Gold = None,
     train: TrainingSource = None,
     beam: Beam = None,
-    sample: Annotated[int, typer.Option(min=1, help="sentences for gates, attention and typos")] = 500,
-    translate: Annotated[int, typer.Option(min=0, help="translate so many sentences at most")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="of the samples and the typos")] = 1,
-    lines: Annotated[
-        str | None, typer.Option(help="lines to show, such as 3,17; else some are drawn")
-    ] = None,
-    bpe: Annotated[int, typer.Option(min=10, help="symbols of the BPE that cuts are compared with")] = 2_000,
+    sample: SampleSize = 500,
+    translate: Translated = 10_000,
+    seed: Seed = 1,
+    lines: Lines = None,
+    bpe: Bpe = 2_000,
     errors: Errors = "strict",
     device: Device = "auto",
 ) -> None:
@@ -276,14 +293,17 @@ def analyze(
     from caesura.analysis.tables import overview
     from caesura.comparison import Text, write_report
 
-    if lines is not None and not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", lines):
-        raise InputError(f"--lines {lines}: numbers of lines separated by commas are wanted, such as 3,17")
-    shown = tuple(int(number) for number in lines.split(",")) if lines else ()
-    settings = Settings(sample, translate, beam, seed, bpe, lines=shown)
+    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), _load(model, device))]
     page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)
     print(overview(found, {}).text())
     print(f"the report: {page}")
+
+
+def _numbers(lines: str | None) -> tuple[int, ...]:
+    if lines is not None and not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", lines):
+        raise InputError(f"--lines {lines}: numbers of lines separated by commas are wanted, such as 3,17")
+    return tuple(int(number) for number in lines.split(",")) if lines else ()
 
 
 def _say_where(display: TrainingDisplay, folder: Path) -> None:

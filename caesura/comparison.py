@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from caesura.analysis.cost import training_seconds
 from caesura.analysis.gold import read_gold
 from caesura.analysis.lines import name_of, read_text
 from caesura.analysis.report import Report
-from caesura.analysis.study import Analysis, Settings, Subject, analyse
+from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors
 from caesura.data.sentences import Sentences
@@ -121,12 +121,10 @@ def write_report(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
-    if rows:  # all of them were translated
-        settings = replace(settings, translate=max(len(row.evaluation.outputs) for row in rows))
     found = []
     for i, (folder, model) in enumerate(models):
         training = training_text(model, Path(folder), text.train, text.errors)
-        known = (rows[i].evaluation.outputs, rows[i].translating_seconds) if rows else None
+        known = _known(rows[i]) if rows else None
         with terminal.stages(f"analysing {names[i]}") as report:
             lines = read_text(text.src, text.trg, text.errors, longest)
             subject = Subject(names[i], Path(folder), model, training)
@@ -134,10 +132,16 @@ def write_report(
     tested = {name: row.bootstrap for name, row in zip(names, rows, strict=False) if row.bootstrap}
     with terminal.stages("drawing"):
         page = Report(found, tested).write(out)
-    if found[0].text.too_long:
+    if gold is not None and not any(t.reference == gold.name for t in found[0].agreements):
+        terminal.err.print(f"caesura: {text.gold}: none of its boundaries is in a line of {text.src}")
+    if found[0].text.too_long and not rows:  # of compared models, reading said so line by line
         limit = f"longer than {longest} characters (testing.max_input)"
         terminal.err.print(f"caesura: {text.src}: {found[0].text.too_long} lines {limit} were taken as empty")
     return page, found
+
+
+def _known(row: Row) -> Known:
+    return Known(row.evaluation.outputs, row.translating_seconds, row.evaluation.scores)
 
 
 def _names(folders: Sequence[str]) -> list[str]:

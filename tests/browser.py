@@ -3,16 +3,21 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+PATIENCE = 60  # seconds that an answer may take
 
 
 # Puts the two ends where the browser looks for them; one of them may be 3 or 4 already.
@@ -29,6 +34,39 @@ def find_browser() -> str | None:
     """Where a browser of Chromium's kind is installed; $CAESURA_BROWSER first."""
     named = os.environ.get("CAESURA_BROWSER")
     return named or next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+def needed_browser() -> str:
+    """The browser; without one the test is skipped loudly, or fails where $CAESURA_NEEDS_BROWSER is set."""
+    if program := find_browser():
+        return program
+    said = f"NO BROWSER: the report was not opened; install one of {', '.join(NAMES)}"
+    if os.environ.get("CAESURA_NEEDS_BROWSER"):
+        pytest.fail(said)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.warn(said, stacklevel=1)
+    pytest.skip(said)
+
+
+def check_page(browser: "Browser", report: Path) -> None:
+    """The open page fetched and complained of nothing; its figures are there, its sections linked."""
+    assert browser.named("Log.entryAdded") == []
+    assert browser.named("Runtime.consoleAPICalled") == []
+    assert browser.named("Runtime.exceptionThrown") == []
+    requests = [event["request"]["url"] for event in browser.named("Network.requestWillBeSent")]
+    assert [url for url in requests if not url.startswith("data:")] == [report.resolve().as_uri()]
+    drawn = sorted(path.stem for path in (report.parent / "figures").glob("*.png"))
+    shown = browser.ask(
+        "[...document.querySelectorAll('figure')]"
+        ".filter(f => f.querySelector('svg').getBoundingClientRect().height > 20).map(f => f.id).sort()"
+    )
+    assert shown == drawn
+    assert browser.ask("[...document.querySelectorAll('section')].map(s => s.id)") == browser.ask(
+        "[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))"
+    )
+    # Wide tables and figures scroll inside themselves: the page does not.
+    assert browser.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 class Browser:
@@ -130,6 +168,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            if not select.select([self._from], [], [], PATIENCE)[0]:
+                raise TimeoutError(f"the browser said nothing for {PATIENCE} seconds")
             chunk = os.read(self._from, 1 << 16)
             if not chunk:
                 raise RuntimeError("the browser has ended")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from caesura.analysis.gold import Gold, GoldLine
 from caesura.data.vocabulary import Vocabulary, train_vocabulary
 from caesura.errors import InputError
-from caesura.evaluation.boundaries import BoundaryScores, trivial
+from caesura.evaluation.boundaries import BoundaryScores, scores_of_counts, trivial
 from caesura.model import Translator
 
 Bounds = Collection[int]
@@ -22,6 +22,7 @@ class Agreement:
     about: str  # what the reference is, in a sentence
     sentences: int
     rows: dict[str, BoundaryScores]  # "model" first
+    alone: bool = False  # of the gold's own text, not of the analysed one
 
 
 @dataclass
@@ -36,17 +37,7 @@ class _Counts:
         self.correct += len(predicted & gold)
 
     def scores(self) -> BoundaryScores:
-        """As `evaluation.boundaries.boundary_scores` counts them."""
-        if self.predicted == self.gold == 0:
-            return BoundaryScores(1.0, 1.0, 1.0, 0, 0, 0)
-        return BoundaryScores(
-            precision=self.correct / self.predicted if self.predicted else 0.0,
-            recall=self.correct / self.gold if self.gold else 0.0,
-            f1=2 * self.correct / (self.predicted + self.gold),
-            predicted=self.predicted,
-            gold=self.gold,
-            correct=self.correct,
-        )
+        return scores_of_counts(self.predicted, self.gold, self.correct)
 
 
 @dataclass
@@ -123,7 +114,7 @@ def agreement_on_own_text(model: Translator, gold: Gold) -> Agreement | None:
     outputs = model.process([line.text for line in lines], None)
     for line, output in zip(lines, outputs, strict=True):
         tally.add(_rows(line.text, output.segmentation.bounds, None), line.bounds, line.judged)
-    return tally.result()
+    return replace(tally.result(), alone=True)
 
 
 def agreement(name: str, texts: Sequence[str], cuts: Sequence[Bounds], gold: Sequence[GoldLine]) -> Agreement:

@@ -8,7 +8,8 @@ from typing import Literal
 
 import torch
 
-from caesura.analysis.characters import END, has_first, labels, units, visible
+from caesura.analysis.characters import END, labels, units, visible
+from caesura.analysis.means import Means
 from caesura.data.batching import collate
 from caesura.model import Segmentation, Translator
 
@@ -36,7 +37,7 @@ class AttentionStatistics:
     space_uniform: float
     end: float  # on </s> by itself
     end_uniform: float
-    place: list[float]  # mean weight of a step by the place of its first character, over that of any step
+    place: Means  # mean weight of a step by its place in the word, over that of any step; counted in steps
 
 
 @torch.no_grad()
@@ -85,6 +86,7 @@ class AttentionTally:
         self._uniform = {"first": 0.0, "space": 0.0, "end": 0.0}
         self._place = [0.0] * PLACES
         self._place_uniform = [0.0] * PLACES
+        self._place_counts = [0] * PLACES
 
     def add(self, found: AttentionMap, text: str, cut: Segmentation) -> None:
         """One sentence."""
@@ -94,7 +96,7 @@ class AttentionTally:
         mass = [sum(column) for column in zip(*found.weights, strict=True)]
         read = units(text, cut)
         kinds = {
-            "first": [i for i, unit in enumerate(read) if has_first(text, unit)],
+            "first": [i for i, unit in enumerate(read) if unit.first],
             "space": [i for i, unit in enumerate(read) if unit.space],
             "end": list(range(len(read), steps)),
         }
@@ -106,6 +108,7 @@ class AttentionTally:
                 at = min(unit.place, PLACES) - 1
                 self._place[at] += mass[i]
                 self._place_uniform[at] += rows / steps
+                self._place_counts[at] += 1
 
     def result(self, targets: Literal["references", "translations"]) -> AttentionStatistics | None:
         """The shares; None where nothing was added."""
@@ -123,7 +126,7 @@ class AttentionTally:
             space_uniform=uniform["space"],
             end=share["end"],
             end_uniform=uniform["end"],
-            place=[got / even if even else float("nan") for got, even in pairs],
+            place=Means([got / even if even else float("nan") for got, even in pairs], self._place_counts),
         )
 
 

@@ -14,8 +14,10 @@ from caesura.analysis.gates import AROUND, GateStatistics
 from caesura.analysis.halting import HaltingStatistics
 from caesura.analysis.page import cut, table_html
 from caesura.analysis.segments_chapter import segments
+from caesura.analysis.sentences import Reading
 from caesura.analysis.study import Analysis
 from caesura.analysis.tables import Table
+from caesura.analysis.typos import Robustness
 
 _BEYOND = 25  # rows of a long table
 
@@ -25,7 +27,11 @@ def sentences(found: Sequence[Analysis], figures: Figures) -> str:
     parts = []
     if any(r.invented for a in found for r in a.readings):
         parts.append("<p>Words with a wavy line are not in the training text.</p>")
-    for first in found[0].readings:
+    order = sorted(
+        found[0].readings,
+        key=lambda r: _agreed([x for a in found for x in a.readings if x.number == r.number]),
+    )
+    for first in order:
         rows = []
         if first.reference is not None:
             rows.append(f'<dt>reference</dt><dd dir="auto">{escape(first.reference)}</dd>')
@@ -38,6 +44,12 @@ def sentences(found: Sequence[Analysis], figures: Figures) -> str:
                     rows.append(f'<dt></dt><dd dir="auto">{shown}{right}</dd>')
         parts.append(f'<dl class="pair" id="line-{first.number}">{"".join(rows)}</dl>')
     return "".join(parts)
+
+
+def _agreed(readings: Sequence[Reading]) -> bool:
+    """Whether all models write the same of a line, and the reference where there is one."""
+    written = {r.translation for r in readings} | {r.reference for r in readings if r.reference is not None}
+    return len(written) == 1
 
 
 def _written(text: str, invented: Sequence[str]) -> str:
@@ -53,13 +65,12 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
             parts.append(f"<p>{escape(a.name)} has no halting unit: every symbol is a segment.</p>")
             continue
         parts.append(f"<p>{_halts(a.name, a.halting)}</p>")
+        threshold = next((d.halting.threshold for d in a.drawn if d.halting), None)
+        if threshold is not None:
+            parts.append(f"<p>A segment ends where the running sum of its scores reaches {threshold:g}.</p>")
         for d in a.drawn:
             if d.halting:
-                caption = (
-                    f"{escape(a.name)}, line {d.number}: halting scores as bars (blue where it halts), their "
-                    "running sum as steps; a segment ends where the sum reaches "
-                    f"{d.halting.threshold:g} (dashed)."
-                )
+                caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.halting.labels)}."
                 parts.append(
                     place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
                 )
@@ -86,6 +97,12 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
     return "".join(parts)
 
 
+def _cut_off(*sides: Sequence[str]) -> str:
+    """That a picture does not show all of a line."""
+    most = max(map(len, sides))
+    return f" (the first {maps.STEPS} of {most:,} steps)" if most > maps.STEPS else ""
+
+
 def _halts(name: str, h: HaltingStatistics) -> str:
     ends = sum(h.halting) / h.symbols
     return (
@@ -97,18 +114,20 @@ def _halts(name: str, h: HaltingStatistics) -> str:
 def gates(found: Sequence[Analysis], figures: Figures) -> str:
     """The paper's Figures 3 and 4, and what they look like over a corpus."""
     parts = []
+    if any(d.gates for a in found for d in a.drawn):
+        parts.append(
+            "<p>Mean reset and update gates at each step of a line, forward (→) and backward (←): dark is "
+            "closed, bright is open, ∎ is the end. An open update gate takes the new state (the paper’s "
+            "convention). The colours run over what occurs.</p>"
+        )
     for a in found:
         if a.gates is None:
             parts.append(f"<p>The encoder of {escape(a.name)} has no gates that could be shown.</p>")
             continue
         parts.append(f"<h3>{escape(a.name)}</h3>")
-        for d in a.drawn[:1] if len(found) > 1 else a.drawn:
+        for d in a.drawn:
             if d.gates:
-                caption = (
-                    f"Mean reset and update gates at each step of line {d.number}, forward (→) and backward "
-                    "(←); dark is closed, bright is open, ∎ is the end. An open update gate takes the new "
-                    "state (the paper’s convention)."
-                )
+                caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.gates.labels)}."
                 parts.append(
                     place(figures, f"gates-{key(a)}-{d.number}", maps.gates_figure(d.gates), caption)
                 )
@@ -130,7 +149,7 @@ def _gates_said(found: GateStatistics) -> str:
     for kind, name in (("space", "a space"), ("gold", "a gold boundary inside a word")):
         changes = []
         for p in (p for p in found.profiles if p.layer == top):
-            at = getattr(p, kind).values[AROUND]
+            at = getattr(p, kind).solid[AROUND]
             if math.isfinite(at) and math.isfinite(p.inside):
                 changes.append((abs(at - p.inside), p, at))
         if changes:
@@ -138,7 +157,13 @@ def _gates_said(found: GateStatistics) -> str:
             said.append(
                 f"at {name} the {p.direction} {p.gate} gate is at {at:.2f}, within words at {p.inside:.2f}"
             )
-    return ("; ".join(said) + ".").capitalize() if said else ""
+    told = "; ".join(said)
+    gold = f"{found.gold_boundaries:,} of {found.gold_given:,} gold boundaries, those it cut"
+    parts = [
+        f"{told[:1].upper()}{told[1:]}." if said else "",
+        f"Measured at {gold}." if found.gold_given else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def attention(found: Sequence[Analysis], figures: Figures) -> str:
@@ -154,11 +179,13 @@ def attention(found: Sequence[Analysis], figures: Figures) -> str:
         parts.append(
             "<p>No attention: there is neither a reference nor a translation, or the decoder shows none.</p>"
         )
+    if any(d.attention for a in found for d in a.drawn):
+        parts.append("<p>Where each output symbol (rows) looked in the source (columns):</p>")
     for a in found:
-        for d in a.drawn[:1] if len(found) > 1 else a.drawn:
+        for d in a.drawn:
             if d.attention:
-                looked = "where each output symbol (rows) looked in the source (columns)"
-                caption = f"{escape(a.name)}, line {d.number}: {looked}."
+                part = _cut_off(d.attention.source, d.attention.target)
+                caption = f"{escape(a.name)}, line {d.number}{part}."
                 parts.append(
                     place(
                         figures,
@@ -168,16 +195,18 @@ def attention(found: Sequence[Analysis], figures: Figures) -> str:
                     )
                 )
     if known:
-        told = each((n, f"{s.place[0]:.1f} times") for n, s in known.items())
-        caption = f"Attention by place in the word: first characters get {told} their even share."
+        firsts = {n: s.place.solid[0] for n, s in known.items() if math.isfinite(s.place.solid[0])}
+        told = each((n, f"{first:.1f} times") for n, first in firsts.items())
+        caption = "Attention by place in the word"
+        caption += f": first characters get {told} their even share." if firsts else "."
         parts.append(place(figures, "attention-places", draw.attention_place_figure(known), caption))
     return "".join(parts)
 
 
 def _elsewhere(s: AttentionStatistics) -> str:
-    spaces = f"{s.space:.0%} falls on spaces ({s.space_uniform:.0%} if even), " if s.space_uniform else ""
-    said = f"{spaces}{s.end:.0%} on the end of the sentence ({s.end_uniform:.0%} if even)"
-    return f"{said}; measured on {s.sentences:,} {s.targets}."
+    spaces = f"{s.space:.0%} falls on spaces ({s.space_uniform:.0%} if even) and " if s.space_uniform else ""
+    end = f"{s.end:.0%} {'' if spaces else 'falls '}on the end of the sentence ({s.end_uniform:.0%} if even)"
+    return f"{spaces}{end}, measured on {s.sentences:,} {s.targets}."
 
 
 def errors(found: Sequence[Analysis], figures: Figures) -> str:
@@ -209,10 +238,16 @@ def errors(found: Sequence[Analysis], figures: Figures) -> str:
         caption = (
             f"chrF2 against {r.against} as letters are dropped, swapped or replaced in more words; at "
             f"{r.rates[-1]:.0%} it falls by up to {told}. {r.sentences:,} sentences, greedy, the same typos "
-            "for all."
+            f"for all; {_realised(r)} of all words have one then."
         )
         parts.append(place(figures, "typos", draw.robustness_figure(robust), caption))
     return "".join(parts)
+
+
+def _realised(r: Robustness) -> str:
+    """How many words have a typo at the highest rate: some words can have none."""
+    low, high = (f"{pick(values[-1] for values in r.realised.values()):.0%}" for pick in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def _fall(scores: dict[str, list[float]]) -> float:
@@ -220,9 +255,14 @@ def _fall(scores: dict[str, list[float]]) -> float:
 
 
 def _errors_note(a: Analysis) -> str:
-    said = ["Invented: in neither the training text nor the source. Copied: also in the source."]
+    said = ["Invented: in neither the training text nor the source. Copied: in the source alone."]
     e = a.errors
-    if e and e.invented is None:
+    if e and e.unspaced:
+        sides = " and the ".join(e.unspaced)
+        said.append(
+            f"The {sides} has about one word a line: unknown, invented and copied words mean nothing there."
+        )
+    elif e and e.invented is None:
         said.append(f"Counts of training words are missing or cut off ({escape(a.text.training)}).")
     if e and e.repeating_references:
         said.append(f"{e.repeating_references.share:.1%} of the references repeat a phrase too.")
@@ -231,11 +271,9 @@ def _errors_note(a: Analysis) -> str:
 
 def cost(found: Sequence[Analysis], figures: Figures) -> str:
     """Quality beside price."""
-    c = found[0].cost
-    note = f"Sentences a second on {c.device}, {found[0].text.search}."
-    if c.flops:
-        sizes = f"{c.sizes['T']:.0f} symbols, {c.sizes['S']:.0f} segments, {c.sizes['U']:.0f} target symbols"
-        note += f" FLOPs of one greedy pass; a sentence of {escape(found[0].name)} has on average {sizes}."
+    note = f"Sentences a second on {found[0].cost.device}, {found[0].text.search}."
+    if any(a.cost.flops for a in found):
+        note += " FLOPs of one greedy pass; symbols, segments and target symbols are means of a sentence."
     parts = [table_html(tables.cost(found), note=note)]
     priced = {a.name: (a.scores.bleu, a.cost) for a in found if a.scores and a.cost.flops}
     if len(priced) > 1:

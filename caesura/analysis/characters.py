@@ -19,7 +19,7 @@ def visible(text: str) -> str:
     """The text so that all of it can be seen: ␣ for spaces, escapes for controls, ◌ under a lone mark."""
     if not text:
         return ""
-    if unicodedata.combining(text[0]):
+    if is_mark(text[0]):
         text = "◌" + text
     return "".join(SPACE if unicodedata.category(c) == "Zs" else _shown(c) for c in text)
 
@@ -27,6 +27,16 @@ def visible(text: str) -> str:
 def _shown(character: str) -> str:
     """As in segmented text, but a bar and a backslash need no escape where nothing is read back."""
     return character if character in "|\\␣" else join_pieces([character])
+
+
+def is_mark(character: str) -> bool:
+    """Whether it is written on another character: accents, vowel signs."""
+    return unicodedata.category(character)[0] == "M"
+
+
+def is_word(text: str) -> bool:
+    """Whether there is nothing but letters and their marks in it, and a letter first."""
+    return text[:1].isalpha() and all(c.isalpha() or is_mark(c) for c in text)
 
 
 def is_punctuation(text: str) -> bool:
@@ -42,7 +52,12 @@ class Unit:
     start: int  # offset of its first character
     space: bool  # has white space in it
     punctuation: bool  # is punctuation and nothing else, spaces aside
-    place: int | None  # of its first character that is no space, counted from 1 in its word; None: has none
+    place: int | None  # in its word, from 1: 1 if it holds a word's first character, else its own first's
+
+    @property
+    def first(self) -> bool:
+        """Whether it holds the first character of a word; punctuation is no word."""
+        return self.place == 1 and not self.punctuation
 
 
 def units(text: str, cut: Segmentation) -> list[Unit]:
@@ -62,19 +77,11 @@ def units(text: str, cut: Segmentation) -> list[Unit]:
                 start=start,
                 space=any(c.isspace() for c in shown),
                 punctuation=is_punctuation("".join(bare.split())),
-                place=inside[0] if inside else None,
+                place=(1 if 1 in inside else inside[0]) if inside else None,
             )
         )
         at += len(piece)
     return found
-
-
-def has_first(text: str, unit: Unit) -> bool:
-    """Whether the unit holds the first character of a word."""
-    return any(
-        not text[i].isspace() and (i == 0 or text[i - 1].isspace())
-        for i in range(unit.start, unit.start + len(unit.text))
-    )
 
 
 def labels(pieces: Sequence[str], steps: int) -> list[str]:

@@ -57,13 +57,14 @@ class Errors:
     unknown_output: Count  # <unk> written
     invented: Count | None  # output words that are neither in the training text nor in the source
     inventions: list[Invention]
-    copied: Count  # output words of letters that stand in the source
-    copied_right: int | None  # of these, in the reference too
+    copied: Count | None  # output words of letters that stand in the source and that training never showed
+    copied_right: Count | None  # of these, in the reference too
     repeating: Count  # sentences with a phrase twice over
     repeating_references: Count | None
     repetitions: list[tuple[int, str]]  # number of the sentence, the phrase
     by_length: list[Bucket] | None  # of source length
     by_rarity: list[Bucket] | None  # of rare source words
+    unspaced: list[str]  # sides of about one word a line, of whose words nothing is said
 
 
 @dataclass(frozen=True)
@@ -94,29 +95,38 @@ def error_statistics(
     for sentence, read, written in zip(sentences, source, output, strict=True):
         truth = set(words_of(sentence.reference or ""))
         for word in written:
-            if word in read and any(c.isalpha() for c in word):
-                copied += 1
-                right += word in truth
-            elif trg_words and not trg_words.of(word) and word != bare(UNKNOWN):
+            if trg_words is None or trg_words.of(word) or word == bare(UNKNOWN):
+                continue  # a word that training showed is no copy, though it be spelled as in the source
+            if word in read:
+                if any(c.isalpha() for c in word):
+                    copied += 1
+                    right += word in truth
+            elif trg_words.complete:
                 invented[word] += 1
                 first.setdefault(word, sentence.number)
     words = sum(map(len, output))
+    unspaced = [side for side, lines in (("source", source), ("translation", output)) if _unspaced(lines)]
+    known = src_words if "source" not in unspaced else None
+    shown = trg_words if "translation" not in unspaced else None
     repeated = [(s.number, phrase) for s in sentences if (phrase := repeated_phrase(s.translation))]
     return Errors(
         sentences=len(sentences),
-        unknown_source=_unknown(source, src_words),
+        unknown_source=_unknown(source, known),
         unknown_output=Count(sum(s.translation.count(UNKNOWN) for s in sentences), words),
-        invented=Count(invented.total(), words) if trg_words and trg_words.complete else None,
-        inventions=[Invention(word, first[word], n) for word, n in invented.most_common(_LISTED)],
-        copied=Count(copied, words),
-        copied_right=right if scored else None,
+        invented=Count(invented.total(), words) if shown and shown.complete else None,
+        inventions=[Invention(word, first[word], n) for word, n in invented.most_common(_LISTED)]
+        if shown
+        else [],
+        copied=Count(copied, words) if shown else None,
+        copied_right=Count(right, copied) if scored and shown else None,
         repeating=Count(len(repeated), len(sentences)),
         repeating_references=Count(sum(bool(repeated_phrase(r)) for r in scored), len(scored))
         if scored
         else None,
         repetitions=repeated[:_LISTED],
         by_length=_by_length(sentences, tokenize, lowercase) if scored else None,
-        by_rarity=_by_rarity(sentences, src_words, tokenize, lowercase) if scored and src_words else None,
+        by_rarity=_by_rarity(sentences, known, tokenize, lowercase) if scored and known else None,
+        unspaced=unspaced,
     )
 
 
@@ -139,6 +149,12 @@ def repeated_phrase(text: str) -> str | None:
             if twice and any(c.isalpha() for word in phrase for c in word):
                 return " ".join(phrase)
     return None
+
+
+def _unspaced(lines: Sequence[Sequence[str]]) -> bool:
+    """Whether there is about one word a line: a language without spaces, or a list of words."""
+    filled = [len(words) for words in lines if words]
+    return bool(filled) and sum(filled) < 1.5 * len(filled)
 
 
 def _unknown(source: Sequence[Sequence[str]], words: WordCounts | None) -> Count | None:

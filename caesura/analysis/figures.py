@@ -17,12 +17,12 @@ from caesura.analysis.cost import Cost
 from caesura.analysis.errors import Bucket
 from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
 from caesura.analysis.halting import BINS, HaltingStatistics, History
-from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, style
-from caesura.analysis.plots import _short as short
+from caesura.analysis.means import ENOUGH
+from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, short, style
 from caesura.analysis.segments import Character, SegmentStatistics
 from caesura.analysis.typos import Robustness
 
-WIDTH = 7.4  # inches
+WIDTH = 6.4  # inches: its text can still be read on a phone
 _LONGEST = 20  # characters of a segment; longer ones share the last bar
 _GAP = 0.15  # between labels of lines, in inches
 
@@ -140,7 +140,7 @@ def history_figure(runs: Mapping[str, History]) -> Figure:
     grid[-1].set_xlim(left=0)
     figure.align_ylabels(grid)
     right = 0.8 if len(runs) > 1 else 0.98
-    figure.subplots_adjust(left=0.13, right=right, top=0.98, bottom=0.5 / figure.get_figheight(), hspace=0.16)
+    figure.subplots_adjust(left=0.16, right=right, top=0.98, bottom=0.5 / figure.get_figheight(), hspace=0.16)
     return figure
 
 
@@ -148,15 +148,16 @@ def history_figure(runs: Mapping[str, History]) -> Figure:
 def gate_profiles_figure(found: GateStatistics) -> Figure:
     """Mean gates around spaces, punctuation and gold boundaries, and by place in the word.
 
+    Points of fewer than ENOUGH observations are not drawn.
     Forward gates are drawn solid, backward ones dashed; of several layers the lowest and the uppermost.
     """
     columns: list[tuple[str, str, Sequence[Any]]] = []
     around = list(range(-AROUND, AROUND + 1))
     for kind, title in (("space", "steps from a space"), ("punctuation", "from punctuation")):
-        if any(getattr(p, kind).counts[AROUND] for p in found.profiles):
+        if any(getattr(p, kind).counts[AROUND] >= ENOUGH for p in found.profiles):
             columns.append((kind, title, around))
     columns.append(("place", "place in the word", list(range(1, PLACES + 1))))
-    if found.gold_boundaries:
+    if found.gold_boundaries >= ENOUGH:
         columns.append(("gold", "from a gold boundary", around))
     layers = sorted({p.layer for p in found.profiles})
     shown = sorted({layers[0], layers[-1]})
@@ -185,7 +186,7 @@ def _profile_line(
     colour = COLOURS[0] if p.layer == shown[-1] else COLOURS[5]
     name = f"{p.direction}, layer {p.layer}" if layered else p.direction
     axes.plot(
-        at, getattr(p, kind).values, color=colour, label=name, marker="o", markersize=2.4, linewidth=1.4,
+        at, getattr(p, kind).solid, color=colour, label=name, marker="o", markersize=2.4, linewidth=1.4,
         linestyle="solid" if p.direction == "forward" else (0, (3, 1.5)),
     )  # fmt: skip
 
@@ -197,15 +198,14 @@ def attention_place_figure(models: Mapping[str, AttentionStatistics]) -> Figure:
     axes = figure.subplots()
     longest = 1
     for (name, found), (colour, dashes) in zip(models.items(), looks(), strict=False):
-        at = range(1, len(found.place) + 1)
-        longest = max(longest, len(found.place))
-        axes.plot(
-            at, found.place, color=colour, linestyle=dashes, marker="o", markersize=3.5, label=_plain(name)
-        )
+        values = found.place.solid
+        at = range(1, len(values) + 1)
+        longest = max(longest, len(values))
+        axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=3.5, label=_plain(name))
     axes.axhline(1, color=AXIS, linewidth=0.8)
     axes.set_ylim(bottom=0)
     axes.set_xticks(range(1, longest + 1), [*map(str, range(1, longest)), f"{longest}+"])
-    axes.set_xlabel("place of a step's first character in its word")
+    axes.set_xlabel("place in the word")
     axes.set_ylabel("attention,\nuniform = 1")
     if len(models) > 1:
         _legend(axes)
@@ -224,7 +224,7 @@ def buckets_figure(models: Mapping[str, Sequence[Bucket]], title: str) -> Figure
         axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=4, label=_plain(name))
     axes.set_xticks(range(len(names)), names)
     axes.set_xlim(-0.4, len(names) - 0.6)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.06 * max((b.bleu for buckets in models.values() for b in buckets), default=1) or 1)
     axes.set_xlabel(title)
     axes.set_ylabel("BLEU")
     if len(models) > 1:
@@ -272,6 +272,7 @@ def cost_figure(models: Mapping[str, tuple[float, Cost]]) -> Figure:
     axes.margins(x=0.25, y=0.3)
     axes.set_xlabel("FLOPs a sentence")
     axes.set_ylabel("BLEU")
+    axes.ticklabel_format(axis="y", useOffset=False)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
     axes.xaxis.set_major_locator(MaxNLocator(5))
     return figure

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from caesura.analysis.characters import Unit, labels, units
+from caesura.analysis.means import Means
 from caesura.data.batching import collate
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.model import Segmentation, Translator
@@ -44,14 +45,6 @@ class GateMap:
 
 
 @dataclass(frozen=True)
-class Means:
-    """Averages and what they are made of; nan where there was nothing."""
-
-    values: list[float]
-    counts: list[int]
-
-
-@dataclass(frozen=True)
 class GateProfile:
     """One gate over a corpus; `around` lists run from -AROUND to AROUND steps."""
 
@@ -59,10 +52,10 @@ class GateProfile:
     direction: Direction
     gate: Gate
     overall: float
-    inside: float  # on steps within words: no space, no punctuation, not the first of a word
+    inside: float  # on steps within words: no space, no punctuation, no first character
     space: Means
     punctuation: Means
-    place: Means  # by place of the step's first character in its word, 1 to PLACES
+    place: Means  # by the step's place in its word, 1 to PLACES; `characters.Unit` says which
     gold: Means  # around the step that begins right after a gold boundary inside a word
 
 
@@ -72,7 +65,8 @@ class GateStatistics:
 
     sentences: int
     steps: int
-    gold_boundaries: int
+    gold_boundaries: int  # inside words, at which a step begins: gates are known there
+    gold_given: int  # inside words, in all
     profiles: list[GateProfile]
 
 
@@ -173,14 +167,15 @@ class GateTally:
 
     def __init__(self) -> None:
         self._profiles: dict[tuple[int, Direction, Gate], _Profile] = {}
-        self._sentences = self._steps = self._boundaries = 0
+        self._sentences = self._steps = self._boundaries = self._given = 0
 
     def add(self, found: GateMap, steps: Sequence[Unit], gold: Collection[int] = ()) -> None:
-        """One sentence, its steps, and the offsets at which gold says that a part of a word begins."""
+        """One sentence, its steps, and the offsets inside words at which gold says that a part begins."""
         self._sentences += 1
         self._steps += len(steps)
-        at_gold = [i for i, unit in enumerate(steps) if unit.start in gold and (unit.place or 0) > 1]
+        at_gold = [i for i, unit in enumerate(steps) if unit.start in gold]
         self._boundaries += len(at_gold)
+        self._given += len(gold)
         places = {
             "space": [i for i, unit in enumerate(steps) if unit.space],
             "punctuation": [i for i, unit in enumerate(steps) if unit.punctuation],
@@ -191,9 +186,9 @@ class GateTally:
             values = row.values[: len(steps)]  # </s> by itself is no part of the text
             for value, unit in zip(values, steps, strict=True):
                 profile.overall.add(0, value)
-                if unit.place is not None and not unit.space and not unit.punctuation:
+                if unit.place is not None and not unit.punctuation:
                     profile.place.add(min(unit.place, PLACES) - 1, value)
-                    if unit.place > 1:
+                    if not unit.first and not unit.space:
                         profile.inside.add(0, value)
             for kind, centres in places.items():
                 sums: _Sums = getattr(profile, kind)
@@ -217,7 +212,7 @@ class GateTally:
             )
             for key, p in self._profiles.items()
         ]
-        return GateStatistics(self._sentences, self._steps, self._boundaries, profiles)
+        return GateStatistics(self._sentences, self._steps, self._boundaries, self._given, profiles)
 
 
 def gate_statistics(
@@ -230,5 +225,9 @@ def gate_statistics(
     tally = GateTally()
     known = gold if gold is not None else [()] * len(texts)
     for found, text, cut, bounds in zip(gate_maps(model, texts, cuts), texts, cuts, known, strict=False):
-        tally.add(found, units(text, cut), bounds)
+        tally.add(found, units(text, cut), {b for b in bounds if _inside_word(text, b)})
     return tally.result()
+
+
+def _inside_word(text: str, bound: int) -> bool:
+    return 0 < bound < len(text) and not text[bound - 1].isspace() and not text[bound].isspace()

@@ -83,7 +83,7 @@ class Gold:
 def read_gold(path: str | Path, errors: Errors = "strict") -> Gold:
     """Read a gold segmentation in any of the formats."""
     name = Path(path).name
-    rows = [line for line in read_lines(path, errors) if line is not None]
+    rows = [line or "" for line in read_lines(path, errors)]  # one over the limit says nothing
     filled = [row for row in rows if row.strip()]
     if not filled:
         raise InputError(f"{path}: no gold segmentation; the file is empty")

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.artist import Artist
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from caesura.analysis.attention import AttentionMap
 from caesura.analysis.figures import styled
 from caesura.analysis.gates import GateMap
 from caesura.analysis.halting import HaltingTrace
-from caesura.analysis.plots import AXIS, COLOURS
+from caesura.analysis.plots import AXIS, COLOURS, INK
 
+_DASHES = (0, (4, 2))
 STEPS = 80  # of a sentence that are drawn, as in the paper
 
 # Nothing where there is no attention, so that it can stand on any background.
@@ -24,12 +29,18 @@ _FADING = LinearSegmentedColormap.from_list("fading", [(0.11, 0.52, 0.80, 0.0), 
 def halting_figure(trace: HaltingTrace) -> Figure:
     """h_t as bars, the running sum as steps, a rule where a segment ends."""
     labels, n = trace.labels[:STEPS], min(len(trace.labels), STEPS)
-    figure = Figure(figsize=(_width(labels), 2.2), layout="constrained")
+    figure = Figure(figsize=(_width(labels), 2.4), layout="constrained")
     axes = figure.subplots()
     at = np.arange(n)
     halts = trace.halts[:n]
     colours = [COLOURS[0] if halt else COLOURS[1] for halt in halts]
     axes.bar(at, trace.scores[:n], 0.62, color=colours, alpha=0.85)
+    handles: list[Artist] = [
+        Patch(color=COLOURS[0], alpha=0.85, label="h, halts"),
+        Patch(color=COLOURS[1], alpha=0.85, label="h, goes on"),
+        Line2D([], [], color=AXIS, linewidth=1.1, label="running sum"),
+        Line2D([], [], color=INK, linewidth=0.8, linestyle=_DASHES, label="threshold"),
+    ]
     start = 0
     for i, halt in enumerate(halts):
         if halt or i == n - 1:
@@ -38,7 +49,8 @@ def halting_figure(trace: HaltingTrace) -> Figure:
             if halt:
                 axes.axvline(i + 0.5, color=AXIS, linewidth=0.8)
             start = i + 1
-    axes.axhline(trace.threshold, color=COLOURS[1], linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.axhline(trace.threshold, color=INK, linewidth=0.8, linestyle=_DASHES)
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5)
     axes.set_xlim(-0.6, n - 0.4)
     axes.set_ylim(0, max(1.05, 1.05 * max(trace.sums[:n], default=1)))
     axes.set_xticks(at, labels, parse_math=False, fontsize=_size(labels))
@@ -62,18 +74,17 @@ def gates_figure(found: GateMap) -> Figure:
         f"{gate} {'→' if d == 'forward' else '←'}{f' {layer}' if len(layers) > 1 else ''}"
         for layer, gate, d in lines
     ]
+    values = np.array([rows[line] for line in lines])
     figure = Figure(figsize=(_width(labels), 0.24 * len(lines) + 0.75), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(
-        np.array([rows[line] for line in lines]),
+        values,
         aspect="auto",
-        vmin=0,
-        vmax=1,
         cmap="viridis",
         interpolation="none",
     )
     for edge in range(len(layers), len(lines), len(layers)):
-        axes.axhline(edge - 0.5, color="white", linewidth=1.2)
+        axes.axhline(edge - 0.5, color=AXIS, linewidth=1.2)
     axes.set_yticks(range(len(lines)), names)
     axes.set_xticks(
         range(len(labels)), labels, parse_math=False, fontsize=_size(labels), rotation=_turn(labels)
@@ -82,19 +93,26 @@ def gates_figure(found: GateMap) -> Figure:
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, ticks=[0, 0.5, 1])
+    bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, ticks=MaxNLocator(3))
     bar.outline.set_visible(False)
     return figure
 
 
 @styled
 def attention_figure(found: AttentionMap) -> Figure:
-    """Where each target symbol looked: a row a target symbol, a column a step of the encoder."""
+    """Where each target symbol looked: a row a target symbol, a column a step of the encoder.
+
+    Colours follow the square root of a weight, so that little attention is seen too.
+    """
     source, target = found.source[:STEPS], found.target[:STEPS]
     weights = np.array([row[:STEPS] for row in found.weights[:STEPS]])
     figure = Figure(figsize=(_width(source), 0.15 * len(target) + 0.9), layout="constrained")
     axes = figure.subplots()
-    axes.imshow(weights, aspect="auto", vmin=0, vmax=1, cmap=_FADING, interpolation="none")
+    image = axes.imshow(
+        weights, aspect="auto", norm=PowerNorm(0.5, vmin=0), cmap=_FADING, interpolation="none"
+    )
+    bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, ticks=MaxNLocator(3))
+    bar.outline.set_visible(False)
     axes.set_xticks(
         range(len(source)), source, parse_math=False, fontsize=_size(source), rotation=_turn(source)
     )

@@ -98,6 +98,9 @@ def inline_svg(name: str, svg: str, label: str) -> str:
     svg = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", svg)
     for colour, variable in _COLOURS.items():
         svg = re.sub(re.escape(colour), f"var({variable})", svg, flags=re.IGNORECASE)
+    svg = re.sub(
+        r'(<text style="[^"]*fill: )var\(--c', r"\1var(--t", svg
+    )  # text wants more contrast than lines
     found = re.search(r'width="([\d.]+)pt"', svg)
     width = float(found[1]) * 4 / 3 if found else 0.0
     least = f"min-width:{width * 0.8:.0f}px;" if width > 832 else ""

@@ -78,7 +78,7 @@ def trajectory_figure(runs: Mapping[str, Trajectory], score_name: str = "exact m
             _panel(axes, runs, field, title, height)
         bottom = grid[-1, 0]
         bottom.set_xlabel("training sentences seen")
-        bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _short(x)))
+        bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
         bottom.set_xlim(left=0)
         figure.align_ylabels(grid[:, 0])
         figure.subplots_adjust(
@@ -161,7 +161,7 @@ def looks() -> Iterator[tuple[str, Any]]:
             yield colour, dashes
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """1234567 as 1.23M: a count that fits under a tick."""
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= unit:

@@ -30,25 +30,27 @@ class Report:
     compared: Mapping[str, Comparison] = field(default_factory=dict)  # paired bootstrap, by model
 
     def write(self, out: Path) -> Path:
-        """Write everything into a folder; the page's path."""
-        for folder in (out / "tables", out / "figures"):
-            folder.mkdir(parents=True, exist_ok=True)
-        _write(
-            out / NUMBERS, json.dumps(self.numbers(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-        )
-        for table in tables.tables(self.found, self.compared):
-            _write(out / "tables" / f"{table.key}.csv", table.csv())
-            _write(out / "tables" / f"{table.key}.txt", table.text())
+        """Write everything into a folder, in the place of a report before it; the page's path."""
+        _clear(out)
         html, figures = self.page()
+        files = {PAGE: html.encode("utf-8", "replace")}  # a lone surrogate, as a broken file may hold
+        for table in tables.tables(self.found, self.compared):
+            files[f"tables/{table.key}.csv"] = table.csv().encode("utf-8", "replace")
+            files[f"tables/{table.key}.txt"] = table.text().encode("utf-8", "replace")
         for name, drawing in figures.items():
-            _write(
-                out / "figures" / f"{name}.svg",
-                drawing.svg.replace("<svg ", '<svg style="background:#fff" ', 1),
-            )
-            with write_beside(out / "figures" / f"{name}.png") as file:
-                file.write(png_of(drawing.figure))
-        _write(out / PAGE, html)
-        _write_board(out / "tensorboard", figures)
+            svg = drawing.svg.replace("<svg ", '<svg style="background:#fff" ', 1)
+            files[f"figures/{name}.svg"] = svg.encode("utf-8", "replace")
+            files[f"figures/{name}.png"] = png_of(drawing.figure)
+        for name, content in files.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            with write_beside(out / name) as file:
+                file.write(content)
+        written = [*files, *_write_board(out, figures)]
+        numbers = json.dumps(
+            {**self.numbers(), "files": written}, ensure_ascii=False, indent=1, allow_nan=False
+        )
+        with write_beside(out / NUMBERS) as file:
+            file.write(numbers.encode("utf-8", "replace") + b"\n")
         return out / PAGE
 
     def numbers(self) -> dict[str, Any]:
@@ -92,11 +94,12 @@ class Report:
     def _note(self) -> str:
         said = []
         if self.compared:
-            said.append("p and ±: paired bootstrap of BLEU against the first model")
-        if scores := self.found[0].scores:
-            said += [
-                f"<code>{escape(s)}</code>" for s in (scores.signatures["bleu"], scores.signatures["chrf"])
-            ]
+            said.append(
+                "p: paired bootstrap of BLEU against the first model; ±: the model’s own 95% interval"
+            )
+        sources = [*list(self.compared.values())[:1], self.found[0].scores]
+        if source := next((s for s in sources if s), None):
+            said += [f"<code>{escape(source.signatures[key])}</code>" for key in ("bleu", "chrf")]
         if self.found[0].text.too_long:
             said.append(f"{self.found[0].text.too_long} lines over testing.max_input are taken as empty")
         return " · ".join(said)
@@ -132,18 +135,27 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _write(path: Path, text: str) -> None:
-    # A lone surrogate, as a broken file may hold, has no UTF-8.
-    with write_beside(path) as file:
-        file.write(text.encode("utf-8", "replace"))
+def _clear(out: Path) -> None:
+    """Take away the files that an earlier report says are its own; nothing else in the folder."""
+    try:
+        owned = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for name in (*owned, NUMBERS):
+        path = Path(name)
+        if not path.is_absolute() and ".." not in path.parts:
+            (out / path).unlink(missing_ok=True)
 
 
-def _write_board(folder: Path, figures: Mapping[str, Drawing]) -> None:
-    """The figures for TensorBoard, where it is installed."""
+def _write_board(out: Path, figures: Mapping[str, Drawing]) -> list[str]:
+    """The figures for TensorBoard, where it is installed; the files that were written."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        return
+        return []
+    folder = out / "tensorboard"
+    before = set(folder.glob("events.*"))
     with SummaryWriter(folder) as board, style():
         for name, drawing in figures.items():
             board.add_figure(name, drawing.figure, close=False)
+    return sorted(path.relative_to(out).as_posix() for path in set(folder.glob("events.*")) - before)

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from caesura.analysis.characters import is_word
 from caesura.analysis.training_text import TrainingText
 from caesura.data.words import COUNTED, BoundedCounter
 from caesura.evaluation.boundaries import pieces_of, segment_length
@@ -71,7 +72,8 @@ class SegmentTally:
         self._lengths.update(cut.covered)
         for piece, covered in zip(cut.pieces, cut.covered, strict=False):
             if covered:
-                counter = self._texts.setdefault(covered, BoundedCounter(self._limit))
+                if (counter := self._texts.get(covered)) is None:
+                    counter = self._texts[covered] = BoundedCounter(self._limit)
                 counter.update([piece if len(piece) == covered else piece.strip()])
         if sum(len(counter.counts) for counter in self._texts.values()) > self._limit:
             largest = max(self._texts.values(), key=lambda counter: len(counter.counts))
@@ -174,8 +176,10 @@ class Varying:
     cuts: list[tuple[list[str], int]]  # its pieces and how often, the most usual first; a few of them
 
 
-def varying_cuts(texts: Sequence[str], cuts: Sequence[Segmentation], top: int = 20) -> list[Varying]:
-    """Strings whose occurrences are cut in different ways, those with most unusual ones first.
+def varying_cuts(
+    texts: Sequence[str], cuts: Sequence[Segmentation], top: int = 20
+) -> tuple[list[Varying], int]:
+    """Strings that are cut in different ways, those with most unusual ones first; how many were compared.
 
     The strings are the words of the text wherever they occur, inside longer words too; in a text whose words
     hardly come twice (no spaces, compounds), frequent strings of letters. Of nested ones the first is told.
@@ -197,12 +201,12 @@ def varying_cuts(texts: Sequence[str], cuts: Sequence[Segmentation], top: int = 
             shown = [(pieces_of(part, way), count) for way, count in usual_first]
             rows.append(Varying(part, ways.total(), unusual, shown))
     rows.sort(key=lambda row: (-row.unusual, -len(row.text), row.text))
-    return _without_nested(rows, top)
+    return _without_nested(rows, top), sum(ways.total() > 1 for ways in seen.values())
 
 
 def _candidates(texts: Sequence[str]) -> set[str]:
     """The strings that are looked at: words of letters that come twice, or frequent strings of letters."""
-    words = Counter(word for text in texts for word in text.split() if word.isalpha())
+    words = Counter(word for text in texts for word in text.split() if is_word(word))
     fit = {w for w, n in words.items() if n > 1 and _SHORTEST <= len(w) <= _LONGEST}
     if len(fit) >= 50:
         return set(sorted(fit, key=lambda w: (-words[w], w))[:_CANDIDATES])
@@ -211,7 +215,7 @@ def _candidates(texts: Sequence[str]) -> set[str]:
         for start in range(len(text)):
             for end in range(start + _SHORTEST, min(start + _LONGEST, len(text)) + 1):
                 parts[text[start:end]] += 1
-    frequent = ((part, n) for part, n in parts.items() if n > 1 and part.isalpha())
+    frequent = ((part, n) for part, n in parts.items() if n > 1 and is_word(part))
     return {part for part, _ in sorted(frequent, key=lambda item: (-item[1], item[0]))[:_CANDIDATES]}
 
 

@@ -15,6 +15,8 @@ from caesura.analysis.study import Analysis
 from caesura.analysis.tables import Cell, Column, Table
 
 _LENGTHS = 8  # whose segments are shown; the rest is in a fold
+# The row that is the reference itself.
+_ITSELF = {"white space": "whitespace", "white space, either side": "whitespace", "BPE": "BPE"}
 
 
 def segments(found: Sequence[Analysis], figures: Figures) -> str:
@@ -28,7 +30,9 @@ def segments(found: Sequence[Analysis], figures: Figures) -> str:
             f"characters, {few} of them different: {s.mean:.2f} characters on average, {s.median:g} in the "
             f"median, {s.longest} at most.{_missed(s.missed)}</p>"
         )
-    known = {a.name: a.segments for a in found if a.segments.segments}
+    # A bar at 1 says nothing of a model whose every symbol is a segment, unless there is no other.
+    cutting = [a for a in found if a.segments.longest > 1] or found
+    known = {a.name: a.segments for a in cutting if a.segments.segments}
     if known:
         told = each((n, _mode(s.histogram)) for n, s in known.items())
         caption = f"How long segments are: {told}."
@@ -106,8 +110,11 @@ def _singles(a: Analysis, figures: Figures) -> str:
 
 
 def _varying(a: Analysis) -> str:
+    if not a.contexts:
+        return "<p>No string of three to eight letters comes twice: cuts in context were not compared.</p>"
     if not a.varying:
-        return f"<p>{escape(a.name)} cuts strings of three to eight letters the same way everywhere.</p>"
+        what = f"each of {a.contexts:,} strings of three to eight letters"
+        return f"<p>{escape(a.name)} cuts {what} the same way wherever it stands.</p>"
     rows = []
     for v in a.varying[:10]:
         cells = "".join(f'<td>{cut(p)}<small class="muted">{n:,}×</small></td>' for p, n in v.cuts[:3])
@@ -146,21 +153,29 @@ def _boundaries(found: Sequence[Analysis]) -> str:
     parts = ["<h3>Boundaries beside others’</h3>"] if names else []
     for name in names:
         parts.append(
-            _against(name, [(a.name, t) for a in found for t in a.agreements if t.reference == name])
+            _against(
+                name,
+                [(a.name, t) for a in found for t in a.agreements if t.reference == name],
+                found[0].text.sentences,
+            )
         )
     return "".join(parts)
 
 
-def _against(name: str, found: Sequence[tuple[str, Agreement]]) -> str:
+def _against(name: str, found: Sequence[tuple[str, Agreement]], lines: int) -> str:
     first = found[0][1]
     models = [(model, table.rows["model"]) for model, table in found]
-    others = [(row, s) for row, s in first.rows.items() if row != "model" and s.f1 < 1]
+    others = [
+        (row, s) for row, s in first.rows.items() if row not in ("model", _ITSELF.get(name)) and s.correct
+    ]
     rows: list[list[Cell]] = [[row, s.precision, s.recall, s.f1] for row, s in (*models, *others)]
     columns = [Column(f"against {name}"), *(Column(head, ".3f") for head in ("precision", "recall", "F1"))]
-    model, best = max(models, key=lambda pair: pair[1].f1)
     beside = max(others, key=lambda pair: pair[1].f1, default=None)
-    than = f"; of the others {beside[0]} reaches {beside[1].f1:.2f}" if beside else ""
-    about = f"{escape(first.about[:1].upper() + first.about[1:])}, {best.gold:,} boundaries."
-    note = f"{about} {escape(model)} reaches F1 {best.f1:.2f}{than}."
-    own = model if len(found) == 1 else ""
+    than = f"; of the others {beside[0]} comes closest with {beside[1].f1:.2f}" if beside else ""
+    about = f"{escape(first.about[:1].upper() + first.about[1:])}, {models[0][1].gold:,} boundaries"
+    if not first.alone:
+        about += f" on {first.sentences:,} of {lines:,} lines"
+    reached = " and ".join(f"{escape(model)} {s.f1:.2f}" for model, s in models)
+    note = f"{about}. F1: {reached}{than}."
+    own = models[0][0] if len(found) == 1 else ""
     return table_html(Table("boundaries", f"boundaries against {name}", columns, rows), own, note)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from caesura.analysis.lines import Line, subsample
-from caesura.data.words import WordCounts, bare
+from caesura.data.words import WordCounts, bare, words_of
 from caesura.model import Output, Segmentation
 
 DRAWN = 80  # characters: sentences up to here are drawn whole, as in the paper
@@ -22,7 +22,7 @@ class Reading:
     pieces: list[str]
     translation: str | None  # None: not translated
     target_pieces: list[str] | None  # None: the decoder does not cut
-    invented: list[str]  # words of the translation that training never showed
+    invented: list[str]  # words of the translation that neither training nor the source showed
 
 
 def reading(
@@ -31,6 +31,7 @@ def reading(
     """What a model made of a line; `target` is how its decoder cut the translation, where it does."""
     translation = output.best if output.hypotheses else None
     written = (translation or "").split() if words and words.complete else []
+    read = set(words_of(line.source))
     return Reading(
         number=line.number,
         source=line.source,
@@ -38,7 +39,7 @@ def reading(
         pieces=output.segmentation.pieces,
         translation=translation,
         target_pieces=target.pieces if target else None,
-        invented=[word for word in written if words and not words.of(bare(word))],
+        invented=[w for w in written if words and not words.of(bare(w)) and bare(w) not in read],
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text, train_bpe
 from caesura.analysis.attention import (
@@ -27,6 +28,7 @@ from caesura.analysis.halting import (
     history,
 )
 from caesura.analysis.lines import Line, Sample, chunks, subsample
+from caesura.analysis.models import describe, search_name
 from caesura.analysis.segments import (
     SegmentStatistics,
     SegmentTally,
@@ -58,7 +60,7 @@ class Settings:
     bpe: int = 2_000  # symbols of the BPE that the cuts are compared with
     examples: int = 8  # sentences shown
     drawn: int = 2  # of these, drawn with halting, gates and attention
-    lines: tuple[int, ...] = ()  # numbers of the lines to show instead of drawn ones
+    lines: tuple[int, ...] = ()  # numbers of the lines to show, all of them drawn, instead of some
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Analysis:
     scores: Scores | None
     segments: SegmentStatistics
     varying: list[Varying]
+    contexts: int  # strings whose cuts were compared
     agreements: list[Agreement]
     target_segments: SegmentStatistics | None  # None: the decoder does not cut
     readings: list[Reading]
@@ -118,6 +121,15 @@ class Subject:
     training: TrainingText
 
 
+@dataclass(frozen=True)
+class Known:
+    """A text that a model has translated already."""
+
+    outputs: Sequence[Output]  # of every line
+    seconds: float
+    scores: Scores
+
+
 def analyse(
     subject: Subject,
     lines: Iterable[Line],
@@ -125,13 +137,9 @@ def analyse(
     gold: Gold | None = None,
     settings: Settings | None = None,
     report: Report = lambda what, done: None,
-    translated: tuple[Sequence[Output], float] | None = None,
+    known: Known | None = None,
 ) -> Analysis:
-    """Measure a model on a stream of lines; memory does not grow with them.
-
-    `translated` are the model's outputs for the lines that are kept, where they are known already, and the
-    seconds that they took.
-    """
+    """Measure a model on a stream of lines; memory does not grow with them."""
     settings = settings or Settings()
     model = subject.model
     passed = _Pass(subject, gold, text, settings)
@@ -139,29 +147,33 @@ def analyse(
         passed.add(chunk)
         report("segmenting", len(chunk))
     kept = passed.sample.lines
-    known = [line for line in kept if line.source.strip()]
-    if not known:
+    filled = [line for line in kept if line.source.strip()]
+    if not filled:
         raise InputError(f"{text}: no sentences to analyse")
-    cuts = passed.cuts_of(known)
+    cuts = passed.cuts_of(filled)
     told = subsample(kept, settings.translate, settings.seed)
-    spoken = _translate(subject, told, settings, report, translated)
-    outputs = {line.number: output for line, output in zip(told, spoken.outputs, strict=False)}
-    some = [line for line in told if line.source.strip()] or known
-    sample = subsample(some, settings.sample, settings.seed)
-    gates, attention = _look(subject, sample, cuts, outputs, gold, settings.sample)
+    spoken = _translate(subject, told, settings, report, known)
+    outputs = {line.number: output for line, output in zip(told, spoken.outputs, strict=True)}
+    sample = subsample(filled, settings.sample, settings.seed)
+    heard = subsample([line for line in told if line.source.strip()], settings.sample, settings.seed)
+    gates = _gates(model, sample, cuts, gold, settings.sample)
+    attention = _attention(model, sample, heard, cuts, outputs)
     report("gates and attention", len(sample))
     shown = [
-        (line, outputs.get(line.number) or _output(model, line, settings)) for line in passed.shown(sample)
+        (line, outputs.get(line.number) or _output(model, line, settings))
+        for line in passed.shown(heard or sample)
     ]
+    varying, contexts = varying_cuts([line.source for line in filled], [cuts[line.number] for line in filled])
     search, training = search_name(model, settings.beam), subject.training
     counts = passed.sentences, passed.too_long, len(spoken.outputs), len(sample)
     return Analysis(
         name=subject.name,
         about=describe(model),
         text=TextFacts(text, *counts, settings.seed, search, training.source),
-        scores=_scores(model, told, spoken.outputs),
+        scores=known.scores if known else _scores(model, told, spoken.outputs),
         segments=passed.segments.result(training),
-        varying=varying_cuts([line.source for line in known], [cuts[line.number] for line in known]),
+        varying=varying,
+        contexts=contexts,
         agreements=passed.agreed(gold),
         target_segments=_target_segments(spoken.outputs),
         readings=[reading(line, output, training.trg, _written(output)) for line, output in shown],
@@ -169,9 +181,9 @@ def analyse(
         history=history(subject.folder),
         gates=gates,
         attention=attention,
-        drawn=[_draw(model, line, output) for line, output in shown[: settings.drawn]],
+        drawn=[_draw(model, *one) for one in (shown if settings.lines else shown[: settings.drawn])],
         errors=_errors(subject, told, spoken.outputs),
-        robustness=_robust(model, sample, settings, report),
+        robustness=_robust(model, heard, settings, report),
         cost=_cost(subject, passed.rate, spoken),
     )
 
@@ -237,7 +249,7 @@ class _Pass:
 @dataclass(frozen=True)
 class _Spoken:
     outputs: list[Output]
-    seconds: float | None
+    rate: float | None  # sentences a second
 
 
 def _translate(
@@ -245,10 +257,11 @@ def _translate(
     kept: Sequence[Line],
     settings: Settings,
     report: Report,
-    translated: tuple[Sequence[Output], float] | None,
+    known: Known | None,
 ) -> _Spoken:
-    if translated is not None:
-        return _Spoken(list(translated[0]), translated[1])
+    if known is not None:
+        rate = len(known.outputs) / known.seconds if known.seconds else None
+        return _Spoken([known.outputs[line.number - 1] for line in kept], rate)
     if not settings.translate:
         return _Spoken([], None)
     model = subject.model
@@ -256,7 +269,7 @@ def _translate(
     search = model.searcher(settings.beam)
     sources = [line.source for line in kept]
     outputs = model.process(sources, search, lambda done: report("translating", done))
-    return _Spoken(outputs, time.perf_counter() - began)
+    return _Spoken(outputs, len(outputs) / (time.perf_counter() - began))
 
 
 def _output(model: Translator, line: Line, settings: Settings) -> Output:
@@ -264,28 +277,36 @@ def _output(model: Translator, line: Line, settings: Settings) -> Output:
     return model.process([line.source], search)[0]
 
 
-def _look(
-    subject: Subject,
+def _gates(
+    model: Translator,
     sample: Sequence[Line],
     cuts: dict[int, Segmentation],
-    outputs: dict[int, Output],
     gold: Gold | None,
     size: int,
-) -> tuple[GateStatistics | None, AttentionStatistics | None]:
-    """Gates and attention of the sample."""
-    model = subject.model
+) -> GateStatistics | None:
     texts, segmented = [line.source for line in sample], [cuts[line.number] for line in sample]
     bounds = [_gold_bounds(line, gold) for line in sample]
     gates = gate_statistics(model, texts, segmented, bounds)
-    if gates is not None and gold is not None and not gates.gold_boundaries:
-        gates = _with_own_gold(model, gates, gold, size)
-    if all(line.reference is not None for line in sample):
-        targets = [line.reference or "" for line in sample]
-        return gates, attention_statistics(model, texts, targets, segmented, "references")
-    if not outputs:
-        return gates, None
-    targets = [outputs[line.number].best for line in sample]
-    return gates, attention_statistics(model, texts, targets, segmented, "translations")
+    if gates is not None and gold is not None and not gates.gold_given:
+        return _with_own_gold(model, gates, gold, size)
+    return gates
+
+
+def _attention(
+    model: Translator,
+    sample: Sequence[Line],
+    heard: Sequence[Line],
+    cuts: dict[int, Segmentation],
+    outputs: dict[int, Output],
+) -> AttentionStatistics | None:
+    """Of the sample where it has references, else of sentences that were translated."""
+    kind: Literal["references", "translations"] = "references"
+    targets = [line.reference for line in sample if line.reference is not None]
+    if len(targets) < len(sample):
+        kind, sample = "translations", heard
+        targets = [outputs[line.number].best for line in sample]
+    texts, segmented = [line.source for line in sample], [cuts[line.number] for line in sample]
+    return attention_statistics(model, texts, targets, segmented, kind)
 
 
 def _gold_bounds(line: Line, gold: Gold | None) -> set[int]:
@@ -305,7 +326,8 @@ def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: i
         return gates
     pairs = zip(gates.profiles, own.profiles, strict=True)
     profiles = [replace(a, gold=b.gold) for a, b in pairs]
-    return replace(gates, gold_boundaries=own.gold_boundaries, profiles=profiles)
+    counts = {"gold_boundaries": own.gold_boundaries, "gold_given": own.gold_given}
+    return replace(gates, **counts, profiles=profiles)
 
 
 def _draw(model: Translator, line: Line, output: Output) -> Drawn:
@@ -342,7 +364,7 @@ def _errors(subject: Subject, kept: Sequence[Line], outputs: Sequence[Output]) -
 def _robust(
     model: Translator, sample: Sequence[Line], settings: Settings, report: Report
 ) -> Robustness | None:
-    if not settings.translate:
+    if not sample:
         return None
     references = [line.reference for line in sample if line.reference is not None]
     return robustness(
@@ -381,27 +403,7 @@ def _cost(subject: Subject, segmenting: float | None, spoken: _Spoken) -> Cost:
         training_seconds=training_seconds(subject.folder),
         device=model.device.type,
         segmenting=segmenting,
-        translating=len(spoken.outputs) / spoken.seconds if spoken.seconds else None,
+        translating=spoken.rate,
         flops=counted,
         sizes=means,
     )
-
-
-def describe(model: Translator) -> str:
-    """A model in a phrase."""
-    config = model.config
-    segmenter, options = config.model.segmenter, config.model.segmenter.options
-    layers = config.model.encoder.options.get("num_layers", 1)
-    depth = f"{layers} encoder layer{'s' if layers != 1 else ''}"
-    if segmenter.type == "lookup":
-        return f"{config.data.src.level} model, {depth}"
-    epsilon = options.get("epsilon")
-    more = f", epsilon {epsilon:g}" if isinstance(epsilon, float) else ""
-    name = {"act": "ACT-ENC"}.get(segmenter.type, segmenter.type)
-    return f"{name} on {config.data.src.level} symbols, tau {segmenter.tau:g}{more}, {depth}"
-
-
-def search_name(model: Translator, beam: int | None) -> str:
-    """The search in words."""
-    width = model.config.testing.beam_size if beam is None else beam
-    return "greedy" if width == 1 else f"beam {width}"

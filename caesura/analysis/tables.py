@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from caesura.analysis.characters import visible
+from caesura.analysis.characters import is_mark, visible
 from caesura.analysis.errors import Bucket
+from caesura.analysis.gates import AROUND
+from caesura.analysis.halting import BINS
 from caesura.analysis.study import Analysis
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
@@ -64,19 +67,23 @@ class Table:
 
 
 def _places(text: str) -> int:
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+    wide = (2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text if not is_mark(c))
+    return sum(wide)
 
 
 def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None = None) -> list[Table]:
     """Every table that there is something to put into."""
     made: list[Callable[[], Table]] = [
         lambda: overview(found, compared or {}),
+        lambda: summary(found),
+        lambda: lengths(found),
         lambda: segments(found),
         lambda: characters(found),
         lambda: varying(found),
         lambda: agreements(found),
+        lambda: sentences(found),
+        lambda: scores(found),
+        lambda: training(found),
         lambda: gates(found),
         lambda: attention(found),
         lambda: errors(found),
@@ -104,6 +111,69 @@ def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> T
         rows.append([*row, a.segments.mean, a.segments.longest, a.cost.parameters])
     title = f"{found[0].text.sentences:,} sentences of {found[0].text.name}, {found[0].text.search}"
     return _without_empty(Table("overview", title, columns, rows))
+
+
+def summary(found: Sequence[Analysis]) -> Table:
+    """Segments in a few numbers."""
+    rows: list[list[Cell]] = [
+        [a.name, s.sentences, s.characters, s.segments, s.distinct, s.mean, s.median, s.longest]
+        for a in found
+        if (s := a.segments)
+    ]
+    heads = ("sentences", "characters", "segments", "distinct")
+    columns = [Column("model"), *(Column(head, ",") for head in heads)]
+    columns += [Column("mean length", ".2f"), Column("median", "g"), Column("longest", "d")]
+    return Table("segment_summary", "segments in a few numbers", columns, rows)
+
+
+def lengths(found: Sequence[Analysis]) -> Table:
+    """The histogram of lengths."""
+    rows: list[list[Cell]] = [
+        [a.name, n, count, count / a.segments.segments]
+        for a in found
+        for n, count in a.segments.histogram.items()
+    ]
+    columns = [Column("model"), Column("characters", "d"), Column("segments", ","), Column("share", ".1%")]
+    return Table("lengths", "segments of each length", columns, rows)
+
+
+def sentences(found: Sequence[Analysis]) -> Table:
+    """The paper's Tables 3, 6 and 7."""
+    rows: list[list[Cell]] = [
+        [r.number, a.name, join_pieces(r.pieces), r.translation, r.reference]
+        for first in found[0].readings
+        for a in found
+        for r in a.readings
+        if r.number == first.number
+    ]
+    columns = [Column("line", "d"), *map(Column, ("model", "source as cut", "translation", "reference"))]
+    return _without_empty(Table("sentences", "sentences as they were cut and translated", columns, rows))
+
+
+def scores(found: Sequence[Analysis]) -> Table:
+    """The distribution of halting scores."""
+    rows: list[list[Cell]] = [
+        [a.name, i / BINS, (i + 1) / BINS, h.halting[i], h.going_on[i]]
+        for a in found
+        if (h := a.halting)
+        for i in range(BINS)
+    ]
+    columns = [Column("model"), Column("score from", ".2f"), Column("to", ".2f")]
+    columns += [Column("symbols that halt", ","), Column("that go on", ",")]
+    return Table("halting", "halting scores", columns, rows)
+
+
+def training(found: Sequence[Analysis]) -> Table:
+    """Training as the validations saw it."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        if h := a.history:
+            shares = h.gradient_share or [math.nan] * len(h.sentences)
+            each = zip(h.sentences, h.segment_length, h.bleu, shares, strict=True)
+            rows += [[a.name, *(None if math.isnan(v) else v for v in values)] for values in each]
+    columns = [Column("model"), Column("training sentences", ",.0f"), Column("segment length", ".2f")]
+    columns += [Column("BLEU, dev", ".2f"), Column("symbols with gradient", ".1%")]
+    return _without_empty(Table("training", "training as the validations saw it", columns, rows))
 
 
 def segments(found: Sequence[Analysis]) -> Table:
@@ -159,9 +229,8 @@ def gates(found: Sequence[Analysis]) -> Table:
     rows: list[list[Cell]] = []
     for a in found:
         for p in a.gates.profiles if a.gates else ():
-            mid = len(p.space.values) // 2
-            at = [p.space.values[mid], p.space.values[mid + 1], p.punctuation.values[mid]]
-            at += [p.place.values[0], p.inside, p.gold.values[mid - 1], p.gold.values[mid]]
+            at = [p.space.solid[AROUND], p.space.solid[AROUND + 1], p.punctuation.solid[AROUND]]
+            at += [p.place.solid[0], p.inside, p.gold.solid[AROUND - 1], p.gold.solid[AROUND]]
             rows.append([a.name, p.layer, p.direction, p.gate, p.overall, *at])
     columns = [Column("model"), Column("layer", "d"), Column("direction"), Column("gate")]
     heads = ["overall", "at a space", "after a space", "at punctuation", "first of a word", "within words"]
@@ -188,17 +257,12 @@ def errors(found: Sequence[Analysis]) -> Table:
     rows: list[list[Cell]] = []
     for a in found:
         if e := a.errors:
-            counts = (e.unknown_source, e.unknown_output, e.invented, e.copied, e.repeating)
-            rows.append(
-                [a.name, *(None if c is None else c.share for c in counts), e.copied_right, e.sentences]
-            )
+            counts = (e.unknown_source, e.unknown_output, e.invented, e.copied, e.copied_right, e.repeating)
+            rows.append([a.name, *(c.share if c and c.total else None for c in counts), e.sentences])
     columns = [Column("model"), Column("unknown source words", ".1%"), Column("<unk> written", ".1%")]
-    columns += [Column("invented words", ".2%"), Column("copied words", ".2%")]
-    columns += [
-        Column("sentences with a repetition", ".1%"),
-        Column("copied and right", ","),
-        Column("sentences", ","),
-    ]
+    columns += [Column("invented words", ".1%"), Column("copied words", ".1%")]
+    columns += [Column("of these right", ".0%"), Column("sentences with a repetition", ".1%")]
+    columns += [Column("sentences", ",")]
     return _without_empty(Table("errors", "errors of translations", columns, rows))
 
 
@@ -225,14 +289,15 @@ def buckets(found: Sequence[Analysis], kind: str, head: str) -> Table:
 def typos(found: Sequence[Analysis]) -> Table:
     """Scores with typos."""
     rows: list[list[Cell]] = [
-        [a.name, kind, rate, r.bleu[kind][i], r.chrf[kind][i]]
+        [a.name, kind, rate, r.realised[kind][i], r.bleu[kind][i], r.chrf[kind][i]]
         for a in found
         if (r := a.robustness)
         for kind in r.bleu
         for i, rate in enumerate(r.rates)
     ]
-    columns = [Column("model"), Column("typo"), Column("words", ".0%"), Column("BLEU", ".2f")]
-    return Table("typos", "scores with typos", [*columns, Column("chrF2", ".2f")], rows)
+    columns = [Column("model"), Column("typo"), Column("rate", ".0%"), Column("words with one", ".1%")]
+    columns += [Column("BLEU", ".2f"), Column("chrF2", ".2f")]
+    return Table("typos", "scores with typos", columns, rows)
 
 
 def cost(found: Sequence[Analysis]) -> Table:
@@ -242,10 +307,12 @@ def cost(found: Sequence[Analysis]) -> Table:
         c = a.cost
         total = sum(c.flops.values()) / 1e6 if c.flops else None
         row: list[Cell] = [a.name, a.scores.bleu if a.scores else None, c.parameters]
-        rows.append([*row, c.training_seconds, c.segmenting, c.translating, total])
+        sizes = [c.sizes[size] if c.flops else None for size in "TSU"]
+        rows.append([*row, c.training_seconds, c.segmenting, c.translating, total, *sizes])
     columns = [Column("model"), Column("BLEU", ".2f"), Column("parameters", ",")]
     columns += [Column("seconds to best", ",.0f"), Column("segmented a second", ",.0f")]
     columns += [Column("translated a second", ",.0f"), Column("MFLOPs a sentence", ",.2f")]
+    columns += [Column(head, ".1f") for head in ("symbols", "segments", "target symbols")]
     return _without_empty(Table("cost", "quality and price", columns, rows))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -71,14 +71,11 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
             raise InputError(f"{given}: no such file; --train should name the source of the training text")
         src, trg = Path(given), None
     there = src if src.is_file() else None
-    if (folder / WORDS).is_file():
-        return TrainingText(*load_words(folder / WORDS), there, errors)
-    if there is None:
-        return TrainingText(None, None)
-    if is_tsv(src):
-        return TrainingText(_words(src, errors, 0), _words(src, errors, 1), there, errors)
-    target = _words(trg, errors, 0) if trg is not None and trg.is_file() else None
-    return TrainingText(_words(src, errors, 0), target, there, errors)
+    read, written = load_words(folder / WORDS) if (folder / WORDS).is_file() else (None, None)
+    if there is not None and (given is not None or read is None):
+        read = _words(read, src, errors, 0)
+        written = _words(written, src, errors, 1) if is_tsv(src) else _words(written, trg, errors, 0)
+    return TrainingText(read, written, there, errors)
 
 
 def is_tsv(path: str | Path) -> bool:
@@ -86,11 +83,16 @@ def is_tsv(path: str | Path) -> bool:
     return str(path).removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
 
 
-def _words(path: Path, errors: Errors, column: int) -> WordCounts:
+def _words(kept: WordCounts | None, path: Path | None, errors: Errors, column: int) -> WordCounts | None:
+    """All words as kept; else those of the text, where it is there."""
+    if (kept is not None and kept.complete) or path is None or not path.is_file():
+        return kept
     tally = WordTally()
-    for line in islice(_column(path, errors, column), LINES):
+    lines = _column(path, errors, column)
+    for line in islice(lines, LINES):
         tally.add(line)
-    return tally.result()
+    counted = tally.result()
+    return counted if next(lines, None) is None else replace(counted, complete=False)
 
 
 def _column(path: Path, errors: Errors, column: int) -> Iterator[str]:

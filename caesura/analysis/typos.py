@@ -24,7 +24,8 @@ class Robustness:
 
     sentences: int
     against: Literal["references", "translations of the text without typos"]
-    rates: list[float]  # share of words of two or more letters that get one typo
+    rates: list[float]  # probability of a typo in a word that can have one
+    realised: dict[str, list[float]]  # share of all words that have one
     bleu: dict[str, list[float]]
     chrf: dict[str, list[float]]
 
@@ -33,10 +34,14 @@ def add_typos(text: str, kind: Kind, rate: float, rng: random.Random, letters: s
     """The text with one typo in each word of two or more letters with probability `rate`; spaces stay.
 
     drop leaves a letter out, swap exchanges two neighbours that differ, replace puts another of `letters`.
+    What is drawn does not depend on the rate: the typos of a lower one are among those of a higher.
     """
-    return _WORD.sub(
-        lambda m: _spoil(m.group(), kind, rng, letters) if rng.random() < rate else m.group(), text
-    )
+
+    def change(match: re.Match[str]) -> str:
+        drawn, spoiled = rng.random(), _spoil(match.group(), kind, rng, letters)
+        return spoiled if drawn < rate else match.group()
+
+    return _WORD.sub(change, text)
 
 
 def _spoil(word: str, kind: Kind, rng: random.Random, letters: str) -> str:
@@ -54,6 +59,16 @@ def _spoil(word: str, kind: Kind, rng: random.Random, letters: str) -> str:
         return word[:i] + word[i + 1 :]
     others = [c for c in letters if c != word[i]]
     return word[:i] + rng.choice(others) + word[i + 1 :] if others else word
+
+
+def _changed(texts: Sequence[str], spoiled: Sequence[str]) -> float:
+    """The share of words that differ."""
+    pairs = [
+        (a, b)
+        for old, new in zip(texts, spoiled, strict=True)
+        for a, b in zip(old.split(), new.split(), strict=True)
+    ]
+    return sum(a != b for a, b in pairs) / len(pairs) if pairs else 0.0
 
 
 def robustness(
@@ -74,7 +89,7 @@ def robustness(
     spoiled: dict[tuple[Kind, float], list[str]] = {}
     for kind in KINDS:
         for rate in RATES:
-            rng = random.Random(f"{seed} {kind} {rate}")
+            rng = random.Random(f"{seed} {kind}")
             spoiled[kind, rate] = [add_typos(text, kind, rate, rng, letters) for text in texts]
     different = list(dict.fromkeys(text for variant in spoiled.values() for text in variant))
     outputs = model.process(different, search or model.searcher(1), progress)
@@ -90,6 +105,7 @@ def robustness(
         sentences=len(texts),
         against="references" if references is not None else "translations of the text without typos",
         rates=list(RATES),
+        realised={kind: [_changed(texts, spoiled[kind, rate]) for rate in RATES] for kind in KINDS},
         bleu=bleu,
         chrf=chrf,
     )

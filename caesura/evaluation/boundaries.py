@@ -69,14 +69,19 @@ def boundary_scores(predicted: Iterable[Collection[int]], gold: Iterable[Collect
         raise InputError(f"{len(guesses)} segmented sentences but {len(truths)} with gold boundaries")
     n_guesses, n_truths = sum(map(len, guesses)), sum(map(len, truths))
     correct = sum(len(p & g) for p, g in zip(guesses, truths, strict=True))
-    if n_guesses == n_truths == 0:
+    return scores_of_counts(n_guesses, n_truths, correct)
+
+
+def scores_of_counts(predicted: int, gold: int, correct: int) -> BoundaryScores:
+    """The scores of boundaries that were counted, as `boundary_scores` has them."""
+    if predicted == gold == 0:
         return BoundaryScores(1.0, 1.0, 1.0, 0, 0, 0)
     return BoundaryScores(
-        precision=correct / n_guesses if n_guesses else 0.0,
-        recall=correct / n_truths if n_truths else 0.0,
-        f1=2 * correct / (n_guesses + n_truths),
-        predicted=n_guesses,
-        gold=n_truths,
+        precision=correct / predicted if predicted else 0.0,
+        recall=correct / gold if gold else 0.0,
+        f1=2 * correct / (predicted + gold),
+        predicted=predicted,
+        gold=gold,
         correct=correct,
     )
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.analysis.agreement import Agreements, agreement, before_spaces, train_bpe
+from caesura.analysis.agreement import Agreement, Agreements, agreement, before_spaces, train_bpe
 from caesura.analysis.gold import Gold, GoldLine
+from caesura.analysis.segments_chapter import _against
 from caesura.evaluation.boundaries import boundary_table
 
 texts = st.text("ab c", min_size=2, max_size=9)
@@ -60,3 +61,13 @@ def test_a_reference_without_boundaries_is_left_out() -> None:
 @pytest.mark.parametrize("lines", [[], ["", " "], ["日本語の文字は多い"]])
 def test_no_bpe_where_the_characters_alone_are_too_many(lines: list[str]) -> None:
     assert train_bpe(lines, 10) is None
+
+
+def test_a_baseline_that_is_right_everywhere_is_still_shown() -> None:
+    scores = agreement("gold", ["ab"], [()], [GoldLine("ab", (1,))]).rows
+    html = _against("gold", [("m", Agreement("gold", "about", 1, scores))], 2)
+    assert "on 1 of 2 lines" in html
+    assert scores["every character"].f1 == 1
+    assert "every character" in html
+    same = _against("white space", [("m", Agreement("white space", "about", 1, scores))], 2)
+    assert "<bdi>whitespace</bdi>" not in same

@@ -47,7 +47,8 @@ def test_shares_of_a_known_attention() -> None:
     assert (s.space, s.space_uniform) == (pytest.approx(0.05), pytest.approx(1 / 5))
     assert (s.end, s.end_uniform) == (pytest.approx(0.05), pytest.approx(1 / 5))
     # Even, each step would get 0.4 of the two rows: a and c, at place 1, got 1.4 of 0.8; b 0.4 of 0.4.
-    assert s.place[:2] == pytest.approx([1.4 / 0.8, 1.0])
+    assert s.place.values[:2] == pytest.approx([1.4 / 0.8, 1.0])
+    assert s.place.counts[:3] == [2, 1, 0]
 
 
 def test_a_segment_that_holds_a_first_character_counts_as_first() -> None:

@@ -5,7 +5,8 @@ from analysis.cuts import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.analysis.characters import END, has_first, labels, units, visible
+from caesura.analysis.characters import END, labels, units, visible
+from caesura.analysis.tables import Column, Table
 from caesura.model import Segmentation
 
 
@@ -40,7 +41,13 @@ def test_units_know_their_place_in_the_word() -> None:
     assert [u.space for u in found] == [False, True, False, False, True]
     assert [u.punctuation for u in found] == [False, False, False, False, True]
     assert [u.start for u in found] == [0, 1, 3, 5, 6]
-    assert [has_first(text, u) for u in found] == [True, False, True, False, True]
+    assert [u.first for u in found] == [True, False, True, False, False]
+
+
+def test_a_unit_that_holds_a_first_character_is_first_wherever_it_begins() -> None:
+    found = units("in gru gri", cut("i|n g|ru |gri"))
+    assert [u.place for u in found] == [1, 1, 2, 1]
+    assert [u.first for u in found] == [True, True, False, True]
 
 
 def test_a_words_unit_begins_after_its_space() -> None:
@@ -53,3 +60,12 @@ def test_the_end_is_a_step_of_its_own_or_with_the_last() -> None:
     assert labels(["a ", "b"], 3) == ["a␣", "b", END]
     assert labels(["a ", "b"], 2) == ["a␣", "b" + END]
     assert labels([], 1) == [END]
+
+
+def test_a_vowel_sign_stands_on_a_circle_and_takes_no_place() -> None:
+    sign = "\u093f"  # a mark of combining class 0
+    assert visible(sign) == "◌" + sign
+    assert Table("t", "t", [Column("a"), Column("b")], [["क" + sign, "x"]]).text().split("\n")[2:4] == [
+        "a  b",
+        "क" + sign + "  x",
+    ]

@@ -39,7 +39,7 @@ def test_words_are_told_apart() -> None:
     assert found.invented == Count(2, 8)  # altients, and sehen, which is not in its own source
     assert [(i.word, i.line, i.count) for i in found.inventions] == [("altients", 4, 1), ("sehen", 9, 1)]
     assert found.copied == Count(1, 8)
-    assert found.copied_right == 1
+    assert found.copied_right == Count(1, 1)
     assert found.repeating == Count(1, 2)
     assert found.repetitions == [(9, "look")]
     assert found.repeating_references == Count(0, 2)
@@ -47,10 +47,18 @@ def test_words_are_told_apart() -> None:
 
 def test_without_counts_of_training_nothing_is_called_invented() -> None:
     found = error_statistics([Translated(1, "a", "b", None)], None, None)
-    assert (found.unknown_source, found.invented, found.inventions) == (None, None, [])
+    assert (found.unknown_source, found.invented, found.copied, found.inventions) == (None, None, None, [])
     assert (found.by_length, found.by_rarity, found.copied_right) == (None, None, None)
     cut_off = WordCounts({"x": 1}, 9, False)
-    assert error_statistics([Translated(1, "a", "b", "b")], cut_off, cut_off).invented is None
+    found = error_statistics([Translated(1, "a", "b", "b")], cut_off, cut_off)
+    assert (found.invented, found.inventions) == (None, [])
+
+
+def test_a_word_that_both_languages_have_is_no_copy() -> None:
+    both = WordCounts({"in": 5, "the": 9}, 14, True)
+    found = error_statistics([Translated(1, "in Ulm", "in Ulm", "in Ulm")], both, both)
+    assert found.copied == Count(1, 2)
+    assert found.copied_right == Count(1, 1)
 
 
 def test_groups_by_length_and_rarity() -> None:
@@ -68,3 +76,11 @@ def test_sentences_of_one_length_are_one_group() -> None:
     found = error_statistics([Translated(1, "abc", "x", "y")] * 7, SRC, TRG)
     assert found.by_length is not None
     assert [(b.name, b.sentences) for b in found.by_length] == [("3", 7)]
+
+
+def test_of_text_without_spaces_nothing_is_said_of_words() -> None:
+    found = error_statistics([Translated(n, "二十一", "a 私", "a b") for n in range(9)], SRC, TRG)
+    assert found.unspaced == ["source"]
+    assert (found.unknown_source, found.by_rarity) == (None, None)
+    assert found.invented == Count(18, 18)
+    assert error_statistics([Translated(1, "die tiere", "二十一", "a")], SRC, TRG).inventions == []

@@ -9,6 +9,7 @@ from helpers import ACT, LOOKUP, tiny_model
 from torch import nn
 
 from caesura.analysis.characters import units
+from caesura.analysis.figures import gate_profiles_figure
 from caesura.analysis.gates import (
     AROUND,
     GateMap,
@@ -19,6 +20,7 @@ from caesura.analysis.gates import (
     gate_statistics,
     gru_gates,
 )
+from caesura.analysis.means import ENOUGH
 from caesura.data.batching import collate
 from caesura.encoders.recurrent import RecurrentEncoder
 
@@ -77,7 +79,8 @@ def test_averages_by_hand() -> None:
     tally.add(GateMap(list("ab cde.∎"), [row]), units("ab cde.", cut(shown)), gold=[4])
     found = tally.result()
     assert found is not None
-    assert (found.sentences, found.steps, found.gold_boundaries) == (1, 7, 1)
+    assert (found.sentences, found.steps) == (1, 7)
+    assert (found.gold_boundaries, found.gold_given) == (1, 1)
     [p] = found.profiles
     assert p.overall == pytest.approx(sum(values) / 7)
     assert p.space.values[AROUND - 2 : AROUND + 2] == pytest.approx([0.1, 0.2, 0.9, 0.3])
@@ -95,3 +98,44 @@ def test_a_gold_boundary_at_the_beginning_of_a_word_is_no_boundary_inside_it() -
     assert found is not None
     assert found.gold_boundaries == 0
     assert all(map(math.isnan, found.profiles[0].gold.values))
+
+
+def test_a_gold_boundary_that_the_model_did_not_cut_is_counted_but_not_measured() -> None:
+    row = GateRow(1, "forward", "reset", [0.2, 0.6])
+    tally = GateTally()
+    tally.add(GateMap(["ab", "cd"], [row]), units("abcd", cut("ab|cd")), gold={1, 2})
+    found = tally.result()
+    assert found is not None
+    assert (found.gold_boundaries, found.gold_given) == (1, 2)
+    assert found.profiles[0].gold.values[AROUND] == 0.6
+
+
+def test_a_segment_with_a_space_is_the_first_of_its_word() -> None:
+    row = GateRow(1, "forward", "reset", [0.2, 0.6, 0.9])
+    tally = GateTally()
+    tally.add(GateMap(["in", "␣gr", "u"], [row]), units("in gru", cut("in| gr|u")))
+    found = tally.result()
+    assert found is not None
+    [p] = found.profiles
+    assert p.place.values[0] == pytest.approx((0.2 + 0.6) / 2)
+    assert p.inside == 0.9
+
+
+def test_points_of_few_observations_are_kept_but_not_drawn() -> None:
+    row = GateRow(1, "forward", "reset", [0.2, 0.4])
+    tally = GateTally()
+    for _ in range(ENOUGH):
+        tally.add(GateMap(["a", "b"], [row]), units("ab", cut("a|b")))
+    tally.add(
+        GateMap(["a", "b", "c"], [GateRow(1, "forward", "reset", [0.2, 0.4, 0.9])]),
+        units("abc", cut("a|b|c")),
+    )
+    found = tally.result()
+    assert found is not None
+    place = found.profiles[0].place
+    assert place.counts[:3] == [ENOUGH + 1, ENOUGH + 1, 1]
+    assert place.values[2] == 0.9
+    reset = gate_profiles_figure(found).axes[0]
+    drawn = list(reset.lines[0].get_ydata())
+    assert drawn[:2] == pytest.approx([0.2, 0.4])
+    assert all(map(math.isnan, drawn[2:]))

@@ -2,6 +2,7 @@
 
 import lzma
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -87,3 +88,9 @@ def test_a_compressed_file(tmp_path: Path) -> None:
 def test_what_is_no_gold_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         gold(tmp_path, text)
+
+
+def test_a_line_over_the_limit_does_not_move_those_after_it(tmp_path: Path) -> None:
+    with mock.patch("caesura.analysis.gold.read_lines", return_value=[None, "a bc"]):
+        found = read_gold(tmp_path / "words")
+    assert found.in_text(2, "abc") == GoldLine("abc", (1,))

@@ -139,4 +139,4 @@ def test_labels_keep_their_order_and_distance(wanted, gap):
     [(0, "0"), (250, "250"), (8000, "8k"), (12500, "12.5k"), (1.2e6, "1.2M"), (3e9, "3G")],
 )
 def test_counts_are_short(number, shown):
-    assert plots._short(number) == shown
+    assert plots.short(number) == shown

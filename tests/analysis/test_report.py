@@ -22,11 +22,12 @@ from caesura.analysis import plots, study
 from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
-from caesura.analysis.study import Analysis, Settings, Subject, analyse
+from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
 from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
 from caesura.data.words import WordCounts
 from caesura.errors import InputError
+from caesura.evaluation.scores import score
 from caesura.model import Translator
 
 WORDS = WordCounts({"abc": 3, "ab": 20}, 23, True)
@@ -81,7 +82,12 @@ class Page(HTMLParser):
 def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis]) -> None:
     html, figures = Report(found).page()
     page = Page(html)
-    assert page.svgs == page.figures == len(figures) > 10
+    assert page.svgs == page.figures == len(figures)
+    numbers = [reading.number for reading in found[0].readings[:2]]
+    expected = {f"{kind}-{a.name}-{n}" for kind in ("gates", "attention") for a in found for n in numbers}
+    expected |= {f"halting-act-{n}" for n in numbers} | {f"profiles-{a.name}" for a in found}
+    expected |= {"lengths", "characters-act", "scores-act", "attention-places", "typos", "price"}
+    assert set(figures) == expected | {"bleu-by-length", "bleu-by-rarity"}
     assert set(figures) <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
     sections = ["segments", "sentences", "halting", "gates", "attention", "errors", "cost"]
@@ -107,10 +113,28 @@ def test_everything_is_written(found: list[Analysis], tmp_path: Path) -> None:
     assert {"overview", "segments", "boundaries", "gates", "attention", "errors", "typos", "cost"} <= set(
         tables
     )
+    assert {"segment_summary", "lengths", "sentences", "halting"} <= set(tables)
+    with (tmp_path / "tables" / "lengths.csv").open(encoding="utf-8", newline="") as file:
+        counted = [int(row["segments"]) for row in csv.DictReader(file) if row["model"] == "act"]
+    assert sum(counted) == found[1].segments.segments
     with (tmp_path / "tables" / "overview.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["char", "act"]
     assert float(rows[1]["segment length"]) == found[1].segments.mean
+
+
+def test_a_second_report_takes_the_place_of_the_first(found: list[Analysis], tmp_path: Path) -> None:
+    def written() -> set[Path]:
+        return {p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts}
+
+    Report(found[:1]).write(tmp_path)
+    alone = written()
+    own = tmp_path / "figures" / "own.png"
+    own.touch()
+    Report(found).write(tmp_path)
+    assert written() > alone | {own}
+    Report(found[:1]).write(tmp_path)
+    assert written() == alone | {own}
 
 
 def test_every_number_is_in_the_json(found: list[Analysis], tmp_path: Path) -> None:
@@ -212,6 +236,42 @@ def test_gold_boundaries_of_a_lexicon_reach_the_gates() -> None:
     elsewhere = analyse(subject(LOOKUP), [Line(1, "de")], "text", gold, SMALL)
     assert elsewhere.gates is not None
     assert elsewhere.gates.gold_boundaries == 2  # of its own words
+
+
+def test_gates_and_attention_do_not_wait_for_translations() -> None:
+    one = analyse(subject(), LINES, "text", None, replace(SMALL, translate=2))
+    assert one.gates is not None
+    assert one.attention is not None
+    assert one.robustness is not None
+    assert (one.gates.sentences, one.attention.sentences, one.robustness.sentences) == (8, 8, 2)
+    bare = [replace(line, reference=None) for line in LINES]
+    told = analyse(subject(), bare, "text", None, replace(SMALL, translate=2)).attention
+    assert told is not None
+    assert (told.sentences, told.targets) == (2, "translations")
+
+
+def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "KEPT", 5)
+    one = subject()
+    outputs = one.model.process([line.source for line in LINES], one.model.searcher(1))
+    scores = score(["a"], ["b"])
+    found = analyse(
+        one, LINES, "text", None, replace(SMALL, sample=3, translate=5), known=Known(outputs, 2.0, scores)
+    )
+    assert found.scores == scores
+    assert found.text.translated == 5
+    assert found.cost.translating == len(LINES) / 2
+    assert found.readings
+    for r in found.readings:
+        assert r.translation == outputs[r.number - 1].best
+
+
+def test_a_picture_of_a_part_of_a_line_says_so() -> None:
+    lines = [Line(1, "ab " * 40), Line(2, "ab cd")]
+    one = analyse(subject(LOOKUP), lines, "text", None, replace(SMALL, translate=0, lines=(1, 2)))
+    html = Report([one]).page()[0]
+    assert "line 1 (the first 80 of 121 steps)" in html
+    assert "line 2." in html
 
 
 def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,11 +96,22 @@ def test_the_same_string_cut_differently() -> None:
     """The paper's 'tiere', in 'tiere', 'jungtiere' and 'alttiere'."""
     shown = ["r |ti|er|e |s", "j|un|gt|ie|re| i", "a|lt|ti|er|e .", "r |ti|er|e |s", "d|er| d|er"]
     texts = [s.replace("|", "") for s in shown]
-    found = varying_cuts(texts, [cut(s) for s in shown])
+    found, compared = varying_cuts(texts, [cut(s) for s in shown])
+    assert compared
     [row] = [row for row in found if row.text == "tiere"]
     assert (row.occurrences, row.unusual) == (4, 1)
     assert row.cuts == [(["ti", "er", "e"], 3), (["t", "ie", "re"], 1)]
 
 
 def test_strings_that_are_always_cut_alike_are_not_listed() -> None:
-    assert varying_cuts(["abcabc"] * 3, [cut("a|b|c|a|b|c")] * 3) == []
+    found, compared = varying_cuts(["abcabc"] * 3, [cut("a|b|c|a|b|c")] * 3)
+    assert found == []
+    assert compared
+    assert varying_cuts(["abcdef"], [cut("abcdef")]) == ([], 0)
+
+
+def test_words_with_vowel_signs_are_words() -> None:
+    """हिन्दी: half of its characters are marks, which are no letters."""
+    texts, shown = ["हिन्दी में", "हिन्दी है"], ["हि|न्दी| में", "हिन्दी| है"]
+    found, _ = varying_cuts(texts, [cut(s) for s in shown])
+    assert [(v.text, v.occurrences, v.unusual) for v in found] == [("हिन्दी", 2, 1)]

@@ -55,3 +55,20 @@ def test_the_first_rate_is_the_text_as_it_is() -> None:
     found = robustness(model, texts, references)
     assert len({scores[0] for scores in found.chrf.values()}) == 1
     assert found == robustness(model, texts, references)
+
+
+@given(texts, st.sampled_from(KINDS), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99))
+def test_the_typos_of_a_lower_rate_are_among_those_of_a_higher(
+    text: str, kind: str, one: float, other: float, seed: int
+) -> None:
+    few, many = (add_typos(text, kind, rate, random.Random(seed), "abc") for rate in sorted((one, other)))
+    for word, less, more in zip(text.split(), few.split(), many.split(), strict=True):
+        assert less in (word, more)
+
+
+def test_the_share_of_words_with_a_typo_is_told() -> None:
+    found = robustness(tiny_model(), ["ab a"] * 200, None)
+    for shares in found.realised.values():
+        assert shares == sorted(shares)
+        assert shares[0] == 0
+        assert 0.05 < shares[-1] < 0.15  # a fifth of every other word: one letter has no typo

@@ -85,9 +85,9 @@ def test_any_system_can_be_looked_at(
 
 def test_lines_can_be_chosen(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     call = ["analyze", models["act"], "--src", corpus / "dev.de", "--out", tmp_path, "--translate", 0]
-    assert caesura(*call, "--lines", "7,3").status == 0
+    assert caesura(*call, "--lines", "7,3,5").status == 0
     [act] = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))["models"]
-    assert [r["number"] for r in act["readings"]] == [d["number"] for d in act["drawn"]] == [7, 3]
+    assert [r["number"] for r in act["readings"]] == [d["number"] for d in act["drawn"]] == [7, 3, 5]
     assert refusal(caesura(*call, "--lines", "99")) == "dev.de: 12 lines; there is no line 99"
     assert "--lines 3-4" in refusal(caesura(*call, "--lines", "3-4"))
 
@@ -174,14 +174,43 @@ def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, t
         "--beam",
         1,
     ]
-    done = caesura(*call, "--out", tmp_path)
+    done = caesura(*call, "--out", tmp_path, "--lines", "2,4,6", "--sample", 3, "--seed", 2, "--bpe", 40)
     assert (done.status, done.err) == (0, "")
     assert done.lines[-1] == f"the report: {tmp_path}/report.html"
     numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
     assert [m["name"] for m in numbers["models"]] == ["char", "act"]
+    for m in numbers["models"]:
+        assert [d["number"] for d in m["drawn"]] == [2, 4, 6]
+        assert (m["text"]["sample"], m["text"]["seed"]) == (3, 2)
+        drawn = {f"figures/{kind}-{m['name']}-{n}.svg" for kind in ("gates", "attention") for n in (2, 4, 6)}
+        assert drawn <= set(numbers["files"])
     assert numbers["bootstrap"]["char"]["bleu"]["p_value"] is None
     assert 0 < numbers["bootstrap"]["act"]["bleu"]["p_value"] <= 1
     as_json = caesura(*call, "--out", tmp_path, "--json")
     assert as_json.err == f"the report: {tmp_path}/report.html\n"
     rows = json.loads(as_json.out)
     assert [row["scores"] for row in rows] == [m["scores"] for m in numbers["models"]]
+
+
+def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], tmp_path: Path) -> None:
+    said = refusal(caesura("compare", models["char"], "--src", "-", "--out", tmp_path / "out"))
+    assert said.startswith("--src -: a report reads the text once for each model")
+    assert not (tmp_path / "out").exists()
+
+
+def test_gold_of_another_text_is_told(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    gold = write("other.words", "ab c\nde f\n")
+    call = [
+        "analyze",
+        models["char"],
+        "--src",
+        corpus / "dev.de",
+        "--out",
+        tmp_path / "out",
+        "--translate",
+        0,
+    ]
+    done = caesura(*call, "--gold", gold)
+    assert done.err == f"caesura: {gold}: none of its boundaries is in a line of {corpus / 'dev.de'}\n"

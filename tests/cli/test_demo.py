@@ -10,9 +10,11 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
+from browser import Browser, check_page, needed_browser
 from cli.program import Done, caesura, contents, refusal
 
 from caesura import demo
@@ -88,6 +90,15 @@ def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[P
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert "How two models cut the same text" in page
     assert "char-1 has no halting unit" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("screen", [{}, {"dark": True}, {"width": 390, "phone": True}])
+def test_its_report_opens_in_a_browser(first: tuple[Path, Done], screen: dict[str, Any]) -> None:
+    page = first[0] / "report" / "report.html"
+    with Browser(needed_browser()) as browser:
+        browser.open(page, **screen)
+        check_page(browser, page)
 
 
 def test_less_than_what_is_wanted_is_said_and_status_1(first: tuple[Path, Done]) -> None:
