@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Two processes of one thread each; a file's tests stay together, for what they have in common.
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo demo-seeds test slow soak lint setup setup-dev clean help
@@ -13,10 +15,10 @@ demo-seeds: setup ## the demo for three seeds: both models must get 90% right ea
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
 
 test: setup-dev ## the quick tests
-	$(BIN)/python -m pytest -m "not slow and not soak"
+	$(TESTS) -m "not slow and not soak"
 
 slow: setup-dev ## the tests that take longer: real text, learning
-	$(BIN)/python -m pytest -m slow
+	$(TESTS) -m slow
 
 soak: setup-dev ## kills, damage, bad text and memory at length: up to 20 minutes
 	$(BIN)/python -m pytest -m soak -s
