@@ -87,7 +87,7 @@ def act_decode(
     `outer` [B, H] is the outer state before the first segment; `keys` [B, S, E] and `values` [B, S, M] are
     numbers also where `mask` [B, S] is False; `forced` [B, U] is True on symbols that must end a segment.
     """
-    choice, _ = pick(inputs.device, "act_decoder", inputs, keys, values)
+    choice, _ = pick(inputs.device, "act_decoder", inputs, keys, values, weights)
     if choice == "triton":
         from caesura.kernels.act_decoder_triton import TritonActDecode  # here: Triton is not everywhere
 

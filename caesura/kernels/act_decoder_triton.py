@@ -29,10 +29,10 @@ from caesura.kernels.launch import Launch, working_dtype
 SPLIT = 6  # parts of the product that gives the gradient of what was handed on: few columns, a long sum
 
 
-def unsupported(inputs: Tensor, keys: Tensor, values: Tensor) -> str | None:
+def unsupported(inputs: Tensor, keys: Tensor, values: Tensor, weights: ActDecoderWeights) -> str | None:
     """Why these arguments of `act_decode` are not for `TritonActDecode`; None if they are."""
-    if inputs.shape[2] > 12 * attention.WIDEST:
-        return f"the states have more than {4 * attention.WIDEST} features"
+    if weights.inner_hh.shape[1] > attention.WIDEST:
+        return f"the ACT state has more than {attention.WIDEST} features"
     return attention.unsupported(inputs, keys, values)
 
 
@@ -79,7 +79,7 @@ class Sizes(NamedTuple):
         B, U, _, H, A, _, M, _, dtype = self
         full, flag = torch.float32, torch.uint8
         return {
-            # biases are the last column of the weights, to which the carried rows and outer states have a 1
+            # biases are a column behind the weights, where the carried rows and outer states have a 1
             "W": ((self.width, _wide(A)), dtype),  # R Q, Q, S, padding, query Q
             "W_outer": ((4 * A, _wide(H)), dtype),  # S P, P
             "W_context": ((self.context, M), dtype),

@@ -216,10 +216,13 @@ def test_halting_stays_in_float32_under_autocast():
 def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):
     monkeypatch.setenv(VARIABLE, "triton")
     args = leaves_of(problem(*CASES["ragged"]), torch.float64)
-    assert "float64" in unsupported(args[0], args[2], args[3])
-    assert "features" in unsupported(args[0].float(), args[2].new_empty(1, 1, 5000), args[3])
-    assert unsupported(args[0].float(), args[2], args[3]) is None
-    found = act_decode(*args[:6], ActDecoderWeights.of(args[6:]), EPSILON)
+    weights, inputs = ActDecoderWeights.of(args[6:]), args[0].float()
+    wide = weights._replace(inner_hh=torch.empty(1, 5000))
+    assert "float64" in unsupported(args[0], args[2], args[3], weights)
+    assert "keys or values" in unsupported(inputs, torch.empty(1, 1, 5000), args[3], weights)
+    assert "ACT state" in unsupported(inputs, args[2], args[3], wide)
+    assert unsupported(inputs, args[2], args[3], weights) is None
+    found = act_decode(*args[:6], weights, EPSILON)
     for one, other in zip(found, reference(*args), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
