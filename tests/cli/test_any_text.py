@@ -154,8 +154,13 @@ def test_any_file_is_read_line_for_line_or_refused(tmp_path: Path, examples: int
     print(dict(seen))
 
 
-@pytest.mark.parametrize("system", ["act", "bpe"])
-@pytest.mark.parametrize(("examples", "least"), [(8, 0), pytest.param(250, 20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("system", "examples", "least"),
+    [
+        *(("act", 8, 0), ("bpe", 8, 0)),
+        *(pytest.param(*given, marks=pytest.mark.soak) for given in (("act", 50, 20), ("bpe", 450, 20))),
+    ],
+)
 def test_any_file_is_answered_line_for_line_or_refused(
     models: dict[str, Path], tmp_path: Path, system: str, examples: int, least: int
 ) -> None:
