@@ -19,9 +19,7 @@ from caesura.encoders.base import Encoded
 from caesura.errors import InputError
 from caesura.model import Translator, resolve
 from caesura.search.beam import beam_search
-from caesura.search.greedy import greedy
-from caesura.search.hypothesis import Hypothesis, score_targets
-from caesura.search.sampling import sample
+from caesura.search.hypothesis import score_targets
 
 MODELS = [
     pytest.param(tiny_model(LOOKUP, seed=3, decoder=ACT_DECODER), id="char source"),
@@ -41,55 +39,12 @@ def encode(model: Translator, texts: list[list[int]]) -> Encoded:
         return model.encode(batch.src, batch.src_lengths)[1]
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    assert [h.symbols for h in found] == [h.symbols for h in expected]
-    for name in ("log_prob", "score"):
-        ours, theirs = ([getattr(h, name) for h in pool] for pool in (found, expected))
-        assert ours == pytest.approx(theirs, abs=1e-9)
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_the_models_of_these_tests_cut_in_more_than_one_way(model: Translator) -> None:
     found = model.process(["abcdefgh", "aaa", "hgfedc"], model.searcher(4))
     spans = {n for output in found for cut in output.targets for n in cut.covered}
     assert len(spans) > 2
     assert all(len(output.targets) == len(output.hypotheses) == 4 for output in found)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_beam_of_one_is_greedy_search(model: Translator) -> None:
-    encoded = encode(model, SENTENCES)
-    found = greedy(model.decoder, encoded, LIMITS)
-    assert {h.finished for h in found} == {True, False}
-    same([one for (one,) in beam_search(model.decoder, encoded, LIMITS, beam=1)], found)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_sentence_translates_the_same_alone_and_in_company(model: Translator) -> None:
-    encoded, decoder, seeds = encode(model, SENTENCES), model.decoder, [*range(len(SENTENCES))]
-    together = (
-        [[h] for h in greedy(decoder, encoded, LIMITS)],
-        beam_search(decoder, encoded, LIMITS, beam=5),
-        [[h] for h in sample(decoder, encoded, LIMITS, seeds)],
-    )
-    for b, sentence in enumerate(SENTENCES):
-        own, limit = encode(model, [sentence]), LIMITS[b : b + 1]
-        same(together[0][b], greedy(decoder, own, limit))
-        same(together[1][b], beam_search(decoder, own, limit, beam=5)[0])
-        same(together[2][b], sample(decoder, own, limit, seeds[b : b + 1]))
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_the_score_of_a_hypothesis_is_what_forced_rescoring_gives_it(model: Translator) -> None:
-    pools = beam_search(model.decoder, encode(model, SENTENCES), LIMITS, beam=4)
-    assert {h.finished for pool in pools for h in pool} == {True, False}
-    for sentence, pool in zip(SENTENCES, pools, strict=True):
-        lengths = torch.tensor([len(h.symbols) for h in pool])
-        targets = torch.full((len(pool), int(lengths.max())), PAD)
-        for row, h in zip(targets, pool, strict=True):
-            row[: len(h.symbols)] = torch.tensor(h.symbols)
-        rescored = score_targets(model.decoder, encode(model, [sentence] * len(pool)), targets, lengths)
-        assert rescored.tolist() == pytest.approx([h.log_prob for h in pool], abs=1e-9, rel=0)
 
 
 @pytest.mark.parametrize("seed", range(4))

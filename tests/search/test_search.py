@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import ACT, LOOKUP, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import SCRIPT, chances, encoded, table
@@ -28,6 +28,10 @@ pytestmark = pytest.mark.usefixtures("pace")
 MODELS = [
     pytest.param(tiny_model(LOOKUP, seed=3), id="lookup"),
     pytest.param(tiny_model(ACT, seed=4), id="act"),
+    pytest.param(tiny_model(LOOKUP, seed=3, decoder=ACT_DECODER), id="ACT-DEC"),
+    pytest.param(
+        tiny_model(ACT, seed=4, decoder=ACT_DECODER | {"feed_context": True}), id="ACT-DEC, context fed"
+    ),
 ]
 SENTENCES = sentences(12, seed=5)
 LIMITS = torch.tensor([15, 1, 4, 15, 2, 15, 15, 7, 3, 15, 15, 9])  # [B]
