@@ -15,7 +15,8 @@ from caesura.errors import InputError, Interrupted, explain
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
-    from caesura.model import Segmentation, Translator
+    from caesura.model import Translator
+    from caesura.output import Segmentation
     from caesura.terminal import TrainingDisplay
 
 app = typer.Typer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from caesura.config import Config, check_options, load_config
 from caesura.data.batching import Batch, collate
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
-from caesura.data.vocabulary import BOS, EOS, MAX_BYTES, PAD, SPECIALS, Spans, Vocabulary, load_vocabulary
+from caesura.data.vocabulary import BOS, EOS, MAX_BYTES, PAD, SPECIALS, Vocabulary, load_vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
 from caesura.kernels import pick
+from caesura.output import Output, Segmentation, segmentation, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
@@ -62,52 +63,6 @@ class Loss:
     penalty: Tensor  # segmenter's, mean over sentences, before tau
     remainder: Tensor  # true remainders over symbols, mean over sentences (docs/paper_notes.md, 4)
     decoder_penalty: Tensor
-
-
-@dataclass(frozen=True)
-class Segmentation:
-    """How a model cut one text."""
-
-    pieces: list[str]  # their concatenation is the text
-    covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
-    ends: list[bool]  # per symbol, </s> left out
-    weights: list[float]
-    scores: list[float] | None  # halting scores; None where there are none
-
-    @property
-    def bounds(self) -> list[int]:
-        """Character offsets, strictly inside the text, at which a piece begins."""
-        bounds, at = [], 0
-        for piece in self.pieces[:-1]:
-            at += len(piece)
-            bounds.append(at)
-        return bounds
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a model made of one line."""
-
-    segmentation: Segmentation
-    hypotheses: list[Hypothesis]  # best first; none for an empty line or where nothing was searched
-    texts: list[str]  # of the hypotheses
-    targets: list[Segmentation] = field(default_factory=list)  # of the texts; none where nothing cuts them
-
-    @property
-    def best(self) -> str:
-        """The translation; of an empty line, an empty one."""
-        return self.texts[0] if self.texts else ""
-
-    def record(self, n_best: int) -> dict[str, Any]:
-        """Pieces and up to `n_best` hypotheses, for JSON."""
-        found = zip(self.hypotheses[:n_best], self.texts, strict=False)
-        hypotheses: list[dict[str, Any]] = [
-            {"text": text, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
-            for h, text in found
-        ]
-        for hypothesis, cut in zip(hypotheses, self.targets, strict=False):
-            hypothesis["pieces"] = cut.pieces
-        return {"pieces": self.segmentation.pieces, "hypotheses": hypotheses}
 
 
 class Translator(nn.Module):
@@ -250,9 +205,9 @@ class Translator(nn.Module):
         for text, (_, spans), output in zip(targets, known, outputs, strict=True):
             if spans and output.targets:
                 found = output.targets[0]  # of what the ids spell: <unk> for an unknown character
-                cuts.append(_segmentation(text, spans, found.ends, found.weights, found.scores))
+                cuts.append(segmentation(text, spans, found.ends, found.weights, found.scores))
             else:
-                cuts.append(_uncut(text))
+                cuts.append(uncut(text))
         return cuts
 
     def searcher(self, beam: int | None = None) -> Search:
@@ -287,7 +242,7 @@ class Translator(nn.Module):
             outputs: dict[int, Output] = {}
             for i, (ids, _) in enumerate(encoded):
                 if not ids:  # nothing to read, nothing to write
-                    outputs[i] = Output(_uncut(texts[i]), [], [])
+                    outputs[i] = Output(uncut(texts[i]), [], [])
             for rows in self._groups([len(ids) for ids, _ in encoded]):
                 batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
                 with self._precision():
@@ -296,7 +251,7 @@ class Translator(nn.Module):
                     found = search(self.decoder, memory, limits, rows) if search else [[] for _ in rows]
                     written = self._cut(memory, found)
                 texts_spans = [(texts[i], encoded[i][1]) for i in rows]
-                cuts = _segmentations(texts_spans, segments.ends, segments.weights, segments.scores)
+                cuts = segmentations(texts_spans, segments.ends, segments.weights, segments.scores)
                 for i, cut, hypotheses, targets in zip(rows, cuts, found, written, strict=True):
                     decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
                     outputs[i] = Output(cut, hypotheses, decoded, targets)
@@ -326,7 +281,7 @@ class Translator(nn.Module):
         assert decoded.ends is not None
         assert decoded.weights is not None
         spans = [self.trg_vocabulary.decode_spans(h.symbols) for _, h in every]
-        cuts = iter(_segmentations(spans, decoded.ends, decoded.weights, decoded.scores))
+        cuts = iter(segmentations(spans, decoded.ends, decoded.weights, decoded.scores))
         return [[next(cuts) for _ in hypotheses] for hypotheses in found]
 
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
@@ -422,33 +377,3 @@ def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
         module, _, attribute = target.partition(":")
         target = getattr(import_module(module), attribute)
     return target
-
-
-def _segmentations(
-    texts: Sequence[tuple[str, Spans]], ends: Tensor, weights: Tensor, scores: Tensor | None
-) -> list[Segmentation]:
-    """Cut each text, given with the places of its symbols, where the symbols' segments end."""
-    by_row = (ends.tolist(), weights.tolist(), [None] * len(texts) if scores is None else scores.tolist())
-    return [_segmentation(*text, *row) for text, *row in zip(texts, *by_row, strict=True)]
-
-
-def _segmentation(
-    text: str, spans: Spans, ends: list[bool], weights: list[float], scores: list[float] | None
-) -> Segmentation:
-    """One of them; </s> is left out, and so is a segment of </s> alone."""
-    count = len(spans)
-    pieces, covered, begin, width = [], [], 0, 0
-    for t, (start, end) in enumerate(spans):
-        width += end - start
-        last = t == count - 1
-        if ends[t] or last:
-            stop = len(text) if last else end
-            pieces.append(text[begin:stop])
-            covered.append(width)
-            begin, width = stop, 0
-    return Segmentation(pieces, covered, ends[:count], weights[:count], scores and scores[:count])
-
-
-def _uncut(text: str) -> Segmentation:
-    """A text of which no symbol was read."""
-    return Segmentation([text] if text else [], [], [], [], None)

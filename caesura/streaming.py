@@ -11,7 +11,8 @@ from caesura.data.corpus import ParallelText, read_lines
 from caesura.data.files import Errors
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError
-from caesura.model import Output, Search, Segmentation, Translator
+from caesura.model import Search, Translator
+from caesura.output import Output, Segmentation
 from caesura.search.sampling import sample
 
 

@@ -11,7 +11,8 @@ import torch
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.means import Means
 from caesura.data.batching import collate
-from caesura.model import Segmentation, Translator
+from caesura.model import Translator
+from caesura.output import Segmentation
 
 PLACES = 8  # characters of a word; the last stands for all that follow
 

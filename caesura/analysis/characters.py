@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from caesura.evaluation.pieces import SPACE, join_pieces
-from caesura.model import Segmentation
+from caesura.output import Segmentation
 
 END = "∎"  # how </s> is shown
 

@@ -17,7 +17,8 @@ from caesura.analysis.characters import Unit, labels, units
 from caesura.analysis.means import Means
 from caesura.data.batching import collate
 from caesura.encoders.recurrent import RecurrentEncoder
-from caesura.model import Segmentation, Translator
+from caesura.model import Translator
+from caesura.output import Segmentation
 
 Direction = Literal["forward", "backward"]
 Gate = Literal["reset", "update"]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from caesura.analysis.characters import visible
-from caesura.model import Segmentation, Translator
+from caesura.model import Translator
+from caesura.output import Segmentation
 from caesura.segmenters.act import ActSegmenter
 from caesura.training.journal import METRICS
 

@@ -10,7 +10,7 @@ from caesura.analysis.characters import is_word
 from caesura.analysis.training_text import TrainingText
 from caesura.data.words import COUNTED, BoundedCounter
 from caesura.evaluation.boundaries import pieces_of, segment_length
-from caesura.model import Segmentation
+from caesura.output import Segmentation
 
 TOP = 10  # segments listed of each length, as in the paper's Table 5
 _WITHIN = 12  # characters: parts of other segments are looked up to this length

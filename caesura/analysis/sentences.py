@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from caesura.analysis.lines import Line, subsample
 from caesura.data.words import WordCounts, bare, words_of
-from caesura.model import Output, Segmentation
+from caesura.output import Output, Segmentation
 
 DRAWN = 80  # characters: sentences up to here are drawn whole, as in the paper
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from caesura.evaluation.boundaries import BoundaryScores, SegmentLength, boundary_table, segment_length
 from caesura.evaluation.scores import Scores, score
-from caesura.model import Output, Search, Segmentation, Translator
+from caesura.model import Search, Translator
+from caesura.output import Output, Segmentation
 
 
 @dataclass(frozen=True)

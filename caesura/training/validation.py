@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from caesura.evaluation.evaluate import Evaluation
-from caesura.model import Output
+from caesura.output import Output
 from caesura.training.checkpoint import Progress
 from caesura.training.schedule import Verdict
 

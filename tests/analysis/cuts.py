@@ -2,7 +2,7 @@
 
 from itertools import accumulate
 
-from caesura.model import Segmentation
+from caesura.output import Segmentation
 
 
 def cut(shown: str, scores: list[float] | None = None) -> Segmentation:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.tables import Column, Table
-from caesura.model import Segmentation
+from caesura.output import Segmentation
 
 
 @pytest.mark.parametrize(

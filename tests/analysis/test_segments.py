@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from caesura.analysis.segments import Character, Segment, SegmentTally, segment_statistics, varying_cuts
 from caesura.analysis.training_text import TrainingText
 from caesura.data.words import WordCounts
-from caesura.model import Segmentation
+from caesura.output import Segmentation
 
 
 def test_lengths_and_the_most_frequent_segments() -> None:

@@ -5,7 +5,7 @@ from analysis.cuts import cut
 from caesura.analysis.lines import Line
 from caesura.analysis.sentences import reading
 from caesura.data.words import WordCounts
-from caesura.model import Output
+from caesura.output import Output
 from caesura.search.hypothesis import Hypothesis
 
 

@@ -12,7 +12,7 @@ from cli.program import write_config
 
 from caesura.config import Config, load_config
 from caesura.errors import Interrupted
-from caesura.model import Output
+from caesura.output import Output
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
 from caesura.training.validation import Validation

@@ -16,7 +16,8 @@ from training.outcomes import Listener, configured, outcome, run
 
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
-from caesura.model import Output, Translator
+from caesura.model import Translator
+from caesura.output import Output
 from caesura.training import loop
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
