@@ -9,29 +9,25 @@ kernel tests run first, and nothing is printed unless they pass.
 from __future__ import annotations
 
 import argparse
-import gc
-import os
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
+import layers as alone
 import numpy as np
 import torch
 import triton
 import triton.language as tl
-from systems import ACT_SIZE, ENCODER, SYSTEMS, Ceilings, System, Work
-from torch import Tensor, nn
+from systems import ACT_DEC_SIZE, ACT_SIZE, ENCODER, SYSTEMS, Ceilings, System, Work
+from timing import environment, fresh, milliseconds
 
 from caesura.data.batching import Batch
 from caesura.data.vocabulary import EOS
-from caesura.encoders.recurrent import RecurrentEncoder
-from caesura.kernels.attention_decoder import DecoderWeights, decode
 from caesura.model import Translator
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
@@ -77,55 +73,11 @@ def refuse_while_tests_fail() -> None:
     digest = sha256(b"".join([place, *(path.read_bytes() for path in files)])).hexdigest()
     stamp = root / "runs" / f"tested-{digest[:16]}"
     if not stamp.exists():
-        if subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *TESTS], cwd=root).returncode:
+        spread = ["-n", "8"] if find_spec("xdist") else []
+        if subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *spread, *TESTS], cwd=root).returncode:
             sys.exit("the kernel tests fail: no times of wrong results")
         stamp.parent.mkdir(exist_ok=True)
         stamp.touch()
-
-
-def milliseconds(step: Callable[[], object], rounds: int, warm: int = 4) -> float:
-    """Median of the time from call to result; the first calls compile and capture."""
-    times = []
-    for turn in range(warm + rounds):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        step()
-        torch.cuda.synchronize()
-        if turn >= warm:
-            times.append(1000 * (time.perf_counter() - began))
-    return statistics.median(times)
-
-
-def replayed(step: Callable[[], object], rounds: int) -> float:
-    """The same from a CUDA graph, as training plays it."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=side):
-        step()
-    return milliseconds(graph.replay, rounds)
-
-
-@contextmanager
-def environment(**settings: str) -> Iterator[None]:
-    """These variables, for a while."""
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-def fresh() -> None:
-    """Forget what the last row left, so that the next one's memory is its own."""
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
 
 
 def training(rounds: int, joeynmt: bool) -> None:
@@ -136,7 +88,7 @@ def training(rounds: int, joeynmt: bool) -> None:
         f"{ceilings.tanh / 1e12:.2f} T tanh/s"
     )
     print("\nA training step (forward, backward, Adam)")
-    print(f"{'':27}{'batch':>6}{'ms':>9}{'sent/s':>9}{'GiB':>7}{'segment':>9}", end="")
+    print(f"{'':29}{'batch':>6}{'ms':>9}{'sent/s':>9}{'GiB':>7}{'segment':>9}", end="")
     print(f"{'reference ms':>14}{'ratio':>7}{'floor ms':>10}{'ratio':>7}")
     for system in SYSTEMS:
         for B in BATCHES:
@@ -147,7 +99,7 @@ def training(rounds: int, joeynmt: bool) -> None:
             with environment(CAESURA_KERNELS="reference", CAESURA_GRAPHS="0"):
                 slow, _ = training_step(system.model(), system, B, 2, warm=1)
             floor = ceilings.floor(Work.of(system, B, S, system.symbols))
-            row = f"{system.name:27}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}{system.symbols / S:9.2f}"
+            row = f"{system.name:29}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}{system.symbols / S:9.2f}"
             print(f"{row}{slow:14.1f}{slow / ms:7.1f}{floor:10.2f}{ms / floor:7.2f}", flush=True)
             del model
     if joeynmt:
@@ -158,7 +110,7 @@ def training(rounds: int, joeynmt: bool) -> None:
             ms = theirs(B, rounds, milliseconds)
             peak = torch.cuda.max_memory_reserved() / GIB
             print(
-                f"{'JoeyNMT 2.3 char, 1 layer':27}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}", flush=True
+                f"{'JoeyNMT 2.3 char, 1 layer':29}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}", flush=True
             )
 
 
@@ -214,109 +166,15 @@ def layers(rounds: int, _: bool) -> None:
     print("\nA layer alone, forward + backward, ms")
     print(f"{'':34}" + "".join(f"{f'batch {B}':>12}" for B in BATCHES))
     rows: dict[str, Callable[[int], float]] = {
-        f"ACT-ENC {ACT_SIZE}, segments of 2": lambda B: act_layer(B, rounds),
-        "the same, reference": lambda B: act_reference(B),
-        f"encoder layer 620 -> 2 x {ENCODER}": lambda B: encoder_layer(B, rounds),
-        "the same, cuDNN": lambda B: cudnn_layer(B, rounds),
-        "attention decoder": lambda B: decoder_layer(B, rounds),
+        f"ACT-ENC {ACT_SIZE}, segments of 2": lambda B: alone.act_layer(B, rounds),
+        "the same, reference": lambda B: alone.act_reference(B),
+        f"encoder layer 620 -> 2 x {ENCODER}": lambda B: alone.encoder_layer(B, rounds),
+        "the same, cuDNN": lambda B: alone.cudnn_layer(B, rounds),
+        "attention decoder": lambda B: alone.decoder_layer(B, rounds),
+        f"ACT-DEC {ACT_DEC_SIZE}, segments of 2": lambda B: alone.act_decoder_layer(B, rounds),
     }
     for name, row in rows.items():
         print(f"{name:34}" + "".join(f"{row(B):12.2f}" for B in BATCHES), flush=True)
-
-
-def act_layer(B: int, rounds: int) -> float:
-    """As training runs it: the cuts, one synchronisation, the rest."""
-    system = SYSTEMS[1]
-    module, batch = system.model().segmenter, system.batch(B).to("cuda")
-    side, cutting, rest = torch.cuda.Stream(), torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-
-    def cut():
-        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-            return module.cut(batch.src, batch.src_lengths)
-
-    def back(cuts, S: int, given: Tensor | None = None) -> Tensor:
-        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-            segments = module.emit(cuts, S)
-        given = torch.randn_like(segments.vectors) if given is None else given
-        of_penalty = torch.full_like(segments.penalty, 1 / B)
-        torch.autograd.backward((segments.vectors, segments.penalty), (given, of_penalty), retain_graph=True)
-        return given
-
-    with torch.cuda.stream(side):
-        cuts = cut()
-        S = int(cuts.longest)
-        given = back(cuts, S)
-    torch.cuda.synchronize()
-    del cuts
-    with torch.cuda.graph(cutting, stream=side):
-        cuts = cut()
-    with torch.cuda.graph(rest, stream=side, pool=cutting.pool()):
-        back(cuts, S, given)
-
-    def step() -> None:
-        cutting.replay()
-        assert int(cuts.longest) == S
-        rest.replay()
-
-    return milliseconds(step, rounds)
-
-
-def act_reference(B: int) -> float:
-    """Eager, in plain autograd operations."""
-    system = SYSTEMS[1]
-    module, batch = system.model().segmenter, system.batch(B).to("cuda")
-
-    def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            segments = module(batch.src, batch.src_lengths)
-        (segments.vectors.sum() + segments.penalty.mean()).backward()
-
-    with environment(CAESURA_KERNELS="reference"):
-        return milliseconds(step, 2, warm=1)
-
-
-def encoder_layer(B: int, rounds: int) -> float:
-    """From a graph; the gradient of the vectors is wanted too."""
-    encoder = RecurrentEncoder(620, ENCODER).cuda()
-    vectors = torch.randn(B, 100, 620, device="cuda", requires_grad=True)
-    lengths, given = torch.full((B,), 100, device="cuda"), torch.randn(B, 100, 2 * ENCODER, device="cuda")
-
-    def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            states = encoder(vectors, lengths).states
-        states.backward(given.to(states.dtype))
-
-    return replayed(step, rounds)
-
-
-def cudnn_layer(B: int, rounds: int) -> float:
-    """nn.GRU, bidirectional, in bfloat16; from a graph too."""
-    gru = nn.GRU(620, ENCODER, batch_first=True, bidirectional=True).cuda().bfloat16()
-    vectors = torch.randn(B, 100, 620, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    given = torch.randn(B, 100, 2 * ENCODER, device="cuda", dtype=torch.bfloat16)
-    return replayed(lambda: gru(vectors)[0].backward(given), rounds)
-
-
-def decoder_layer(B: int, rounds: int) -> float:
-    """Teacher-forced over 100 segments and 100 symbols, from a graph."""
-    H = 1000
-
-    def random(*shape: int, scale: float = 1.0) -> Tensor:
-        return (scale * torch.randn(*shape, device="cuda")).requires_grad_()
-
-    inputs, hidden, keys, values = random(B, 100, 3 * H), random(B, H), random(B, 100, H), random(B, 100, H)
-    mask = torch.ones(B, 100, dtype=torch.bool, device="cuda")
-    shapes = (H, H), (1, H), (3 * H, H), (3 * H, H), (3 * H,)
-    weights = DecoderWeights(*(random(*shape, scale=0.03) for shape in shapes))
-    given = torch.randn(B, 100, H, device="cuda")
-
-    def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            low = (t.bfloat16() for t in (inputs, hidden, keys, values))
-            states, _ = decode(*low, mask, weights)
-        states.backward(given.to(states.dtype))
-
-    return replayed(step, rounds)
 
 
 def decoding(rounds: int, joeynmt: bool) -> None:
@@ -341,7 +199,7 @@ def decoding(rounds: int, joeynmt: bool) -> None:
 
         for beam in (1, 5):
             print(f"{f'JoeyNMT 2.3, beam {beam}':34}", end="")
-            for B in (512, 1024, 2048, 4096):
+            for B in (512, 1024):
                 print(f"{1000 * B / theirs(B, beam, milliseconds):12.0f}", end="", flush=True)
             print()
 
@@ -367,9 +225,9 @@ def scaling(rounds: int, _: bool) -> None:
         ("batch", [(B, 100) for B in (16, 32, 64, 128, 256, 512, 1024)]),
         ("length", [(128, n) for n in (25, 50, 100, 200, 400)]),
     ):
-        print(f"{title:27}" + "".join(f"{B if title == 'batch' else n:9}" for B, n in cases))
+        print(f"{title:29}" + "".join(f"{B if title == 'batch' else n:9}" for B, n in cases))
         for system in SYSTEMS[:2]:
-            print(f"{system.name:27}", end="")
+            print(f"{system.name:29}", end="")
             for B, length in cases:
                 fresh()
                 ms, _ = training_step(system.model(), system, B, max(3, rounds // 2), length)

@@ -12,7 +12,7 @@ from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import SPECIALS, CharVocabulary
 from caesura.model import Translator
 
-EMBEDDING, ENCODER, DECODER, ATTENTION, ACT_SIZE = 620, 500, 1000, 1000, 50
+EMBEDDING, ENCODER, DECODER, ATTENTION, ACT_SIZE, ACT_DEC_SIZE = 620, 500, 1000, 1000, 50, 250
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class System:
 
     name: str
     segment: float | None = None  # characters a segment of ACT-ENC; None: a lookup table
+    written: int | None = None  # symbols a segment of ACT-DEC; None: a recurrent decoder
     layers: int = 1
     symbols: int = 100
     vocabulary: tuple[int, int] = (117, 97)
@@ -32,6 +33,11 @@ class System:
             # A fresh unit with this bias scores every symbol about 0.9 or 0.3 (docs/paper_notes.md, 7).
             bias = 1.0 if self.segment < 3 else -1.0
             segmenter |= {"type": "act", "act_size": ACT_SIZE, "output_dim": EMBEDDING, "halting_bias": bias}
+        sizes = {"embedding_dim": EMBEDDING, "hidden_size": DECODER, "attention_size": ATTENTION}
+        decoder: dict[str, Any] = {"type": "recurrent", **sizes}
+        if self.written:
+            assert self.written == 2  # as a fresh unit with the default bias cuts
+            decoder |= {"type": "act", "act_size": ACT_DEC_SIZE}
         side = {"lang": "xx", "level": "char"}
         config = Config.model_validate(
             {
@@ -42,12 +48,7 @@ class System:
                 "model": {
                     "segmenter": segmenter,
                     "encoder": {"type": "recurrent", "hidden_size": ENCODER, "num_layers": self.layers},
-                    "decoder": {
-                        "type": "recurrent",
-                        "embedding_dim": EMBEDDING,
-                        "hidden_size": DECODER,
-                        "attention_size": ATTENTION,
-                    },
+                    "decoder": decoder,
                 },
             }
         )
@@ -67,6 +68,7 @@ SYSTEMS = (
     System("ACT-ENC 50, segments of 4", segment=4),
     System("BPE 15k, 1 layer", symbols=25, vocabulary=(15_000, 15_000)),
     System("char, 5 layers", layers=5),
+    System("char, ACT-DEC 250, segs of 2", written=2),
 )
 
 
@@ -94,10 +96,16 @@ class Work:
         encoder = sum(B * S * 2 * 3 * ENCODER * (size + ENCODER) for size in sizes)
         if system.segment:
             encoder += B * system.symbols * 3 * ACT_SIZE * ACT_SIZE + B * S * ACT_SIZE * EMBEDDING
-        decoder = symbols * (3 * DECODER * (EMBEDDING + M + DECODER) + ATTENTION * DECODER)
-        attention = B * S * M * ATTENTION + symbols * S * M  # keys once, contexts every step
-        products = encoder + decoder + attention + symbols * DECODER * system.vocabulary[1]
-        return cls(6.0 * products, 2.0 * 2 * symbols * S * (ATTENTION + M), 3.0 * symbols * S * ATTENTION)
+        # What moves the outer state, with ACT-DEC once a segment; then what every symbol costs.
+        moves = symbols / (system.written or 1)
+        decoder = moves * (3 * DECODER * (EMBEDDING + M + DECODER) + ATTENTION * DECODER)
+        last = DECODER
+        if system.written:
+            A, last = ACT_DEC_SIZE, EMBEDDING
+            decoder += moves * 2 * A * DECODER + symbols * (3 * A * (EMBEDDING + A) + A * EMBEDDING)
+        attention = B * S * M * ATTENTION + moves * S * M  # keys once, contexts every move
+        products = encoder + decoder + attention + symbols * last * system.vocabulary[1]
+        return cls(6.0 * products, 2.0 * 2 * moves * S * (ATTENTION + M), 3.0 * moves * S * ATTENTION)
 
 
 @dataclass(frozen=True)
