@@ -178,6 +178,12 @@ class Training(Section):
     normalization: Literal["symbols", "sentences"] = Field(
         default="symbols", description="cross-entropy per target symbol, or summed per sentence"
     )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of every target that is spread over the vocabulary; of cross-entropy, not of risk",
+    )
     sampling: float = Field(
         default=0.0,
         ge=0,
