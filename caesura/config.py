@@ -162,6 +162,7 @@ class Training(Section):
         default="sentences", description="what batch_size counts"
     )
     learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
+    warmup: int = Field(default=0, ge=0, description="updates in which that rate is reached from 0, linearly")
     clip_grad_norm: float | None = Field(
         default=None, gt=0, description="largest gradient norm; null: no clipping"
     )
