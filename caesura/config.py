@@ -162,6 +162,7 @@ class Training(Section):
         default="sentences", description="what batch_size counts"
     )
     learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
+    warmup: int = Field(default=0, ge=0, description="updates in which that rate is reached from 0, linearly")
     clip_grad_norm: float | None = Field(
         default=None, gt=0, description="largest gradient norm; null: no clipping"
     )
@@ -177,6 +178,12 @@ class Training(Section):
     updates: int | None = Field(default=None, ge=1, description="upper bound; null: none")
     normalization: Literal["symbols", "sentences"] = Field(
         default="symbols", description="cross-entropy per target symbol, or summed per sentence"
+    )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of every target that is spread over the vocabulary; of cross-entropy, not of risk",
     )
     sampling: float = Field(
         default=0.0,

@@ -56,8 +56,8 @@ Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypo
 class Loss:
     """The training loss of a batch and its parts; all scalars."""
 
-    total: Tensor  # what is differentiated
-    cross_entropy: Tensor  # nats, summed over the batch
+    total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + tau * penalty of both parts
+    cross_entropy: Tensor  # of the targets as they are, in nats, summed over the batch
     symbols: Tensor  # target symbols, </s> included
     sentences: Tensor
     penalty: Tensor  # segmenter's, mean over sentences, before tau
@@ -153,7 +153,7 @@ class Translator(nn.Module):
         return segments, self.encoder(segments.vectors, segments.lengths)
 
     def forward(self, batch: Batch) -> Loss:
-        """Cross-entropy + tau * penalty, the cross-entropy a mean over symbols or sentences as configured."""
+        """Cross-entropy + tau * penalty; the former is smoothed and normalized as configured."""
         return self.loss(batch, self.segmenter(batch.src, batch.src_lengths))
 
     def loss(self, batch: Batch, segments: Segments, sampled: Tensor | None = None) -> Loss:
@@ -166,13 +166,13 @@ class Translator(nn.Module):
             trg_in = scheduled_inputs(self.decoder, encoded, trg_in, sampled)
         decoded = self.decoder(encoded, trg_in, batch.trg_lengths)
         logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
-        cross_entropy = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="sum")
         settings, model = self.config.training, self.config.model
+        cross_entropy, smoothed = _cross_entropy(logits, batch.trg_out.flatten(), settings.label_smoothing)
         symbols, real = batch.trg_lengths.sum(), batch.trg_lengths > 0  # rows of padding have no target
         sentences = real.sum()
         penalty = (segments.penalty * real).sum() / sentences
         decoder_penalty = (decoded.penalty * real).sum() / sentences
-        total = cross_entropy / (symbols if settings.normalization == "symbols" else sentences)
+        total = smoothed / (symbols if settings.normalization == "symbols" else sentences)
         total = total + model.segmenter.tau * penalty + model.decoder.tau * decoder_penalty
         shares = (segments.weights * segments.ends).sum(1) / batch.src_lengths
         remainder = (shares * real).sum() / sentences
@@ -304,6 +304,19 @@ class Translator(nn.Module):
         testing = self.config.testing
         ratio = 2.0 if testing.max_output_ratio is None else testing.max_output_ratio
         return (batch.src_lengths * ratio).long() + testing.max_output_extra
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Sums over the targets [N] that are no padding: as they are, and with `smoothing` of each for all of V.
+
+    One softmax of the logits [N, V] serves both.
+    """
+    logs = F.log_softmax(logits, 1)
+    cross_entropy = F.nll_loss(logs, targets, ignore_index=PAD, reduction="sum")
+    if not smoothing:
+        return cross_entropy, cross_entropy
+    even = -logs.mean(1).masked_fill(targets == PAD, 0).sum()
+    return cross_entropy, (1 - smoothing) * cross_entropy + smoothing * even
 
 
 def _checked_weights(folder: Path) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import WINDOW, Reporter, Run, open_run
+from caesura.training.schedule import warmed
 from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
 
@@ -124,12 +125,17 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
     clipped = sums.new_zeros(()) if most is None else norm > most
     wrong = ~(norm.isfinite() & sums[0].isfinite())
     for group in run.optimizer.param_groups:
-        group["lr"] = run.progress.learning_rate
+        group["lr"] = warmed(settings, run.progress.learning_rate, run.progress.update)
     run.optimizer.found_inf = wrong.float()  # type: ignore[attr-defined]  # fused Adam's own way to skip
     run.optimizer.step()
     row = torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
     run.window += torch.where(wrong, 0.0, row)
     run.guard.note(batch.indices, wrong)
+
+
+def _last_rate(run: Run) -> float:
+    """What Adam had at the last update, where nothing was lowered since."""
+    return warmed(run.config.training, run.progress.learning_rate, run.progress.update - 1)
 
 
 def _say_what_ran(run: Run, reporter: Reporter) -> None:
@@ -157,7 +163,7 @@ def _log(run: Run) -> float | None:
         "cross_entropy": cross_entropy,
         "tau": run.config.model.segmenter.tau,
         "decoder_tau": run.config.model.decoder.tau,
-        "learning_rate": progress.learning_rate,
+        "learning_rate": _last_rate(run),
         "sentences": progress.sentences,
         "epoch": progress.epoch,
         "seconds": round(progress.seconds, 2),
@@ -188,7 +194,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     verdict = run.schedule.update(found.scores.bleu)
     progress.since_validation = 0
     progress.seconds = time.monotonic() - started
-    result = summarise(progress, found, verdict)
+    result = summarise(progress, _last_rate(run), found, verdict)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
         write_card(run.folder, run.model, found, asdict(result))

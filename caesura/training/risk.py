@@ -24,7 +24,8 @@ Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 
 def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) -> Loss:
     """E[1 - score] over a sentence's reference and its distinct draws, their probabilities ** alpha renormed.
 
-    Draws depend on the run's seed, the update and the sentence alone. The cross-entropy is the reference's.
+    Draws depend on the run's seed, the update and the sentence alone. The cross-entropy is the reference's;
+    no label is smoothed.
     """
     if batch.trg_out is None or batch.trg_lengths is None:
         raise ValueError("a loss needs a batch with targets")

@@ -1,4 +1,4 @@
-"""When the learning rate is lowered, when training ends, and how much of what is fed is the model's own."""
+"""What the learning rate is, when training ends, and how much of what is fed is the model's own."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ class HalveAndStop:
         self.waited = 0
         self.halvings += 1
         return "stop" if self.halvings >= self.max_halvings else "halve"
+
+
+def warmed(settings: Training, rate: float, update: int) -> float:
+    """Adam's rate at an update, which is `rate` from the `warmup`-th on; `update` others came before."""
+    return rate * min(1.0, (update + 1) / settings.warmup) if settings.warmup else rate
 
 
 def sampled_share(settings: Training, update: int) -> float:

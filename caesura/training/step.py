@@ -95,16 +95,15 @@ class Step:
         assert batch.trg_lengths is not None
         self._clear()
         sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.model.device)
-        symbols, sentences = int(batch.trg_lengths.sum()), len(batch)
+        symbols, sentences, parts = int(batch.trg_lengths.sum()), len(batch), self.model.config.model
         for rows in np.array_split(np.arange(sentences), pieces):
             loss = self._loss(batch.rows(slice(int(rows[0]), int(rows[-1]) + 1)), update, risk)
             share = len(rows) / sentences
+            total = loss.total * share
             # By symbols, the cross-entropy of a piece counts as much as its share of them.
             if not risk and self.settings.normalization == "symbols":
-                own = loss.cross_entropy / loss.symbols
-                total = (loss.total - own) * share + loss.cross_entropy / symbols
-            else:
-                total = loss.total * share
+                penalties = parts.segmenter.tau * loss.penalty + parts.decoder.tau * loss.decoder_penalty
+                total = (loss.total - penalties) * loss.symbols / symbols + penalties * share
             total.backward()
             sums += _sums(replace(loss, total=total.detach() / share))
         return sums

@@ -42,8 +42,8 @@ class Validation:
     verdict: Verdict
 
 
-def summarise(progress: Progress, found: Evaluation, verdict: Verdict) -> Validation:
-    """The figures of an evaluation at this point of training."""
+def summarise(progress: Progress, rate: float, found: Evaluation, verdict: Verdict) -> Validation:
+    """The figures of an evaluation at this point of training, reached with this learning rate."""
     own = found.boundaries["model"] if found.boundaries else None
     written = found.output_segments
     return Validation(
@@ -51,7 +51,7 @@ def summarise(progress: Progress, found: Evaluation, verdict: Verdict) -> Valida
         sentences=progress.sentences,
         epoch=progress.epoch,
         seconds=round(progress.seconds, 2),
-        learning_rate=progress.learning_rate,
+        learning_rate=rate,
         bleu=found.scores.bleu,
         chrf=found.scores.chrf,
         exact=found.scores.exact,

@@ -198,6 +198,31 @@ def test_the_rate_that_was_lowered_is_the_one_that_adam_uses(corpus: Path, tmp_p
     assert all(third[f"model.{name}"].equal(last[f"model.{name}"]) for name in best), "a rate of 1e-39"
 
 
+def test_the_rate_that_is_logged_is_the_one_that_adam_had(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+    step = torch.optim.Adam.step
+
+    def watched(self: torch.optim.Adam) -> None:
+        used.append(self.param_groups[0]["lr"])
+        step(self)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    # Lowered after the second validation, while it still rises.
+    settings = ("training.patience=1", "training.learning_rate=1e-9", "training.warmup=10")
+    config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
+    heard = run(config, tmp_path / "whole")
+    assert [v.verdict for v in heard.validations][:3] == ["best", "halve", "halve"]
+    bases = [1e-9] * 4 + [0.5e-9] * 2 + [0.25e-9] * 2 + [0.125e-9] * 2 + [2**-4 * 1e-9, 2**-4 * 1e-9]
+    assert used == pytest.approx([base * min(1, (i + 1) / 10) for i, base in enumerate(bases)])
+    assert [v.learning_rate for v in heard.validations] == used[1::2]
+    assert [record["learning_rate"] for record in train_records(tmp_path / "whole")] == used[3::4]
+    run(config, tmp_path / "parts", *range(1, 13))
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert used[12:] == used[:12]
+
+
 def train_records(folder: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [record for record in records if record["kind"] == "train"]

@@ -39,15 +39,18 @@ def too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
 @pytest.mark.parametrize(
     ("segmenter", "decoder"), [(LOOKUP, RECURRENT), (ACT, ACT_DECODER)], ids=["plain", "act"]
 )
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("most", [1, 3, 6])
 def test_a_batch_in_pieces_has_the_gradients_and_sums_of_the_whole(
     monkeypatch: pytest.MonkeyPatch,
     segmenter: dict[str, Any],
     decoder: dict[str, Any],
     normalization: str,
+    smoothing: float,
     most: int,
 ) -> None:
-    model = tiny_model(segmenter, decoder=decoder, training={"normalization": normalization})
+    training = {"normalization": normalization, "label_smoothing": smoothing}
+    model = tiny_model(segmenter, decoder=decoder, training=training)
     batch = collate(PAIRS[:11], shape=(13, 40, 20))
     whole = Step(model, model.config.training)(batch)
     wanted = gradients(model) | dict(zip(SUMS, whole, strict=True))

@@ -76,10 +76,12 @@ def test_draws_have_the_models_distribution_after_what_was_fed_before() -> None:
 
 @BOTH
 @DECODERS
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_a_step_with_draws_has_the_gradient_of_what_was_fed(
-    segmenter: dict[str, Any], decoder: dict[str, Any]
+    segmenter: dict[str, Any], decoder: dict[str, Any], smoothing: float
 ) -> None:
-    model = tiny_model(segmenter, decoder=decoder, training={"sampling": 1.0, "sampling_updates": 10})
+    training = {"sampling": 1.0, "sampling_updates": 10, "label_smoothing": smoothing}
+    model = tiny_model(segmenter, decoder=decoder, training=training)
     batch = collate(PAIRS)
     torch.manual_seed(5)
     sums = Step(model, model.config.training)(batch, update=10)
@@ -90,7 +92,9 @@ def test_a_step_with_draws_has_the_gradient_of_what_was_fed(
     model.zero_grad()
     decoded = model.decoder(encoded, fed, batch.trg_lengths)
     logits = decoded.logits.flatten(0, 1)
-    loss = torch.nn.functional.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD)
+    loss = torch.nn.functional.cross_entropy(
+        logits, batch.trg_out.flatten(), ignore_index=PAD, label_smoothing=smoothing
+    )
     loss = loss + segmenter.get("tau", 0.0) * segments.penalty.mean()
     loss = loss + decoder.get("tau", 0.0) * decoded.penalty.mean()
     loss.backward()

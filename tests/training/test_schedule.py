@@ -1,12 +1,14 @@
-"""HalveAndStop: when the learning rate is lowered, and when training ends."""
+"""When the learning rate is lowered, and when training ends; how it rises before."""
 
 from dataclasses import asdict
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.training.schedule import HalveAndStop
+from caesura.config import Training
+from caesura.training.schedule import HalveAndStop, warmed
 
 
 def restated(scores: list[float], patience: int, max_halvings: int) -> list[str]:
@@ -78,3 +80,21 @@ def test_a_schedule_that_was_written_down_goes_on_as_if_uninterrupted(
     if "stop" not in verdicts:
         verdicts += judged(HalveAndStop(**asdict(first)), scores[cut:])
     assert verdicts == whole
+
+
+@given(st.integers(0, 1000), st.floats(1e-9, 1), st.integers(0, 2000))
+def test_the_rate_rises_by_equal_steps_and_stays(warmup: int, rate: float, update: int) -> None:
+    settings = Training(warmup=warmup)
+    found = [warmed(settings, rate, update + i) for i in range(3)]
+    if update + 1 >= warmup:
+        assert found == [rate] * 3
+    else:
+        assert 0 < found[0] < found[1] <= found[2] <= rate
+        assert found[1] - found[0] == pytest.approx(rate / warmup, rel=1e-6)
+    assert warmed(settings, rate / 2, update) == found[0] / 2, "halved while it rises"
+
+
+def test_a_warm_up_worked_by_hand() -> None:
+    assert [warmed(Training(warmup=4), 0.8, update) for update in range(6)] == pytest.approx(
+        [0.2, 0.4, 0.6, 0.8, 0.8, 0.8]
+    )
