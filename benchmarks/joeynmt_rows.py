@@ -44,6 +44,7 @@ def model(device: str) -> Model:
             "input_feeding": False,
         },
     }
+    logging.disable(logging.INFO)
     torch.manual_seed(1)
     built = build_model(config, *vocabularies)
     built.loss_function = ("crossentropy", 0.0)
@@ -95,7 +96,6 @@ def decoding(B: int, beam: int, milliseconds: Timer) -> float:
 
 def serve(beam: int) -> None:
     """For cpu_decoding.py: a line with threads, batch size and batches in, the seconds they took out."""
-    logging.disable(logging.INFO)
     built = model("cpu").eval()
     print("ready", flush=True)
     for line in sys.stdin:

@@ -83,6 +83,7 @@ def encoder_layer(B: int, rounds: int) -> float:
 def cudnn_layer(B: int, rounds: int) -> float:
     """nn.GRU, bidirectional, in bfloat16; from a graph too."""
     gru = nn.GRU(620, ENCODER, batch_first=True, bidirectional=True).cuda().bfloat16()
+    gru.flatten_parameters()
     vectors = torch.randn(B, 100, 620, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     given = torch.randn(B, 100, 2 * ENCODER, device="cuda", dtype=torch.bfloat16)
     return replayed(lambda: gru(vectors)[0].backward(given), rounds)
