@@ -37,6 +37,9 @@ Errors = Annotated[
 Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
+Testing = Annotated[
+    list[str] | None, typer.Option("--set", metavar="testing.A=B", help="for this call; may be repeated")
+]
 Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds source, target, boundaries")]
 TestSet = Annotated[
     str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
@@ -146,11 +149,12 @@ def translate(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    testing: Testing = None,
 ) -> None:
     """Translate line by line: as many lines out as in (or N a line with --n-best N)."""
     from caesura.streaming import process, sampler
 
-    translator = _load(model, device)
+    translator = _load(model, device, testing)
     width = translator.config.testing.beam_size if beam is None else beam
     if n_best > width or (n_best > 1 and (sample or segments)):
         raise InputError(
@@ -190,11 +194,12 @@ def segment(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    testing: Testing = None,
 ) -> None:
     """Show where a model cuts its input: in|␣g|ru|pp|en (--json: with halting scores and weights)."""
     from caesura.streaming import forced, process
 
-    translator = _load(model, device)
+    translator = _load(model, device, testing)
     sources = ((text, output.segmentation) for _, output, text in process(translator, file, errors, None))
     for text, cut in sources if target is None else forced(translator, file, target, errors):
         if as_json:
@@ -214,12 +219,13 @@ def evaluate(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    testing: Testing = None,
 ) -> None:
     """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
     from caesura import terminal
     from caesura.analysis.models import search_name
 
-    translator = _load(model, device)
+    translator = _load(model, device, testing)
     if src is None and trg is not None:
         raise InputError("--trg is given without --src; give both, or neither for the config's data.test")
     if src is None:
@@ -250,6 +256,7 @@ def compare(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    testing: Testing = None,
 ) -> None:
     """The paper's Table 2 for your models, with a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
@@ -260,7 +267,7 @@ def compare(
     if out is not None and src == "-":
         raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
-    loaded = [(str(model), _load(model, device)) for model in models]
+    loaded = [(str(model), _load(model, device, testing)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     rows = compare_models(loaded, text, beam)
     if as_json:
@@ -288,6 +295,7 @@ def analyze(
     bpe: Bpe = 2_000,
     errors: Errors = "strict",
     device: Device = "auto",
+    testing: Testing = None,
 ) -> None:
     """Everything about a model's segments, gates, attention and errors on a text: one report."""
     from caesura.analysis.study import Settings
@@ -295,7 +303,7 @@ def analyze(
     from caesura.comparison import Text, write_report
 
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
-    loaded = [(str(model), _load(model, device))]
+    loaded = [(str(model), _load(model, device, testing))]
     page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)
     print(overview(found, {}).text())
     print(f"the report: {page}")
@@ -322,7 +330,7 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
 
 
-def _load(folder: Path, device: str) -> Translator:
+def _load(folder: Path, device: str, testing: Testing) -> Translator:
     import torch
 
     from caesura.model import Translator
@@ -330,7 +338,7 @@ def _load(folder: Path, device: str) -> Translator:
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"--device {device}: not here; auto or cpu would work")
     wanted = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-    return Translator.from_pretrained(folder, wanted)
+    return Translator.from_pretrained(folder, wanted, testing or ())
 
 
 def _evaluate(

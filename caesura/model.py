@@ -88,9 +88,17 @@ class Translator(nn.Module):
         return cls(*parts, (src_vocabulary, trg_vocabulary), config)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, device: str | torch.device = "cpu") -> Translator:
-        """Load a model folder; everything in it is data, nothing in it is run."""
+    def from_pretrained(
+        cls, folder: str | Path, device: str | torch.device = "cpu", settings: Sequence[str] = ()
+    ) -> Translator:
+        """Load a model folder, with `settings` such as testing.beam_size=10 in place of its own.
+
+        Everything in it is data, nothing in it is run.
+        """
         folder = Path(folder)
+        for setting in settings:
+            if not setting.startswith("testing."):
+                raise InputError(f"--set {setting}: a trained model has only testing settings to change")
         if not folder.is_dir():
             raise InputError(
                 f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one"
@@ -104,7 +112,7 @@ class Translator(nn.Module):
         weights = _checked_weights(folder)
         vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
         with torch.device("meta"):  # no memory is taken for what the weights do not bear out
-            model = cls.build(load_config(folder / CONFIG, bases=False), *vocabularies)
+            model = cls.build(load_config(folder / CONFIG, settings, bases=False), *vocabularies)
         model._take(weights, folder / WEIGHTS)
         return model.to(device).eval()
 
@@ -336,8 +344,9 @@ def _checked_weights(folder: Path) -> dict[str, Tensor]:
     files = facts.get("files")
     for name in _DESCRIPTION if number else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
+            hint = "; to change how it translates, use --set testing.KEY=VALUE" if name == CONFIG else ""
             raise InputError(
-                f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with"
+                f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with{hint}"
             )
     return weights
 

@@ -46,6 +46,7 @@ def test_weights_of_another_model_are_refused(models: dict[str, Path], model: Pa
     said = refusal(caesura("segment", model, stdin=b"eins\n"))
     assert (
         said == f"{model}/config.yaml: damaged or changed: not the file that model.safetensors was saved with"
+        "; to change how it translates, use --set testing.KEY=VALUE"
     )
 
 

@@ -27,8 +27,6 @@ MODELS = [
         tiny_model(ACT, seed=4, decoder=ACT_DECODER | {"feed_context": True}), id="ACT-ENC, context fed"
     ),
 ]
-SENTENCES = sentences(12, seed=5)
-LIMITS = torch.tensor([15, 1, 4, 15, 2, 15, 15, 7, 3, 15, 15, 9])  # [B]
 SHARED = ACT_DECODER | {"share": True}
 PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), strict=True))
 
@@ -77,18 +75,21 @@ def test_a_wide_enough_beam_finds_the_best_of_all_sequences(seed: int) -> None:
     assert pool[0].log_prob == pytest.approx(scores[ranked[0][0]])
 
 
-def test_a_wider_beam_finds_no_worse_hypotheses_on_average_over_200_sentences() -> None:
-    model = tiny_model(ACT, seed=6, decoder=ACT_DECODER)
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_wider_beam_finds_no_worse_hypotheses_on_average_over_200_sentences(alpha: float) -> None:
+    model = tiny_model(ACT, seed=8, decoder=ACT_DECODER)
     with torch.no_grad():
-        model.decoder.symbols.bias[EOS] += 2
+        model.decoder.symbols.bias[EOS] += 3
     encoded, limits = encode(model, sentences(200, seed=7)), torch.full((200,), 30)
-    best = [[pool[0] for pool in beam_search(model.decoder, encoded, limits, beam)] for beam in (1, 2, 4, 8)]
-    # A hypothesis that the limit cut off ranks below finished ones whatever its score: leave those out.
-    ended = [found for found in zip(*best, strict=True) if all(h.finished for h in found)]
-    assert len(ended) > 150
-    means = [sum(h.score for h in found) / len(ended) for found in zip(*ended, strict=True)]
-    assert means == sorted(means)
-    assert means[0] < means[-1]
+    best = [
+        [pool[0] for pool in beam_search(model.decoder, encoded, limits, beam, alpha)]
+        for beam in (1, 2, 4, 8)
+    ]
+    # A hypothesis that the limit cut off would rank below finished ones whatever its score.
+    assert all(h.finished for found in best for h in found)
+    assert len({len(h.symbols) for found in best for h in found}) > 10
+    means = [sum(h.score for h in found) / 200 for found in best]
+    assert means == sorted(set(means)), "each better than the one before"
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -92,16 +92,15 @@ def test_a_sentence_translates_the_same_alone_and_in_company(model: Translator) 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_score_of_a_hypothesis_is_what_forced_rescoring_gives_it(model: Translator) -> None:
     source, seeds = encode(model, SENTENCES), [*range(len(SENTENCES))]
-    pools = beam_search(model.decoder, source, LIMITS, beam=4)
-    for pool, one, other in zip(
-        pools,
-        greedy(model.decoder, source, LIMITS),
-        sample(model.decoder, source, LIMITS, seeds, temperature=0.7),
-        strict=True,
-    ):
-        pool += [one, other]
-    assert {h.finished for pool in pools for h in pool} == {True, False}
-    for sentence, pool in zip(SENTENCES, pools, strict=True):
+    searches = (
+        beam_search(model.decoder, source, LIMITS, beam=4),
+        [[h] for h in greedy(model.decoder, source, LIMITS)],
+        [[h] for h in sample(model.decoder, source, LIMITS, seeds, temperature=0.7)],
+    )
+    for found in searches:
+        assert {h.finished for pool in found for h in pool} == {True, False}
+    for sentence, *pools in zip(SENTENCES, *searches, strict=True):
+        pool = [h for own in pools for h in own]
         # All hypotheses of the sentence as one padded batch [B, U].
         lengths = torch.tensor([len(h.symbols) for h in pool])
         targets = torch.full((len(pool), int(lengths.max())), PAD)

@@ -1,7 +1,7 @@
 """A program that trains in processes which are killed (SIGKILL), until as many have been as were asked for.
 
 Every run of it is in a folder of its own below the given one; run `whole` is never disturbed. What it prints
-is for `test_kills.py`: how many were killed, and in the middle of what.
+is for `test_kills.py` and `test_kills_cuda.py`: how many were killed, and in the middle of what.
 """
 
 import json
@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,12 +21,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from caesura.config import load_config
 from caesura.evaluation.scores import score
 from caesura.model import Translator
 from caesura.training import loop, run
+from caesura.training.guard import Guard
 from caesura.training.step import Step
 
 STAGES = ("reading", "update", "validation", "best model", "checkpoint")
@@ -83,6 +88,8 @@ def training(config: Path, settings: list[str], folder: Path, prepared: Callable
             prepared()
             loop.train(load_config(config, settings), folder, Silent())  # type: ignore[arg-type]
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     try:
@@ -147,6 +154,45 @@ def killed_at_calls(config: Path, settings: list[str], folder: Path, every: int,
     raise AssertionError
 
 
+def traced(path: Path) -> None:
+    """Have this process write down what each update reads: its number, epoch and batch, the sentences."""
+    note = Guard.note
+
+    def noted(self: Guard, rows: NDArray[np.int64], wrong: Tensor) -> None:
+        at = self.progress
+        with path.open("a") as file:
+            file.write(json.dumps([at.update, at.epoch, at.batch, rows.tolist()]) + "\n")
+        note(self, rows, wrong)
+
+    Guard.note = noted  # type: ignore[method-assign]
+
+
+def killed_along_the_way(
+    config: Path, settings: list[str], folder: Path, kills: int, seed: int
+) -> Counter[str]:
+    """Kill one run again and again, each time when it has come further; all that it reads is traced."""
+    rng, whole, trace = random.Random(seed), folder / "whole.trace", folder / "killed.trace"
+    folder.mkdir()
+    with training(config, settings, folder / "whole", partial(traced, whole)) as child:
+        assert ended(child) == 0
+    trace.touch()
+    goes_on = partial(training, config, settings, folder / "killed", partial(traced, trace))
+    updates = len(whole.read_text().splitlines())
+    for last in sorted(rng.sample(range(updates * 9 // 10), kills)):
+        before, reached = trace.stat().st_size, -1
+        with goes_on() as child:
+            while reached < last:
+                assert ended(child, 0.002) is None, "it has come to its end"
+                lines = trace.read_text()[before:].split("\n")[:-1]
+                reached = json.loads(lines[-1])[0] if lines else -1
+            time.sleep(rng.uniform(0, 0.05))
+            os.kill(child, signal.SIGKILL)
+            assert ended(child) == -signal.SIGKILL
+    with goes_on() as child:
+        assert ended(child) == 0
+    return Counter(updates=kills)
+
+
 def warm_up(config: Path, settings: list[str]) -> None:
     """Import here what training imports as it goes; no gradients: torch forbids them in forks afterwards."""
     with TemporaryDirectory() as folder:
@@ -158,14 +204,13 @@ def main() -> None:
     torch.set_num_threads(1)
     loop.LOG_EVERY = 4
     how, config, folder, first, second, *settings = sys.argv[1:]
-    warm_up(Path(config), settings)
+    if how != "updates":  # which may be on a GPU, and that is for processes whose parents have not touched it
+        warm_up(Path(config), settings)
     if how == "clock":
         sync = os.fsync
         os.fsync = lambda file: (time.sleep(SLOWER), sync(file))[1]
-        function = killed_by_the_clock
-    else:
-        function = killed_at_calls
-    print(json.dumps(function(Path(config), settings, Path(folder), int(first), int(second))))
+    functions = {"clock": killed_by_the_clock, "calls": killed_at_calls, "updates": killed_along_the_way}
+    print(json.dumps(functions[how](Path(config), settings, Path(folder), int(first), int(second))))
 
 
 if __name__ == "__main__":

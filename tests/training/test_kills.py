@@ -17,9 +17,8 @@ DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
 BOUNDS = ("training.updates=14", "training.validation_freq=35", *DROPOUT)
 
 
-def killed(folder: Path, how: str, first: int, second: int, system: str = "act") -> dict[str, int]:
-    """What was killed: `first` at random moments with seed `second`, or at every `first`-th system call."""
-    write_corpus(folder, train=45, dev=5)
+def kill(folder: Path, how: str, first: int, second: int, system: str, *settings: str) -> dict[str, int]:
+    """Have runs killed as `how` says, below `folder`/runs; what was."""
     config = write_config(folder / "config.yaml", system)
     program = [
         sys.executable,
@@ -29,13 +28,21 @@ def killed(folder: Path, how: str, first: int, second: int, system: str = "act")
         str(folder / "runs"),
     ]
     done = subprocess.run(
-        [*program, str(first), str(second), *BOUNDS],
+        [*program, str(first), str(second), *settings],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def killed(folder: Path, how: str, first: int, second: int, system: str = "act") -> dict[str, int]:
+    """What was killed: `first` at random moments with seed `second`, or at every `first`-th system call."""
+    write_corpus(folder, train=45, dev=5)
+    found = kill(folder, how, first, second, system, *BOUNDS)
     runs = [path for path in (folder / "runs").iterdir() if path.name != "whole"]
     whole = folder / "runs" / "whole"
     wanted, model = outcome(whole), Translator.from_pretrained(whole)
@@ -43,7 +50,6 @@ def killed(folder: Path, how: str, first: int, second: int, system: str = "act")
         assert outcome(run) == wanted, run.name
         assert Translator.from_pretrained(run).translate(TEXT) == model.translate(TEXT)
         assert {path.name for path in run.rglob("*")} == {path.name for path in whole.rglob("*")}
-    found: dict[str, int] = json.loads(done.stdout)
     return found
 
 

@@ -1,10 +1,15 @@
-"""What a run measures before it starts."""
+"""What a run measures and says before it starts."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
+from cli.program import write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
+from training.outcomes import Listener, configured
 
+from caesura.training.loop import train
 from caesura.training.run import output_ratio
 
 
@@ -21,3 +26,14 @@ def test_the_ratio_is_the_least_that_holds_all_but_a_thousandth() -> None:
     lengths = np.array([[9, 9]] * 5000 + [[9, 129]] * 10 + [[9, 899]] * 2)
     assert output_ratio(lengths, extra=50) == pytest.approx((130 - 50) / 10)
     assert output_ratio(lengths[:5000], extra=50) == 1
+
+
+@pytest.mark.parametrize("part", ["segmenter", "decoder"])
+def test_a_tau_below_0_is_allowed_and_noted(tmp_path: Path, part: str) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    for name, tau in (("below", -0.5), ("not", 0.0)):
+        config = configured(tmp_path, "act-act", f"model.{part}.tau={tau}")
+        train(config, tmp_path / name, heard := Listener(), time_limit=0)
+        noted = [line for line in heard.said if "tau" in line]
+        wanted = f"model.{part}.tau is -0.5: below 0 the penalty rewards longer segments"
+        assert noted == ([wanted] if tau < 0 else [])
