@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-import caesura
 from caesura import yamlfile
 from caesura.config import Config, Section, load_config
 from caesura.errors import InputError
@@ -111,7 +110,7 @@ class System:
 
 def homes() -> list[Path]:
     """Where recipes are looked for: here, in the checkout that the program is of, in what was installed."""
-    package = Path(caesura.__file__).parent
+    package = Path(__file__).parents[1]
     return [Path("recipes"), package.parent / "recipes", package / "recipes"]
 
 
