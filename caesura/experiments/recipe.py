@@ -25,6 +25,7 @@ Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
 class Paper(Section):
     """A row as the paper prints it."""
 
+    system: str | None = Field(default=None, description="what it is there, where it is not quite ours")
     bleu: float | None = Field(default=None, description="BLEU on the test set")
     chrf: float | None = Field(default=None, ge=0, le=1, description="chrF, between 0 and 1")
     parameters: int | None = Field(default=None, ge=1, description="such as 13_400_000")
