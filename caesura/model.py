@@ -13,14 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from caesura import __version__
 from caesura.config import Config, check_options, load_config
 from caesura.data.batching import Batch, collate
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
-from caesura.data.vocabulary import BOS, EOS, MAX_BYTES, PAD, SPECIALS, Vocabulary, load_vocabulary
+from caesura.data.vocabulary import EOS, MAX_BYTES, PAD, SPECIALS, Vocabulary, load_vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
@@ -246,20 +245,20 @@ class Translator(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            encoded = [self.src_vocabulary.encode_spans(text) for text in texts]
+            encoded = [self.src_vocabulary.encode(text) for text in texts]
             outputs: dict[int, Output] = {}
-            for i, (ids, _) in enumerate(encoded):
+            for i, ids in enumerate(encoded):
                 if not ids:  # nothing to read, nothing to write
                     outputs[i] = Output(uncut(texts[i]), [], [])
-            for rows in self._groups([len(ids) for ids, _ in encoded]):
-                batch = collate([(encoded[i][0], None) for i in rows]).to(self.device)
+            for rows in self._groups(list(map(len, encoded))):
+                batch = collate([(encoded[i], None) for i in rows]).to(self.device)
                 with self._precision():
                     segments, memory = self.encode(batch.src, batch.src_lengths)
                     limits = self._limits(batch)
                     found = search(self.decoder, memory, limits, rows) if search else [[] for _ in rows]
                     written = self._cut(memory, found)
-                texts_spans = [(texts[i], encoded[i][1]) for i in rows]
-                cuts = segmentations(texts_spans, segments.ends, segments.weights, segments.scores)
+                spans = [(texts[i], self.src_vocabulary.encode_spans(texts[i])[1]) for i in rows]
+                cuts = segmentations(spans, segments.ends, segments.weights, segments.scores)
                 for i, cut, hypotheses, targets in zip(rows, cuts, found, written, strict=True):
                     decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
                     outputs[i] = Output(cut, hypotheses, decoded, targets)
@@ -282,10 +281,10 @@ class Translator(nn.Module):
             return [[] for _ in found]
         rows = torch.tensor([row for row, _ in every], device=self.device)
         own = Encoded(memory.states[rows], memory.lengths[rows], memory.summary[rows])
-        inputs = [torch.tensor([BOS, *h.symbols[:-1]]) for _, h in every]
-        trg_in = pad_sequence(inputs, batch_first=True, padding_value=PAD).to(self.device)
-        lengths = torch.tensor([len(symbols) for symbols in inputs], device=self.device)
-        decoded = self.decoder(own, trg_in, lengths)
+        batch = collate([((), h.symbols[:-1]) for _, h in every]).to(self.device)
+        assert batch.trg_in is not None
+        assert batch.trg_lengths is not None
+        decoded = self.decoder(own, batch.trg_in, batch.trg_lengths)
         assert decoded.ends is not None
         assert decoded.weights is not None
         spans = [self.trg_vocabulary.decode_spans(h.symbols) for _, h in every]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, compress, pairwise
+from operator import sub
 from typing import Any
 
 from torch import Tensor
@@ -71,15 +73,12 @@ def segmentation(
 ) -> Segmentation:
     """One of them; </s> is left out, and so is a segment of </s> alone."""
     count = len(spans)
-    pieces, covered, begin, width = [], [], 0, 0
-    for t, (start, end) in enumerate(spans):
-        width += end - start
-        last = t == count - 1
-        if ends[t] or last:
-            stop = len(text) if last else end
-            pieces.append(text[begin:stop])
-            covered.append(width)
-            begin, width = stop, 0
+    starts, stops = zip(*spans, strict=True) if spans else ((), ())
+    last = [*compress(range(count - 1), ends), *range(count)[-1:]]  # the last symbol of each segment
+    widths = list(map(list(accumulate(map(sub, stops, starts))).__getitem__, last))
+    covered = list(map(sub, widths, [0, *widths]))
+    bounds = [0, *map(stops.__getitem__, last[:-1]), len(text)][: len(last) + 1]
+    pieces = [text[a:b] for a, b in pairwise(bounds)]
     return Segmentation(pieces, covered, ends[:count], weights[:count], scores and scores[:count])
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import pairwise, takewhile
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -30,6 +30,12 @@ Spans = list[tuple[int, int]]
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
 _MAX_TRAINED = 1000  # characters of a word from which pieces are learnt together
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
+
+
+def _until_the_end(ids: Iterable[int]) -> list[int]:
+    """Those before the first </s>."""
+    kept = list(map(int, ids))
+    return kept[: kept.index(EOS)] if EOS in kept else kept
 
 
 class _Ids(dict[str, int]):
@@ -71,17 +77,14 @@ class Vocabulary(ABC):
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids up to the first </s>; <pad> and <s> are skipped."""
-        kept: list[int] = []
-        for i in map(int, ids):
-            if i == EOS:
-                break
-            if i not in (PAD, BOS):
-                kept.append(i)
+        kept = _until_the_end(ids)
+        if PAD in kept or BOS in kept:
+            kept = [i for i in kept if i not in (PAD, BOS)]
         return self._join(kept)
 
     def decode_spans(self, ids: Iterable[int]) -> tuple[str, Spans]:
         """The text of ids up to the first </s>, and the characters [start, end) of it that each covers."""
-        kept = list(takewhile(lambda i: i != EOS, map(int, ids)))
+        kept = _until_the_end(ids)
         text, spans, at = self.decode(kept), [], 0
         for i in kept:
             token = self.decode([i])
@@ -136,10 +139,15 @@ class CharVocabulary(Vocabulary):
         return list(map(self._ids.__getitem__, text))
 
     def encode_spans(self, text: str) -> tuple[list[int], Spans]:
-        return self.encode(text), [(i, i + 1) for i in range(len(text))]
+        return self.encode(text), list(zip(range(len(text)), range(1, len(text) + 1), strict=True))
+
+    def decode_spans(self, ids: Iterable[int]) -> tuple[str, Spans]:
+        tokens = ["" if i in (PAD, BOS) else self.tokens[i] for i in _until_the_end(ids)]
+        ends = list(accumulate(map(len, tokens)))
+        return "".join(tokens), list(zip([0, *ends], ends, strict=False))
 
     def _join(self, ids: list[int]) -> str:
-        return "".join(self.tokens[i] for i in ids)
+        return "".join(map(self.tokens.__getitem__, ids))
 
 
 class WordVocabulary(Vocabulary):

@@ -14,6 +14,8 @@ from caesura.data.vocabulary import (
     PAD,
     SPECIALS,
     UNK,
+    CharVocabulary,
+    Vocabulary,
     load_vocabulary,
     train_vocabulary,
 )
@@ -264,3 +266,9 @@ def test_a_word_of_a_million_characters_does_not_hold_up_training(kind: str) -> 
     assert time.monotonic() - started < 60  # by the square of its length it would be hours
     for line in lines:
         assert vocabulary.decode(vocabulary.encode(line)) == line
+
+
+@given(ids=st.lists(st.integers(0, 12), max_size=20))
+def test_spans_of_what_a_character_vocabulary_writes_are_those_of_any(ids):
+    vocabulary = CharVocabulary([*"abcdefghi"])
+    assert vocabulary.decode_spans(ids) == Vocabulary.decode_spans(vocabulary, ids)

@@ -5,8 +5,11 @@ import os
 
 import pytest
 import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
 
 from caesura.errors import InputError
+from caesura.evaluation import ngrams
 from caesura.evaluation.scores import paired_bootstrap, score
 
 REFERENCES = [
@@ -33,6 +36,34 @@ def test_scores_are_sacrebleus(tokenize, lowercase):
     two = sacrebleu.CHRF(char_order=2, lowercase=lowercase).corpus_score(HYPOTHESES, [REFERENCES])
     assert (scores.bleu, scores.chrf, scores.chrf_bigram) == (bleu.score, six.score, two.score)
     assert scores.sentences == 4
+
+
+# Few letters, so that n-grams recur, and any character.
+LINES = st.text("ab Ab.", max_size=12) | st.text(max_size=9) | st.text("abc", min_size=20, max_size=60)
+
+
+@given(
+    pairs=st.lists(st.tuples(LINES, LINES), min_size=1, max_size=6),
+    tokenize=st.sampled_from(["13a", "none", "char", "intl", "zh"]),
+    lowercase=st.booleans(),
+    together=st.integers(1, 4),
+)
+def test_scores_of_any_text_are_sacrebleus_bit_for_bit(pairs, tokenize, lowercase, together):
+    hypotheses, references = ([*side] for side in zip(*pairs, strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngrams, "LINES", together)
+        scores = score(hypotheses, references, tokenize, lowercase)
+    bleu = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    six, two = (sacrebleu.CHRF(char_order=order, lowercase=lowercase) for order in (6, 2))
+    wanted = [metric.corpus_score(hypotheses, [references]).score for metric in (bleu, six, two)]
+    assert [scores.bleu, scores.chrf, scores.chrf_bigram] == wanted
+
+
+def test_ngrams_of_so_many_characters_that_six_do_not_fit_into_64_bits():
+    wide = "".join(chr(0x10000 + i) for i in range(2**16 - 7))
+    hypotheses, references = [wide, "xabcde"], [wide, "yabcde"]  # 2 ** 16 characters in all
+    wanted = sacrebleu.CHRF().corpus_score(hypotheses, [references]).score
+    assert score(hypotheses, references, "none").chrf == wanted
 
 
 def test_the_defaults_are_sacrebleus_own():
