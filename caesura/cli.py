@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from caesura.errors import InputError, Interrupted, explain
+from caesura.options import parse_duration, parse_seeds
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
@@ -85,9 +86,7 @@ def demo(
     """Train a character model and ACT-ENC on German numbers in about 3 minutes, and show what it cut."""
     from caesura.demo import run_demo
 
-    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", seeds):
-        raise InputError(f"--seeds {seeds}: whole numbers separated by commas are wanted, such as 1,2,3")
-    if not run_demo(out, [int(seed) for seed in seeds.split(",")]):
+    if not run_demo(out, parse_seeds(seeds)):
         raise typer.Exit(1)
 
 
@@ -101,6 +100,10 @@ def train(
     time_limit: Annotated[
         str | None, typer.Option("--time-limit", help="stop cleanly after this long: 90s, 9m, 2h")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", help="the same for all calls together, reading text not counted"),
+    ] = None,
     errors: Annotated[
         Literal["strict", "replace"] | None, typer.Option("--errors", help="short for --set data.errors=...")
     ] = None,
@@ -112,10 +115,11 @@ def train(
 
     loaded = load_config(config, [*(settings or ()), *([f"data.errors={errors}"] if errors else ())])
     seconds = None if time_limit is None else parse_duration(time_limit)
+    allowed = None if budget is None else parse_duration(budget, "--budget")
     folder = out or Path("runs") / loaded.name
     with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
         try:
-            run(loaded, folder, display, seconds)
+            run(loaded, folder, display, seconds, allowed)
         except OSError as problem:  # a full disk does not say which
             problem.filename = problem.filename or str(folder)
             raise
@@ -312,14 +316,6 @@ def _say_where(display: TrainingDisplay, folder: Path) -> None:
         display.say(f"the best model so far is in {folder}")
     else:
         display.say("no model yet: the first validation (training.validation_freq) makes one")
-
-
-def parse_duration(text: str) -> float:
-    """90s, 9m, 1.5h or plain seconds, as seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text.strip())
-    if not match:
-        raise InputError(f"--time-limit {text}: should look like 90s, 9m or 2h")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
 
 
 def _load(folder: Path, device: str) -> Translator:

@@ -7,10 +7,8 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +27,7 @@ from caesura.data.numerals import HeldOut, write_corpus
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
+from caesura.experiments.processes import Children
 from caesura.model import WEIGHTS, Translator
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.journal import METRICS
@@ -119,51 +118,6 @@ class Tested:
     seconds: float  # that translating the first of them took
 
 
-class Children:
-    """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
-
-    A first signal is remembered for whoever watches them; a second one kills them. They are in sessions of
-    their own, so that Ctrl-C does not reach them beside that request, which they would take for a second.
-    """
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Children:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                    self._before[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for child in self.running.values():
-            child.terminate()
-        for child in self.running.values():
-            child.wait()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def start(self, name: str, command: Sequence[str], log: Path) -> None:
-        """Start a process that computes on one core and prints into a file."""
-        with log.open("wb") as file:
-            self.running[name] = subprocess.Popen(
-                command,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
-
-    def _remember(self, number: int, _: object) -> None:
-        if self.signal is not None:
-            for child in self.running.values():
-                child.kill()
-        self.signal = number
-
-
 def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) -> bool:
     """Train both systems for every seed; True where each gets at least 90% of the test numbers right."""
     settings = settings or Settings()
@@ -226,7 +180,10 @@ def _train(runs: Sequence[Run], settings: Settings) -> None:
     with Children() as children:
         for run in runs:
             config, log = (run.folder.with_suffix(suffix) for suffix in (".yaml", ".log"))
-            children.start(run.name, [*program, str(config), "--out", str(run.folder)], log)
+            log.unlink(missing_ok=True)
+            children.start(
+                run.name, [*program, str(config), "--out", str(run.folder)], log, {"OMP_NUM_THREADS": "1"}
+            )
         ended = _watch(runs, children, settings.time_limit)
     if children.signal is not None:
         raise Interrupted(children.signal)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -116,6 +117,37 @@ class TrainingDisplay:
             mark = "=" if output.best == reference else f"(should be: {reference})"
             shown = join_pieces(output.targets[0].pieces) if output.targets else output.best
             beside_bar().print(f"        → {shown}  {mark}", markup=False, style="dim")
+
+
+class FleetDisplay:
+    """A line that changes for every training that runs; without a terminal, a line a validation instead."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=err, transient=True, auto_refresh=False)
+
+    def __enter__(self) -> FleetDisplay:
+        if err.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        """A sentence above the lines."""
+        beside_bar().print(text, markup=False)
+
+    def validation(self, name: str, record: dict[str, Any]) -> None:
+        """The figures of one validation, where no line shows them."""
+        if not err.is_terminal:
+            self.say(f"{name}  {validation_line(record)}")
+
+    def running(self, lines: dict[str, str]) -> None:
+        """What every running member is doing."""
+        if err.is_terminal:
+            width = max(map(len, lines), default=0)
+            rows = [Text(f"{name:<{width}}  {line}", overflow="ellipsis") for name, line in lines.items()]
+            self._live.update(Group(*rows), refresh=True)
 
 
 @contextmanager

@@ -15,9 +15,10 @@ PACKAGE = Path(caesura.__file__).parent
 
 # DESIGN.md's order, with small modules where they belong: a module imports from its own place and before it.
 ORDER = (
-    *("errors", "yamlfile", "phrasing"),
+    *("errors", "options", "yamlfile", "phrasing"),
     *("config", "kernels", "data", "segmenters", "encoders", "decoders", "search", "output", "model"),
-    *("evaluation", "training", "analysis", "terminal", "comparison", "demo", "streaming", "cli"),
+    *("evaluation", "training", "analysis", "terminal", "comparison", "streaming", "experiments"),
+    *("demo", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
 

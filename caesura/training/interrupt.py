@@ -1,4 +1,4 @@
-"""Stopping cleanly: Ctrl-C, a request to end, a time limit."""
+"""Stopping cleanly: Ctrl-C, a request to end, a time limit, a budget."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Interrupt:
     def __init__(self, time_limit: float | None = None) -> None:
         self.signal: int | None = None
         self._deadline = None if time_limit is None else time.monotonic() + time_limit
+        self._spent: float | None = None
         self._before: dict[int, Any] = {}
 
     def reason(self) -> str | None:
@@ -27,7 +28,13 @@ class Interrupt:
             return f"signal {signal.Signals(self.signal).name}"
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return "time limit"
+        if self._spent is not None and time.monotonic() >= self._spent:
+            return "budget"
         return None
+
+    def spent_at(self, moment: float) -> None:
+        """Stop at this moment of time.monotonic() too: what training may take is spent then."""
+        self._spent = moment
 
     def check(self) -> None:
         """Raise `Stop` where there is a reason to."""

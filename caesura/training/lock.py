@@ -34,6 +34,23 @@ def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         os.close(file)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a training holds a folder; False where that cannot be told."""
+    try:
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
 def _acquire(path: Path, say: Callable[[str], None]) -> int:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

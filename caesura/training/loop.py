@@ -30,11 +30,19 @@ from caesura.training.validation import Example, log_record, summarise
 LOG_EVERY = 50  # updates between two lines of metrics.jsonl
 
 
-def train(
-    config: Config, folder: Path, reporter: Reporter, time_limit: float | None = None
-) -> Literal["finished", "time limit"]:
-    """Train until the schedule, a bound or the time limit ends it; called again, it goes on where it was.
+Ending = Literal["finished", "time limit", "budget"]
 
+
+def train(
+    config: Config,
+    folder: Path,
+    reporter: Reporter,
+    time_limit: float | None = None,
+    budget: float | None = None,
+) -> Ending:
+    """Train until the schedule, a bound or a limit ends it; called again, it goes on where it was.
+
+    `time_limit` is of this call; `budget` of training as `Progress.seconds` counts it, over all calls.
     `Interrupted` is raised, with the state saved, after SIGINT or SIGTERM.
     """
     config = resolve(config)
@@ -45,17 +53,17 @@ def train(
         except Stop:
             return _stopped(reporter, interrupt, "while it read the text")
         with closing(run.journal):
-            return _loop(run, data, reporter, interrupt)
+            return _loop(run, data, reporter, interrupt, budget)
 
 
-def _loop(
-    run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt
-) -> Literal["finished", "time limit"]:
+def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, budget: float | None) -> Ending:
     settings, progress = run.config.training, run.progress
     plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
     batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device)
     first, started = progress.update, time.monotonic() - progress.seconds
+    if budget is not None:
+        interrupt.spent_at(started + budget)
     while not progress.finished:
         if interrupt.reason():
             break
@@ -87,11 +95,13 @@ def _loop(
     return _stopped(reporter, interrupt, f"after {progress.update} updates")
 
 
-def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Literal["time limit"]:
-    reporter.say(f"stopped by the {interrupt.reason()} {where}; the same command goes on from here")
+def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Ending:
+    reason = interrupt.reason()
+    command = "one with a larger budget" if reason == "budget" else "the same command"
+    reporter.say(f"stopped by the {reason} {where}; {command} goes on from here")
     if interrupt.signal is not None:
         raise Interrupted(interrupt.signal)
-    return "time limit"
+    return "budget" if reason == "budget" else "time limit"
 
 
 def _bound_reached(run: Run) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,10 +66,12 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
     return Prepared(*vocabularies, corpus, dev, digests)
 
 
-def check_files(config: Config) -> None:
+def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None:
     """Refuse a config whose training text or dev set is not there, naming the key that says where."""
-    for part in ("train", "dev"):
+    for part in parts:
         corpus = getattr(config.data, part)
+        if corpus is None:  # a test set may be missing
+            continue
         files = {"": corpus} if isinstance(corpus, Path) else {".src": corpus.src, ".trg": corpus.trg}
         for side, path in files.items():
             if not path.is_file():

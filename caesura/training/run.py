@@ -101,7 +101,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = _with_measured(config, folder)
     if checkpoints:
-        _refuse_changes(resolve(load_config(folder / CONFIG, bases=False)), config, folder)
+        refuse_changes(config, folder)
     else:
         _refuse_overwriting(config, folder)
     if settings.threads:
@@ -259,9 +259,10 @@ def _device(config: Config) -> torch.device:
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def _refuse_changes(old: Config, new: Config, folder: Path) -> None:
-    changes = differences(old, new)
-    if changes:
+def refuse_changes(config: Config, folder: Path) -> None:
+    """Refuse a config, resolved, other than the one that the run in a folder was begun with."""
+    old = resolve(load_config(folder / CONFIG, bases=False))
+    if changes := differences(old, _with_measured(config, folder)):
         listed = "; ".join(changes)
         raise InputError(
             f"{folder}: was trained with another config ({listed}); undo that or choose another --out"

@@ -1,0 +1,270 @@
+"""Trainings side by side under one budget each; what stops, fails or is killed goes on at the next call."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from caesura.data.files import checksum, write_beside
+from caesura.errors import InputError, Interrupted
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.processes import Children
+from caesura.model import WEIGHTS, resolve
+from caesura.terminal import duration
+from caesura.training.checkpoint import list_checkpoints
+from caesura.training.lock import is_held
+from caesura.training.prepare import check_files
+from caesura.training.run import refuse_changes
+
+POLL = 0.2  # seconds
+PATIENCE = 60.0  # seconds to wait for a training that the last call left behind
+_STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one that was asked to end ends
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long and how many."""
+
+    budget: float | None = None  # seconds of training a member, validations included, over all calls
+    parallel: int = 1
+    time_limit: float | None = None  # seconds of a call
+
+
+class Watcher(Protocol):
+    """Who is told how the members do."""
+
+    def say(self, text: str) -> None:
+        """Something happened once."""
+
+    def validation(self, name: str, record: dict[str, Any]) -> None:
+        """A member was validated."""
+
+    def running(self, lines: dict[str, str]) -> None:
+        """What every running member is doing now."""
+
+
+def run_fleet(
+    members: Sequence[Member], limits: Limits, watcher: Watcher, measures: Sequence[Measure] = (TEST,)
+) -> bool:
+    """Train all members and measure them; False where the time limit came before the end.
+
+    The failure of one is kept beside its folder and leaves the others alone. `Interrupted` is raised after a
+    signal, when all are saved. What became of each is read by `read_outcome`.
+    """
+    check_members(members)
+    deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
+    with Children() as children:
+        fleet = _Fleet(members, limits, watcher, measures, children)
+        while fleet.step():
+            if children.signal is not None or (deadline is not None and time.monotonic() >= deadline):
+                fleet.stopping = True
+                break
+            time.sleep(POLL)
+        asked = dict(children.running)
+    for name, child in asked.items():
+        fleet.settle(name, child.returncode)
+    watcher.running({})
+    if children.signal is not None:
+        raise Interrupted(children.signal)
+    if fleet.stopping:
+        watcher.say("stopped by the time limit; the same command goes on from here")
+    return not fleet.stopping
+
+
+def check_members(members: Sequence[Member]) -> None:
+    """Refuse, before anything starts, what cannot be trained: by its config, its files or its folder."""
+    folders = [member.folder.resolve() for member in members]
+    for member, folder in zip(members, folders, strict=True):
+        if folders.count(folder) > 1:
+            raise InputError(f"{member.folder}: two members would be trained there")
+        config = resolve(member.load())
+        check_files(config, ("train", "dev", "test"))
+        if list_checkpoints(member.folder / "checkpoints"):
+            refuse_changes(config, member.folder)
+
+
+class _Fleet:
+    """Who waits, who runs and at what; `step` moves all of them on."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        limits: Limits,
+        watcher: Watcher,
+        measures: Sequence[Measure],
+        children: Children,
+    ) -> None:
+        self.limits, self.watcher, self.measures, self.children = limits, watcher, measures, children
+        self.members = {member.name: member for member in members}
+        self.waiting = list(members)
+        self.stopping = False
+        self._began = time.monotonic()
+        self._doing: dict[str, Measure | None] = {}  # None: training
+        self._weights: dict[str, str] = {}  # their checksum when a measure began
+        self._seen: dict[str, int] = {}  # validations that were told
+        self._sizes: dict[str, int] = {}
+        self._lines: dict[str, str] = {}
+        self._environment = self._threads()
+
+    def step(self) -> bool:
+        """Settle what has ended, start what there is room for, tell how they do; False at the end of all."""
+        for name, status in self.children.ended().items():
+            self.settle(name, status)
+        for member in list(self.waiting):
+            if len(self.children.running) >= self.limits.parallel:
+                break
+            if is_held(member.folder) and time.monotonic() - self._began < PATIENCE:
+                continue  # by what a killed call has left, which is ending
+            self.waiting.remove(member)
+            member.failure.unlink(missing_ok=True)
+            self._start(member)
+        self._tell()
+        return bool(self.waiting or self.children.running)
+
+    def settle(self, name: str, status: int) -> None:
+        """Take note of how a process has ended, and go on with what comes next for its member."""
+        member, measure = self.members[name], self._doing.pop(name)
+        self._tell_validations(member)
+        self._lines.pop(name, None)
+        if self.stopping and status in _STOPPED:
+            return
+        try:
+            if status != 0:
+                how = f"status {status}" if status > 0 else signal.Signals(-status).name
+                raise InputError(f"{last_words(member.log) or 'it said nothing'} ({how})")
+            if measure is not None:
+                self._keep(member, measure)
+            elif not read_outcome(member, self.limits.budget).trained:
+                raise InputError("its training ended before its budget did")
+        except InputError as problem:
+            self._fail(member, str(problem))
+            return
+        if not self.stopping:
+            self._start(member)
+
+    def _start(self, member: Member) -> None:
+        """Start what comes next for a member, if anything does."""
+        found = read_outcome(member, self.limits.budget, self.measures)
+        if not found.trained:
+            budget = () if self.limits.budget is None else ("--budget", f"{self.limits.budget:f}")
+            settings = [word for setting in member.settings for word in ("--set", setting)]
+            command = ["caesura.cli", "train", str(member.config), *settings, "--out", str(member.folder)]
+            self._seen.setdefault(member.name, len(found.validations))
+            self._run(member, [*command, *budget], None)
+            return
+        for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
+            if measure.name not in found.measured and (words := measure.command(member)) is not None:
+                self._weights[member.name] = checksum(member.folder / WEIGHTS)
+                self._run(member, [*words], measure)
+                return
+        self.watcher.say(f"{member.name}: {summary(found)}")
+
+    def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
+        member.folder.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", *command]
+        with member.log.open("a", encoding="utf-8") as log:
+            log.write(f"$ {shlex.join(command)}\n")
+        output = None if measure is None else _output(member, measure)
+        self.children.start(member.name, command, member.log, self._environment, output)
+        self._doing[member.name] = measure
+        self._lines[member.name] = "starting" if measure is None else f"measuring: {measure.name}"
+
+    def _keep(self, member: Member, measure: Measure) -> None:
+        """Put what a measure has printed beside the weights that it is true of."""
+        printed = _output(member, measure)
+        try:
+            found = json.loads(printed.read_bytes().splitlines()[-1])
+            content = json.dumps({"weights": self._weights[member.name], **found}, ensure_ascii=False)
+        except (OSError, ValueError, IndexError, TypeError) as problem:
+            raise InputError(f"{measure.name} printed no line of JSON ({problem})") from problem
+        with write_beside(measure.path(member)) as file:
+            file.write(content.encode() + b"\n")
+        printed.unlink()
+
+    def _fail(self, member: Member, reason: str) -> None:
+        with write_beside(member.failure) as file:
+            file.write(reason.encode())
+        self.watcher.say(f"{member.name}: failed: {reason}; all it said: {member.log}")
+
+    def _tell(self) -> None:
+        for name, measure in self._doing.items():
+            if measure is None:
+                self._tell_validations(self.members[name])
+        self.watcher.running(dict(self._lines))
+
+    def _tell_validations(self, member: Member) -> None:
+        """Pass on what a member's log has more than at the last look."""
+        size = sum(path.stat().st_size for path in member.folder.glob("metrics.jsonl"))
+        if size == self._sizes.get(member.name, 0):
+            return
+        self._sizes[member.name] = size
+        records = read_records(member.folder)
+        validations = [record for record in records if record["kind"] == "validation"]
+        for record in validations[self._seen.get(member.name, 0) :]:
+            self.watcher.validation(member.name, record)
+        self._seen[member.name] = len(validations)
+        self._lines[member.name] = progress_line(records, self.limits.budget)
+
+    def _threads(self) -> dict[str, str]:
+        """Where members compute on a CPU and nobody has said how, its cores are shared out."""
+        together = min(self.limits.parallel, len(self.members))
+        if together < 2 or "OMP_NUM_THREADS" in os.environ:
+            return {}
+        import torch
+
+        settings = [member.load().training for member in self.members.values()]
+        here = [s for s in settings if s.device == "cpu" or not torch.cuda.is_available()]
+        if not any(s.threads is None for s in here):
+            return {}
+        threads = max(1, len(os.sched_getaffinity(0)) // together)
+        self.watcher.say(f"{together} side by side: {threads} CPU threads each")
+        return {"OMP_NUM_THREADS": str(threads)}
+
+
+def _output(member: Member, measure: Measure) -> Path:
+    """Where a measure prints while it runs."""
+    return Path(f"{member.folder}.{measure.name}.out")
+
+
+def progress_line(records: Sequence[dict[str, Any]], budget: float | None) -> str:
+    """How far a training is, in a few words."""
+    if not records:
+        return "starting"
+    seconds = next((r["seconds"] for r in reversed(records) if "seconds" in r), 0.0)
+    sentences = next((r["sentences"] for r in reversed(records) if "sentences" in r), 0)
+    parts = [f"update {records[-1]['update']:,}", f"{sentences:,} sentences"]
+    seen = [r for r in records if r["kind"] in ("start", "validation")]
+    if seen and "bleu" in seen[-1]:
+        parts.append(f"BLEU {seen[-1]['bleu']:.2f}")
+    parts += [f"segments {r['segment_length']:.2f}" for r in seen[-1:]]
+    parts.append(duration(seconds) if budget is None else f"{duration(max(0.0, budget - seconds))} left")
+    return "  ".join(parts)
+
+
+def summary(outcome: Outcome) -> str:
+    """How a member ended, in one sentence."""
+    ending = {"budget": "its budget is spent", "finished": outcome.reason}.get(outcome.status, outcome.status)
+    parts = [f"{ending} after {outcome.progress.update:,} updates, {duration(outcome.progress.seconds)}"]
+    if (best := outcome.best) is not None:
+        parts.append(f"best on dev BLEU {best['bleu']:.2f} after {duration(best['seconds'])}")
+    else:
+        parts.append("no validation yet")
+    if "test" in outcome.measured:
+        parts.append(f"test BLEU {outcome.measured['test']['scores']['bleu']:.2f}")
+    return "; ".join(parts)
+
+
+def last_words(log: Path) -> str:
+    """The error sentence at the end of what a process printed, or its last line."""
+    *_, said = log.read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")
+    lines = [" ".join(line.split()) for line in said.splitlines()[1:] if line.strip()]
+    told = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
+    return (told or lines or [""])[-1]

@@ -1,0 +1,170 @@
+"""What has become of a training of an experiment: read from its folder alone, so that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from caesura.config import Config, load_config
+from caesura.data.files import checksum
+from caesura.errors import InputError
+from caesura.model import WEIGHTS
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.journal import METRICS
+
+Status = Literal["not run", "finished", "budget", "stopped", "failed"]
+_ROUNDING = 1e-3  # seconds by which a training that has spent its budget may seem to be below it
+
+
+@dataclass(frozen=True)
+class Member:
+    """One training of an experiment; what it prints is beside its folder, as FOLDER.log."""
+
+    name: str
+    config: Path
+    settings: tuple[str, ...]  # such as training.seed=2, over the config
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Where all that it ever printed is."""
+        return Path(f"{self.folder}.log")
+
+    @property
+    def failure(self) -> Path:
+        """A file with the sentence that it failed with, until it is tried again."""
+        return Path(f"{self.folder}.failed")
+
+    def load(self) -> Config:
+        """Its config, as training will see it."""
+        return load_config(self.config, self.settings)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something to find out about each trained model by a command that prints one line of JSON.
+
+    It is kept as NAME.json in the model folder, with the checksum of the weights that it is true of.
+    """
+
+    name: str
+    command: Callable[[Member], Sequence[str] | None]  # of `python -m`; None: nothing to find out
+
+    def path(self, member: Member) -> Path:
+        """Where what was found is kept."""
+        return member.folder / f"{self.name}.json"
+
+    def read(self, member: Member) -> dict[str, Any] | None:
+        """What was found of the weights that are there now, if it was."""
+        try:
+            found = json.loads(self.path(member).read_bytes())
+            return found if found["weights"] == checksum(member.folder / WEIGHTS) else None
+        except (OSError, InputError, ValueError, KeyError, TypeError):
+            return None
+
+
+def _evaluation(member: Member) -> Sequence[str] | None:
+    config = member.load()
+    if config.data.test is None:
+        return None
+    device = "cpu" if config.training.device == "cpu" else "auto"
+    return "caesura.cli", "evaluate", str(member.folder), "--json", "--device", device
+
+
+TEST = Measure("test", _evaluation)  # scores on the config's test set, with its beam
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far a member has come, and what was measured of it."""
+
+    member: Member
+    status: Status
+    reason: str  # the stopping rule that ended it, or what it said when it failed
+    progress: Progress  # counters and seconds of training; zeros where it has not begun
+    start: dict[str, Any] | None  # the first record of its log: segments before training, parameters
+    validations: list[dict[str, Any]]  # records of its log, without examples
+    measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The validation that the model folder's weights are of."""
+        return next((v for v in reversed(self.validations) if v["verdict"] == "best"), None)
+
+    @property
+    def trained(self) -> bool:
+        """Whether its training has come to an end of its own, or that of the budget."""
+        return bool(self.progress.finished) or self.status in ("finished", "budget")
+
+    def record(self) -> dict[str, Any]:
+        """All of it but the way there, for JSON."""
+        best, start, progress = self.best or {}, self.start or {}, self.progress
+        kept = ["update", "sentences", "seconds", "bleu", "chrf", "segment_length", "longest_segment"]
+        kept += ["gradient_share", "output_segment_length", "signatures"]
+        began = ("segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "device")
+        return {
+            "name": self.member.name,
+            "settings": list(self.member.settings),
+            "status": self.status,
+            "reason": self.reason,
+            "seconds": round(progress.seconds, 1),
+            "updates": progress.update,
+            "sentences": progress.sentences,
+            "epochs": progress.epoch,
+            "start": {key: start[key] for key in began if key in start} or None,
+            "best": {key: best[key] for key in kept if key in best} or None,
+            "last_segment_length": self.validations[-1]["segment_length"] if self.validations else None,
+            "measured": self.measured,
+        }
+
+
+def read_outcome(member: Member, budget: float | None = None, measures: Sequence[Measure] = ()) -> Outcome:
+    """What a member's folder tells of it."""
+    progress = _progress(member.folder)
+    records = read_records(member.folder)
+    status: Status = "stopped"
+    reason = ""
+    if member.failure.exists():
+        status, reason = "failed", member.failure.read_text(encoding="utf-8", errors="replace").strip()
+    elif progress is None:
+        status = "not run"
+    elif progress.finished:
+        status, reason = "finished", progress.finished
+    elif budget is not None and progress.seconds >= budget - _ROUNDING:
+        status = "budget"
+    found = {measure.name: measure.read(member) for measure in measures}
+    return Outcome(
+        member,
+        status,
+        reason,
+        progress or Progress(),
+        next((r for r in records if r["kind"] == "start"), None),
+        [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
+        {name: value for name, value in found.items() if value is not None},
+    )
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl that are whole."""
+    path = folder / METRICS
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last: unfinished
+    records = []
+    for line in lines:
+        try:
+            records.append(json.loads(line))
+        except ValueError:  # written over by a run that went on from before it
+            continue
+    return records
+
+
+def _progress(folder: Path) -> Progress | None:
+    """The counters of the newest checkpoint that can be read."""
+    for path in reversed(list_checkpoints(folder / "checkpoints")):
+        try:
+            return read_progress(path)
+        except InputError:
+            continue
+    return None

@@ -1,0 +1,76 @@
+"""Processes that run side by side, of which none outlives who started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+
+class Children:
+    """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
+
+    A first signal is remembered for whoever watches them; a second one kills them. They are in sessions of
+    their own, so that Ctrl-C does not reach them beside that request, which they would take for a second.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Children:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                    self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self.running.values():
+            child.terminate()
+        for child in self.running.values():
+            child.wait()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        output: Path | None = None,
+    ) -> None:
+        """Start a process that prints into `log`, after what is there; its standard output into `output`."""
+        leashed = [sys.executable, "-m", "caesura.experiments.leash", str(os.getpid()), *command]
+        with ExitStack() as stack:
+            errors = stack.enter_context(log.open("ab"))
+            self.running[name] = subprocess.Popen(
+                leashed,
+                stdin=subprocess.DEVNULL,
+                stdout=errors if output is None else stack.enter_context(output.open("wb")),
+                stderr=errors,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+
+    def ended(self) -> dict[str, int]:
+        """The exit statuses (or negative signals) of those that have ended; they are no longer running."""
+        found = {name: child.poll() for name, child in self.running.items()}
+        statuses = {name: status for name, status in found.items() if status is not None}
+        for name in statuses:
+            del self.running[name]
+        return statuses
+
+    def _remember(self, number: int, _: object) -> None:
+        if self.signal is not None:
+            for child in self.running.values():
+                child.kill()
+        self.signal = number

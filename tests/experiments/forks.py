@@ -1,0 +1,83 @@
+"""Children by fork instead of by a new interpreter, which spares the seconds that importing torch takes."""
+
+import io
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from caesura.cli import main
+from caesura.experiments.processes import Children
+
+
+class Fork:
+    """As much of `subprocess.Popen` as is asked for."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self, how: int = os.WNOHANG) -> int | None:
+        if self.returncode is None:
+            found, status = os.waitpid(self.pid, how)
+            if found:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self) -> int | None:
+        return self.poll(0)
+
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def start(
+    children: Children,
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    output: Path | None = None,
+) -> None:
+    """In the place of `Children.start`."""
+    python, option, module, *arguments = command
+    assert (python, option, module) == (sys.executable, "-m", "caesura.cli")
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        pid = os.fork()
+    if pid == 0:
+        _run(arguments, log, output, signals)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+    children.running[name] = Fork(pid)  # type: ignore[assignment]
+
+
+def _run(arguments: list[str], log: Path, output: Path | None, signals: tuple[Any, ...]) -> None:
+    status: Any = 1
+    try:
+        os.setsid()
+        errors = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(errors, 2)
+        os.dup2(errors if output is None else os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(n, "w", False), "utf-8") for n in (1, 2))
+        sys.argv = ["caesura", *arguments]
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        main()
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status if isinstance(status, int) else 1)
