@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from caesura.errors import InputError, Interrupted, explain
+from caesura.experiments.commands import sweep
 from caesura.options import parse_duration, parse_seeds
 
 if TYPE_CHECKING:
@@ -303,6 +304,9 @@ def analyze(
     page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)
     print(overview(found, {}).text())
     print(f"the report: {page}")
+
+
+app.command()(sweep)
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:

@@ -1,0 +1,247 @@
+"""`caesura sweep`: trainings that differ in a few settings, under one budget, as tables and figures."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from caesura.analysis.plots import save as save_figure
+from caesura.analysis.plots import style
+from caesura.config import Config
+from caesura.data.files import checksum, write_beside
+from caesura.errors import InputError
+from caesura.experiments import search
+from caesura.experiments.fleet import Limits, Watcher, run_fleet
+from caesura.experiments.grid import Plan, Point, cross, parse_over, points, read_rows
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.results import SWEEP, Result, Sweep, curve, load, merge, milliseconds, rounded, save
+from caesura.experiments.sweep_figures import figures
+from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line."""
+
+    config: Path
+    out: Path
+    over: Sequence[str] = ()
+    listed: Path | None = None
+    common: Sequence[str] = ()
+    seeds: Sequence[int] | None = None
+    beside: Sequence[Path] = ()
+    gold: str | None = None
+    test: bool = True  # evaluate each on the test set
+    trials: int | None = None  # of a search; None: a grid or a list
+    limits: Limits = Limits()  # noqa: RUF009  frozen
+
+
+def run_sweep(request: Request, watcher: Watcher) -> bool:
+    """Train what is not trained yet, measure it, write everything; False where something failed.
+
+    Whatever ends it, tables and figures of what there is are written; the same request goes on from there.
+    """
+    measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
+    if request.trials is not None:
+        return _Search(request, measures).run(watcher)
+    plan = _plan(request, _rows(request))
+    found = points(plan)
+    over = _keys(plan)
+    try:
+        run_fleet(_members(found, request.out), request.limits, watcher, measures)
+    finally:
+        sweep = write(request, found, over, measures)
+    return not any(run.status == "failed" for run in sweep.runs)
+
+
+def cuts_measure(gold: str | None) -> Measure:
+    """Where each trained model cuts; measured again where the gold is another one."""
+    name = "cuts" if gold is None else f"cuts-{checksum(gold)[:8]}"
+    option = () if gold is None else ("--gold", gold)
+    return Measure(name, lambda member: ("caesura.experiments.cuts", str(member.folder), *option))
+
+
+def _rows(request: Request) -> Any:
+    if request.listed is None:
+        return cross([parse_over(text) for text in request.over])
+    if request.over:
+        raise InputError("--over makes a grid and --list names its members; choose one")
+    return read_rows(request.listed)
+
+
+def _plan(request: Request, rows: Any) -> Plan:
+    return Plan(request.config, rows, request.common, request.seeds, request.beside)
+
+
+def _keys(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(setting.key for _, row in plan.rows for setting in row))
+
+
+def _members(found: Sequence[Point], out: Path) -> list[Member]:
+    return [Member(p.name, p.path, p.changes, out / RUNS / p.folder) for p in found]
+
+
+def write(
+    request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
+) -> Sweep:
+    """Write sweep.json, tables and figures; runs that an earlier request has left there stay."""
+    path, limits = request.out / SWEEP, request.limits
+    parallel = min(limits.parallel, len(found))
+    outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
+    runs = [collect(p, o, parallel) for p, o in zip(found, outcomes, strict=True)]
+    said = [text for outcome in outcomes for text in _signatures(outcome)]
+    configs = {point.config.name: _described(point.config) for point in reversed(found)}
+    sweep = Sweep(list(over), limits.budget, list(dict.fromkeys(said)), configs, runs)
+    if path.exists():
+        before = load(path)
+        own = {(run.config, run.name) for run in runs}
+        left = [run for run in before.runs if (run.config, run.name) not in own]
+        sweep = merge([sweep, Sweep(before.over, sweep.budget, before.signatures, before.configs, left)])
+    request.out.mkdir(parents=True, exist_ok=True)
+    save(sweep, path)
+    draw(load(path), request.out)
+    return sweep
+
+
+def collect(point: Point, outcome: Outcome, parallel: int) -> Result:
+    """What is kept of a run."""
+    progress, start = outcome.progress, outcome.start or {}
+    found, best = curve(outcome.start, outcome.validations)
+    tested = outcome.measured.get("test", {}).get("scores")
+    cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
+    return Result(
+        name=point.name,
+        config=point.config.name,
+        settings=dict(point.values),
+        seed=point.seed,
+        beside=point.beside,
+        status=outcome.status,
+        reason=outcome.reason,
+        updates=progress.update,
+        sentences=progress.sentences,
+        epochs=progress.epoch,
+        seconds=round(progress.seconds, 1),
+        parallel=parallel,
+        parameters=start.get("parameters"),
+        device=start.get("device"),
+        milliseconds=milliseconds(read_records(outcome.member.folder)),
+        curve=found,
+        best=best,
+        test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
+        if tested
+        else None,
+        boundaries={name: _numbers(row) for name, row in cuts.get("boundaries", {}).items()},
+        coordination={side: row and _numbers(row) for side, row in cuts.get("coordination", {}).items()},
+    )
+
+
+def _number(value: Any) -> float:
+    return rounded(value) or 0.0
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    return {key: number for key, value in row.items() if (number := rounded(value)) is not None}
+
+
+def _signatures(outcome: Outcome) -> list[str]:
+    last = outcome.validations[-1].get("signatures", {}) if outcome.validations else {}
+    tested = outcome.measured.get("test", {}).get("scores", {}).get("signatures", {})
+    return [*last.values(), *tested.values()]
+
+
+def _described(config: Config) -> dict[str, Any]:
+    """A config as a reader elsewhere is told it: files by their names."""
+    tree = config.model_dump(mode="json")
+    for part in ("train", "dev", "test"):
+        text = tree["data"][part]
+        if isinstance(text, dict):
+            tree["data"][part] = {side: Path(file).name for side, file in text.items()}
+        elif text is not None:
+            tree["data"][part] = Path(text).name
+    return tree
+
+
+def draw(sweep: Sweep, out: Path) -> list[Path]:
+    """Write the tables and figures of a sweep; the files."""
+    texts = {
+        "table.md": markdown(sweep),
+        "table.csv": runs_table(sweep).csv(),
+        "groups.csv": groups_table(sweep).csv(),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    written = [out / name for name in texts]
+    for path, text in zip(written, texts.values(), strict=True):
+        with write_beside(path) as file:
+            file.write(text.encode())
+    for name, figure in figures(sweep).items():
+        with style():
+            written += save_figure(figure, out / "figures" / name)
+    return written
+
+
+def redraw(files: Sequence[Path], out: Path) -> list[Path]:
+    """Draw committed results again, those of several files together."""
+    return draw(merge([load(file) for file in files]), out)
+
+
+def _rest(limits: Limits, elapsed: float) -> Limits:
+    """The limits of the rest of a call."""
+    left = None if limits.time_limit is None else max(0.0, limits.time_limit - elapsed)
+    return replace(limits, time_limit=left)
+
+
+class _Search:
+    """A sweep whose settings are drawn, a round of `parallel` trials at a time."""
+
+    def __init__(self, request: Request, measures: Sequence[Measure]) -> None:
+        if request.listed is not None:
+            raise InputError("--search draws from --over and --list names its members; choose one")
+        if not request.over:
+            raise InputError("--search: nothing to search over; --over model.segmenter.tau=0.01:1:log")
+        self.request, self.measures = request, measures
+        self.dimensions = [search.parse_dimension(text) for text in request.over]
+        for row in cross(search.ends(self.dimensions)):
+            points(_plan(request, [row]))
+        self.trials = search.read_trials(request.out, self.dimensions)
+        search.propose(self.dimensions, [], [], 0)  # the extra is there
+
+    def run(self, watcher: Watcher) -> bool:
+        """Draw and train until there are as many trials as wanted, or nothing new is left to draw."""
+        request, wanted = self.request, self.request.trials or 0
+        found: list[Point] = []
+        began = time.monotonic()
+        try:
+            while True:
+                rows = [search.row(trial) for trial in self.trials]
+                found = points(_plan(request, rows)) if rows else []
+                limits = _rest(request.limits, time.monotonic() - began)
+                if found and not run_fleet(_members(found, request.out), limits, watcher, self.measures):
+                    break
+                more = min(request.limits.parallel, wanted - len(self.trials))
+                drawn = search.propose(self.dimensions, self.trials, self._scores(found), max(more, 0))
+                if not drawn:
+                    break
+                self.trials += drawn
+                search.save_trials(request.out, self.dimensions, self.trials)
+        finally:
+            over = [dimension.key for dimension in self.dimensions]
+            sweep = write(request, found, over, self.measures)
+        return not any(run.status == "failed" for run in sweep.runs)
+
+    def _scores(self, found: Sequence[Point]) -> list[float | None]:
+        """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""
+        groups: dict[str, list[float]] = {}
+        for point, member in zip(found, _members(found, self.request.out), strict=True):
+            if not point.beside:
+                best = read_outcome(member).best
+                name = point.name.removesuffix(f" seed={point.seed}")
+                groups.setdefault(name, []).append(best["bleu"] if best else math.nan)
+        means = [fmean(scores) for scores in groups.values()]
+        return [None if math.isnan(mean) else mean for mean in means]

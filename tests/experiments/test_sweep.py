@@ -1,0 +1,212 @@
+"""A sweep trains, measures and draws; it goes on where it was, grows, and outlives a run that fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, contents, refusal, write_config
+from experiments.fleets import QUICK, Heard, member, write_text
+
+from caesura.errors import Interrupted
+from caesura.experiments import sweep as module
+from caesura.experiments.cuts import measure
+from caesura.experiments.fleet import Limits
+from caesura.experiments.results import load
+from caesura.experiments.sweep import Request, run_sweep
+from caesura.model import Translator
+
+TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory) -> dict[str, Path]:
+    """Tiny systems whose test set is their dev set."""
+    folder = tmp_path_factory.mktemp("systems")
+    write_text(folder)
+    return {system: write_config(folder / f"{system}.yaml", system) for system in ("act", "act-act", "word")}
+
+
+def request_of(configs: dict[str, Path], out: Path, *over: str, **more) -> Request:
+    folder = configs["act"].parent
+    test = (f"data.test.src={folder}/test.de", f"data.test.trg={folder}/test.en")
+    common = (*test, *QUICK, *more.pop("common", ()))
+    return Request(more.pop("config", configs["act"]), out, over, common=common, **more)
+
+
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Figures take most of the time that a small sweep takes."""
+    monkeypatch.setattr(module, "figures", lambda sweep: {})
+
+
+def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path, monkeypatch):
+    out, heard = tmp_path / "sweep", Heard()
+    more = {"beside": [configs["word"]], "limits": Limits(parallel=2)}
+    assert run_sweep(request_of(configs, out, f"{TAU}=0,1", **more), heard)
+    found = load(out / "sweep.json")
+    assert [run.name for run in found.runs] == ["tau=0 seed=1", "tau=1 seed=1", "word seed=1"]
+    run, word = found.runs[0], found.runs[-1]
+    assert (run.status, run.reason, run.updates) == ("finished", "20 updates", 20)
+    assert run.settings == {TAU: 0.0}
+    assert run.curve["sentences"] == [0, 100, 200]
+    assert len(run.curve["segment_length"]) == len(run.curve["gradient_share"]) == 3
+    assert run.curve["bleu"][0] is None
+    assert run.test is not None
+    assert set(run.boundaries) == {"white space", "white space, either side"}
+    assert run.boundaries["white space"]["f1"] >= 0
+    assert run.coordination["source"]["overhead"] >= 1
+    assert run.coordination["target"] is None
+    assert word.beside
+    assert word.coordination == {"source": None, "target": None}
+    assert word.boundaries["white space"]["f1"] == 1.0  # words are what white space cuts
+    assert found.signatures[0].startswith("BLEU|")
+    assert str(tmp_path) not in (out / "sweep.json").read_text()
+    table = (out / "table.md").read_text()
+    assert "tau=1 seed=1" in table
+    assert {p.name for p in (out / "figures").glob("*.png")} == {
+        *("trajectories.png", "start-and-end.png", "bleu.png", "gradient.png")
+    }
+
+    # The same request again trains nothing; one with more values trains these alone.
+    before = contents(out)
+    assert run_sweep(request_of(configs, out, f"{TAU}=0,1", **more), Heard())
+    assert contents(out) == before
+    grown = Heard()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "figures", lambda sweep: {})
+        assert run_sweep(request_of(configs, out, f"{TAU}=0,0.5,1", **more), grown)
+    assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}
+    after = contents(out)
+    assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= after.items()
+    assert len(load(out / "sweep.json").runs) == 4
+
+    # Fewer values: what was found before stays in the table.
+    assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), Heard())
+    names = [run.name for run in load(out / "sweep.json").runs]
+    assert names[0] == "tau=0.5 seed=1"
+    assert len(names) == len(set(names)) == 4
+
+    # Drawn again from the JSON alone, the figures and tables are the same.
+    (tmp_path / "kept.json").write_bytes((out / "sweep.json").read_bytes())
+    done = caesura("sweep", "--draw", tmp_path / "kept.json", "--out", tmp_path / "again")
+    assert done.status == 0, done.err
+    drawn = contents(tmp_path / "again")
+    assert len(drawn) == 11
+    assert drawn.items() <= contents(out).items()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_failing_run_is_in_the_table_and_is_tried_again(configs, tmp_path):
+    out = tmp_path / "sweep"
+    # A learning rate that breaks the weights, and one that does not.
+    asked = request_of(configs, out, "training.learning_rate=1e-2,1e30", common=["training.max_skipped=1"])
+    heard = Heard()
+    assert not run_sweep(asked, heard)
+    good, bad = load(out / "sweep.json").runs
+    assert (good.status, bad.status) == ("finished", "failed")
+    assert "not finite" in bad.reason
+    assert f"failed: {bad.reason}" in (out / "table.md").read_text()
+    again = Heard()
+    assert not run_sweep(asked, again)
+    assert any("learning_rate=1e+30" in text and "failed" in text for text in again.said)
+    assert not [name for name, _ in again.validations if name == good.name]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_sweep_that_is_stopped_has_a_table_and_goes_on(configs, tmp_path, monkeypatch):
+    out = tmp_path / "sweep"
+    asked = request_of(configs, out, f"{TAU}=0,1")
+    fleet = module.run_fleet
+
+    def stopped(members, *arguments):
+        fleet(members[:1], *arguments)
+        raise Interrupted(2)
+
+    monkeypatch.setattr(module, "run_fleet", stopped)
+    with pytest.raises(Interrupted):
+        run_sweep(asked, Heard())
+    assert [run.status for run in load(out / "sweep.json").runs] == ["finished", "not run"]
+    assert "not run" in (out / "table.md").read_text()
+    monkeypatch.setattr(module, "run_fleet", fleet)
+    assert run_sweep(asked, Heard())
+    assert [run.status for run in load(out / "sweep.json").runs] == ["finished", "finished"]
+
+
+def test_a_decoder_that_segments_is_followed_and_measured(configs, tmp_path):
+    asked = request_of(configs, tmp_path, "model.decoder.tau=0,3", config=configs["act-act"], test=False)
+    assert run_sweep(asked, Heard())
+    found = load(tmp_path / "sweep.json")
+    assert [run.name for run in found.runs] == ["decoder.tau=0 seed=1", "decoder.tau=3 seed=1"]
+    for run in found.runs:
+        assert run.test is None
+        assert len(run.curve["output_segment_length"]) == 3
+        assert run.coordination["target"]["overhead"] >= 1
+    assert (tmp_path / "figures" / "output-trajectories.svg").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_gold_is_measured_and_measured_anew_when_it_changes(configs, tmp_path):
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("sieben\tsieb en\nvier\tvi er\n", encoding="utf-8")
+    for text in (None, "sieben\tsie ben\nvier\tv ier\n"):
+        if text:
+            gold.write_text(text, encoding="utf-8")
+        assert run_sweep(request_of(configs, tmp_path, f"{TAU}=1", gold=str(gold), test=False), Heard())
+        (run,) = load(tmp_path / "sweep.json").runs
+        assert "gold.tsv" in run.boundaries
+    assert len([*(tmp_path / "runs" / "tau=1__seed=1").glob("cuts-*.json")]) == 2
+
+
+def test_chance_is_that_of_as_many_cuts(configs, tmp_path):
+    made = member(tmp_path, "m", *QUICK, system="act")
+    done = caesura(
+        "train", made.config, "--out", made.folder, *(w for s in made.settings for w in ("--set", s))
+    )
+    assert done.status == 0, done.err
+    model = Translator.from_pretrained(made.folder)
+    row = measure(model)["boundaries"]["white space"]
+    cut, gold, places = 0, 0, 0
+    for text in (tmp_path / "test.de").read_text(encoding="utf-8").splitlines():
+        cut += len(model.segment([text])[0]) - 1
+        gold += text.count(" ")
+        places += len(text) - 1
+    assert row["chance"] == pytest.approx(2 * cut * gold / places / (cut + gold))
+    assert row["characters"] == pytest.approx(2 * gold / (places + gold))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--over", "model.segmenter.tua=1"], "--over model.segmenter.tua=1: "),
+        (["--over", f"{TAU}=1", "--list", "x.yaml"], "choose one"),
+        (["--list", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--gold", "nowhere.tsv"], "nowhere.tsv: No such file"),
+        (["--beside", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--budget", "long"], "--budget long"),
+        (["--seeds", "one"], "--seeds one"),
+        (["--draw"], "--out"),
+        (["other.yaml"], "other.yaml: one config is swept"),
+        (["--search", "3"], "nothing to search over"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert said in refusal(caesura("sweep", configs["act"], *words))
+    assert not [*tmp_path.rglob("*")]
+
+
+@pytest.mark.slow
+def test_the_program_sweeps_as_users_start_it(configs, tmp_path):
+    folder = configs["act"].parent
+    out = tmp_path / "sweep"
+    words = ["sweep", configs["act"], "--over", f"{TAU}=0,1", "--over", f"{BIAS}=-2,1", "--parallel", "2"]
+    words += ["--set", "training.updates=20", "--set", "training.validation_freq=100", "--out", out]
+    words += ["--set", f"data.test.src={folder}/test.de", "--set", f"data.test.trg={folder}/test.en"]
+    done = caesura(*words, "--time-limit", "1s")
+    assert done.status == 0, done.err
+    assert "stopped by the time limit" in done.out
+    done = caesura(*words)
+    assert done.status == 0, done.err
+    runs = load(out / "sweep.json").runs
+    assert {run.status for run in runs} == {"finished"}
+    assert json.loads((out / "runs" / "tau=0__b_h=-2__seed=1" / "cuts.json").read_text())["boundaries"]
