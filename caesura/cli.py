@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from caesura.errors import InputError, Interrupted, explain
-from caesura.experiments.commands import sweep
+from caesura.experiments.sweep_command import sweep
 from caesura.options import parse_duration, parse_seeds
 
 if TYPE_CHECKING:

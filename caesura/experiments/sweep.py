@@ -15,12 +15,22 @@ from caesura.analysis.plots import style
 from caesura.config import Config
 from caesura.data.files import checksum, write_beside
 from caesura.errors import InputError
-from caesura.experiments import search
-from caesura.experiments.fleet import Limits, Watcher, run_fleet
-from caesura.experiments.grid import Plan, Point, cross, parse_over, points, read_rows
+from caesura.experiments import sweep_search as search
+from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
-from caesura.experiments.results import SWEEP, Result, Sweep, curve, load, merge, milliseconds, rounded, save
 from caesura.experiments.sweep_figures import figures
+from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
+from caesura.experiments.sweep_results import (
+    SWEEP,
+    Result,
+    Sweep,
+    curve,
+    load,
+    merge,
+    milliseconds,
+    rounded,
+    save,
+)
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
 RUNS = "runs"
@@ -54,6 +64,7 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
     plan = _plan(request, _rows(request))
     found = points(plan)
     over = _keys(plan)
+    check_members(_members(found, request.out))
     try:
         run_fleet(_members(found, request.out), request.limits, watcher, measures)
     finally:
@@ -208,7 +219,7 @@ class _Search:
         self.request, self.measures = request, measures
         self.dimensions = [search.parse_dimension(text) for text in request.over]
         for row in cross(search.ends(self.dimensions)):
-            points(_plan(request, [row]))
+            check_members(_members(points(_plan(request, [row])), request.out))
         self.trials = search.read_trials(request.out, self.dimensions)
         search.propose(self.dimensions, [], [], 0)  # the extra is there
 

@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFor
 
 from caesura.analysis.figures import styled
 from caesura.analysis.plots import AXIS, COLOURS, INK, short
-from caesura.experiments.grid import short_name, shown
-from caesura.experiments.results import Result, Sweep
+from caesura.experiments.sweep_grid import short_name, shown
+from caesura.experiments.sweep_results import Result, Sweep
 
 WIDTH, HEIGHT = 7.6, 4.2  # inches; the legend takes the right quarter
 DASHES: Sequence[Any] = ("solid", (0, (5, 1.5)), (0, (1, 1.3)), (0, (5, 1.3, 1, 1.3)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
 from caesura.analysis.tables import Cell, Column, Table
-from caesura.experiments.results import Result, Sweep
+from caesura.experiments.sweep_results import Result, Sweep
 from caesura.terminal import duration
 
 Getter = Callable[[Result], float | None]

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from caesura.experiments.results import Result, Sweep
+from caesura.experiments.sweep_results import Result, Sweep
 
 TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
 

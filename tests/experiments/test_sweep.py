@@ -12,8 +12,8 @@ from caesura.errors import Interrupted
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
-from caesura.experiments.results import load, save
 from caesura.experiments.sweep import Request, run_sweep
+from caesura.experiments.sweep_results import load, save
 from caesura.model import Translator
 
 
@@ -180,6 +180,7 @@ def test_chance_is_that_of_as_many_cuts(configs, tmp_path):
         (["--draw"], "--out"),
         (["other.yaml"], "other.yaml: one config is swept"),
         (["--search", "3"], "nothing to search over"),
+        (["--over", "data.dev.src=nowhere.de"], "no file"),
     ],
 )
 def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monkeypatch, words, said):

@@ -11,7 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments.grid import Plan, Point, cross, parse_over, points, read_rows, short_name, shown
+from caesura.experiments.sweep_grid import (
+    Plan,
+    Point,
+    cross,
+    parse_over,
+    points,
+    read_rows,
+    short_name,
+    shown,
+)
 
 TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
 
@@ -115,7 +124,6 @@ def test_keys_are_short_and_never_confused(key, name):
         ([TAU], "write it as KEY=V1,V2"),
         ([f"{TAU}="], "write it as KEY=V1,V2"),
         (["=1"], "write it as KEY=V1,V2"),
-        (["data.train.src=nowhere.de"], "no file"),
     ],
 )
 def test_mistakes_are_named(config, over, said):
@@ -142,9 +150,19 @@ def test_a_list_names_its_members(config, tmp_path):
     assert found[1].values == {TAU: 1.0, BIAS: -2.0}
 
 
+def test_lists_of_values_are_crossed(config, tmp_path):
+    text = f"- settings: {{{TAU}: [0, 1], {BIAS}: [-2, 3]}}\n- settings: {{{TAU}: 5}}\n"
+    found = points(Plan(config, read_rows(write_list(tmp_path, text)), seeds=[1, 2]))
+    assert [point.name for point in found if point.seed == 1] == [
+        *("tau=0 b_h=-2 seed=1", "tau=0 b_h=3 seed=1", "tau=1 b_h=-2 seed=1", "tau=1 b_h=3 seed=1"),
+        "tau=5 seed=1",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("- {name: x, settings: {model.segmenter.tau: [1, 2]}}\n", r"members.0.name: of 2 combinations"),
         ("a: 1\n", r"list.yaml:1: the file must hold a list"),
         ("", r"list.yaml:1: the file must hold a list"),
         ("- settings: {}\n- 3\n", r"list.yaml:2: members.1: should be"),
@@ -160,7 +178,7 @@ def test_mistakes_in_a_list_have_their_line(config, tmp_path, text, said):
 
 
 def test_settings_of_a_list_are_read_back_as_they_were_written(config, tmp_path):
-    rows = [{"settings": {"name": "x y", TAU: 1e-7, "training.poison": [3], "training.tensorboard": True}}]
+    rows = [{"settings": {"name": "x y", TAU: 1e-7, "training.poison": [[3]], "training.tensorboard": True}}]
     found = points(Plan(config, read_rows(write_list(tmp_path, json.dumps(rows)))))
     made = found[0].config
     assert (made.name, made.model.segmenter.tau, made.training.poison) == ("x y", 1e-7, [3])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments.results import curve, load, merge, milliseconds, rounded, save
+from caesura.experiments.sweep_results import curve, load, merge, milliseconds, rounded, save
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments import search, sweep
+from caesura.experiments import sweep
+from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits
-from caesura.experiments.results import load
-from caesura.experiments.search import Choice, Range, parse_dimension, propose
 from caesura.experiments.sweep import Request, run_sweep
+from caesura.experiments.sweep_results import load
+from caesura.experiments.sweep_search import Choice, Range, parse_dimension, propose
 
 TAU = "model.segmenter.tau"
 

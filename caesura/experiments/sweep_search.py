@@ -12,7 +12,7 @@ from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.grid import Setting, parse_over
+from caesura.experiments.sweep_grid import Setting, parse_over
 
 TRIALS = "trials.json"
 DIGITS = 4  # of a drawn number

@@ -15,7 +15,6 @@ from caesura import yamlfile
 from caesura.config import Config, load_config
 from caesura.errors import InputError
 from caesura.model import resolve
-from caesura.training.prepare import check_files
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them
@@ -89,7 +88,10 @@ def cross(dimensions: Sequence[Sequence[Setting]]) -> list[tuple[str, Sequence[S
 
 
 def read_rows(path: Path) -> list[tuple[str, Sequence[Setting]]]:
-    """The members of a YAML list: `- {settings: {model.segmenter.tau: 0.1}}`, with a name if you like."""
+    """The members of a YAML list: `- {settings: {model.segmenter.tau: 0.1}}`, with a name if you like.
+
+    One whose settings have lists of values stands for all their combinations.
+    """
     source = yamlfile.read_list(path, "members")
     rows: list[tuple[str, Sequence[Setting]]] = []
     for number, row in enumerate(source.tree["members"]):
@@ -101,17 +103,23 @@ def read_rows(path: Path) -> list[tuple[str, Sequence[Setting]]]:
             source.fault((*at, key), "unknown key; a member has settings and may have a name")
         if not isinstance(name := row.get("name", ""), str) or not re.fullmatch(r"(\w[\w .+=-]*)?", name):
             source.fault((*at, "name"), "may hold letters, digits, spaces and . _ + = - only")
-        settings = []
+        dimensions = []
         for key, value in row["settings"].items():
             place = source.places[(*at, "settings", key)]
-            settings.append(Setting(key, json.dumps(value, ensure_ascii=False), f"{place.file}:{place.line}"))
-        rows.append((str(name), settings))
+            texts = [
+                json.dumps(v, ensure_ascii=False) for v in (value if isinstance(value, list) else [value])
+            ]
+            dimensions.append([Setting(key, text, f"{place.file}:{place.line}") for text in texts])
+        grid = [*product(*dimensions)]
+        if name and len(grid) != 1:
+            source.fault((*at, "name"), f"of {len(grid)} combinations; leave it out")
+        rows += [(str(name), settings) for settings in grid]
     yamlfile.refuse(source.problems)
     return rows
 
 
 def points(plan: Plan) -> list[Point]:
-    """All runs, each with a config that can be built and text that is there; equal ones are refused."""
+    """All runs, each with a config that can be built; equal ones are refused."""
     varied = list(dict.fromkeys(setting.key for _, row in plan.rows for setting in row))
     if SEED in varied:
         raise InputError(f"{SEED}: give the seeds as --seeds 1,2,3")
@@ -126,7 +134,6 @@ def points(plan: Plan) -> list[Point]:
         for config, changes in _seeded(plan, path, ()):
             found.append(_point(config.name, path, changes, {}, config, beside=True))
     _refuse_equals(found)
-    check_files(found[0].config)
     return found
 
 
