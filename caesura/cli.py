@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from caesura.errors import InputError, Interrupted, explain
-from caesura.experiments.sweep_command import sweep
+from caesura.experiments import commands
 from caesura.options import parse_duration, parse_seeds
 
 if TYPE_CHECKING:
@@ -306,7 +306,8 @@ def analyze(
     print(f"the report: {page}")
 
 
-app.command()(sweep)
+app.command()(commands.reproduce)
+app.command()(commands.sweep)
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:

@@ -113,6 +113,11 @@ class Data(Section):
     src: Side = Field(description="the source side")
     trg: Side = Field(description="the target side")
     joint: bool = Field(default=False, description="one subword vocabulary for both sides")
+    max_chars: int | None = Field(
+        default=None,
+        ge=1,
+        description="longest training sentence in characters, either side, whatever a symbol is; null: any",
+    )
     errors: Literal["strict", "replace"] = Field(
         default="strict", description="bytes that are not UTF-8: stop, or �"
     )

@@ -28,7 +28,8 @@ def problems(
     found: dict[Key, list[str]] = {}
     absent, guessed = set(), set()
     for error in invalid.errors(include_url=False):
-        key = tuple(str(part) for part in error["loc"] if not str(part).startswith("<"))  # <: a union's tag
+        # <: a union's tag; [key]: the name of an entry, not its value
+        key = tuple(str(part) for part in error["loc"] if not str(part).startswith(("<", "[key]")))
         if section:
             key = key[:1]
         if error["type"] == "rule" and error["ctx"]["key"]:
@@ -105,7 +106,8 @@ def _guess(word: str, known: Iterable[str]) -> str | None:
 def _fields(model: type[BaseModel], path: Key) -> dict[str, FieldInfo]:
     """The keys that may stand in the section at `path`."""
     for part in path:
-        model = next(_models_in(model.model_fields[part].annotation))
+        if part in model.model_fields:  # else the name of an entry, of which all are alike
+            model = next(_models_in(model.model_fields[part].annotation), model)
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

@@ -57,6 +57,13 @@ class Table:
             lines.append("  ".join(padded).rstrip())
         return "\n".join([self.title, "", *lines, ""])
 
+    def markdown(self) -> str:
+        """The table as Markdown has it, without its title."""
+        lines = [[column.name for column in self.columns]]
+        lines += [["---:" if column.form else "---" for column in self.columns]]
+        lines += [[c.show(cell) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+        return "".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |\n" for line in lines)
+
     def csv(self) -> str:
         """The values themselves, in full precision."""
         file = io.StringIO(newline="")

@@ -168,6 +168,7 @@ class Corpus:
         name: str,
         max_src: int | None = None,
         max_trg: int | None = None,
+        max_chars: int | None = None,
         drop_empty: bool = True,
         errors: Errors = "strict",
         limit: int = LINE_LIMIT,
@@ -178,13 +179,14 @@ class Corpus:
             "format": FORMAT,
             "text": text.digests(),
             "vocabularies": [src_vocabulary.fingerprint, trg_vocabulary.fingerprint],
-            "settings": [max_src, max_trg, drop_empty, errors, limit],
+            "settings": [max_src, max_trg, max_chars, drop_empty, errors, limit],
         }
         stem = Path(folder) / name
         corpus = cls._open(stem)
         if corpus is not None and corpus._header["made_from"] == made_from:
             return corpus
-        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg), drop_empty)
+        longest = max_src, max_trg, max_chars
+        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), longest, drop_empty)
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
             _write(stem, filtered, filtered.pairs(errors, limit, progress), made_from)
@@ -247,10 +249,11 @@ class _Filter:
         self,
         text: ParallelText,
         vocabularies: tuple[Vocabulary, Vocabulary],
-        longest: tuple[int | None, int | None],
+        longest: tuple[int | None, int | None, int | None],  # symbols of a side each; characters of either
         drop_empty: bool,
     ) -> None:
-        self.text, self.vocabularies, self.longest, self.drop_empty = text, vocabularies, longest, drop_empty
+        self.text, self.vocabularies, self.drop_empty = text, vocabularies, drop_empty
+        *self.longest, self.max_chars = longest
         self.read = 0
         self.dropped: Counter[str] = Counter()
 
@@ -277,6 +280,9 @@ class _Filter:
             return "empty source"
         if self.drop_empty and not trg.strip():
             return "empty target"
+        for side, line in (("source", src), ("target", trg)):
+            if self.max_chars is not None and len(line) > self.max_chars:
+                return f"{side} longer than {self.max_chars} characters"
         src_ids, trg_ids = self.vocabularies[0].encode(src), self.vocabularies[1].encode(trg)
         for side, ids, most in zip(("source", "target"), (src_ids, trg_ids), self.longest, strict=True):
             if most is not None and len(ids) > most:

@@ -8,14 +8,22 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from caesura.data.files import checksum, write_beside
+from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
-from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.outcome import (
+    TEST,
+    Measure,
+    Member,
+    Outcome,
+    read_outcome,
+    read_records,
+    weights_checksum,
+)
 from caesura.experiments.processes import Children
 from caesura.model import WEIGHTS, resolve
 from caesura.terminal import duration
@@ -52,17 +60,22 @@ class Watcher(Protocol):
 
 
 def run_fleet(
-    members: Sequence[Member], limits: Limits, watcher: Watcher, measures: Sequence[Measure] = (TEST,)
+    members: Sequence[Member],
+    limits: Limits,
+    watcher: Watcher,
+    measures: Sequence[Measure] = (TEST,),
+    settled: Callable[[], None] = lambda: None,
 ) -> bool:
     """Train all members and measure them; False where the time limit came before the end.
 
     The failure of one is kept beside its folder and leaves the others alone. `Interrupted` is raised after a
-    signal, when all are saved. What became of each is read by `read_outcome`.
+    signal, when all are saved. What became of each is read by `read_outcome`; `settled` is called whenever
+    one is through.
     """
     check_members(members)
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
     with Children() as children:
-        fleet = _Fleet(members, limits, watcher, measures, children)
+        fleet = _Fleet(members, limits, watcher, measures, children, settled)
         while fleet.step():
             if children.signal is not None or (deadline is not None and time.monotonic() >= deadline):
                 fleet.stopping = True
@@ -101,8 +114,10 @@ class _Fleet:
         watcher: Watcher,
         measures: Sequence[Measure],
         children: Children,
+        settled: Callable[[], None],
     ) -> None:
         self.limits, self.watcher, self.measures, self.children = limits, watcher, measures, children
+        self.settled = settled
         self.members = {member.name: member for member in members}
         self.waiting = list(members)
         self.stopping = False
@@ -112,6 +127,7 @@ class _Fleet:
         self._seen: dict[str, int] = {}  # validations that were told
         self._sizes: dict[str, int] = {}
         self._lines: dict[str, str] = {}
+        self._together: dict[str, int] = {}
         self._environment = self._threads()
 
     def step(self) -> bool:
@@ -126,6 +142,7 @@ class _Fleet:
             self.waiting.remove(member)
             member.failure.unlink(missing_ok=True)
             self._start(member)
+        self._note_company()
         self._tell()
         return bool(self.waiting or self.children.running)
 
@@ -162,10 +179,11 @@ class _Fleet:
             return
         for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
             if measure.name not in found.measured and (words := measure.command(member)) is not None:
-                self._weights[member.name] = checksum(member.folder / WEIGHTS)
+                self._weights[member.name] = weights_checksum(member.folder)
                 self._run(member, [*words], measure)
                 return
         self.watcher.say(f"{member.name}: {summary(found)}")
+        self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
         member.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -182,8 +200,9 @@ class _Fleet:
         printed = _output(member, measure)
         try:
             found = json.loads(printed.read_bytes().splitlines()[-1])
+            found.pop("model", None)  # where it is; it may move
             content = json.dumps({"weights": self._weights[member.name], **found}, ensure_ascii=False)
-        except (OSError, ValueError, IndexError, TypeError) as problem:
+        except (OSError, ValueError, IndexError, TypeError, AttributeError) as problem:
             raise InputError(f"{measure.name} printed no line of JSON ({problem})") from problem
         with write_beside(measure.path(member)) as file:
             file.write(content.encode() + b"\n")
@@ -193,6 +212,17 @@ class _Fleet:
         with write_beside(member.failure) as file:
             file.write(reason.encode())
         self.watcher.say(f"{member.name}: failed: {reason}; all it said: {member.log}")
+        self.settled()
+
+    def _note_company(self) -> None:
+        """Keep how many ran side by side, which the times of each are to be read with."""
+        together = len(self.children.running)
+        for name, measure in self._doing.items():
+            if measure is None and together > self._together.get(name, 1):
+                self._together[name] = together
+                path = self.members[name].company
+                known = int(path.read_bytes()) if path.exists() else 1
+                path.write_text(str(max(known, together)), encoding="utf-8")
 
     def _tell(self) -> None:
         for name, measure in self._doing.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +40,11 @@ class Member:
         """A file with the sentence that it failed with, until it is tried again."""
         return Path(f"{self.folder}.failed")
 
+    @property
+    def company(self) -> Path:
+        """A file with how many processes ran at once, at most, while it trained."""
+        return Path(f"{self.folder}.beside")
+
     def load(self) -> Config:
         """Its config, as training will see it."""
         return load_config(self.config, self.settings)
@@ -61,9 +68,21 @@ class Measure:
         """What was found of the weights that are there now, if it was."""
         try:
             found = json.loads(self.path(member).read_bytes())
-            return found if found["weights"] == checksum(member.folder / WEIGHTS) else None
+            return found if found["weights"] == weights_checksum(member.folder) else None
         except (OSError, InputError, ValueError, KeyError, TypeError):
             return None
+
+
+def weights_checksum(folder: Path) -> str:
+    """That of a model folder's weights."""
+    path = folder / WEIGHTS
+    facts = path.stat()
+    return _checksum(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache
+def _checksum(path: Path, *_: int) -> str:
+    return checksum(path)
 
 
 def _evaluation(member: Member) -> Sequence[str] | None:
@@ -85,6 +104,7 @@ class Outcome:
     status: Status
     reason: str  # the stopping rule that ended it, or what it said when it failed
     progress: Progress  # counters and seconds of training; zeros where it has not begun
+    side_by_side: int  # how many processes ran at once, at most, while it trained
     start: dict[str, Any] | None  # the first record of its log: segments before training, parameters
     validations: list[dict[str, Any]]  # records of its log, without examples
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
@@ -107,10 +127,11 @@ class Outcome:
         began = ("segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "device")
         return {
             "name": self.member.name,
-            "settings": list(self.member.settings),
+            "settings": [s for s in self.member.settings if not re.match(r"data\.(train|dev|test)\b", s)],
             "status": self.status,
             "reason": self.reason,
             "seconds": round(progress.seconds, 1),
+            "side_by_side": self.side_by_side,
             "updates": progress.update,
             "sentences": progress.sentences,
             "epochs": progress.epoch,
@@ -141,6 +162,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         status,
         reason,
         progress or Progress(),
+        _company(member),
         next((r for r in records if r["kind"] == "start"), None),
         [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
         {name: value for name, value in found.items() if value is not None},
@@ -158,6 +180,13 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         except ValueError:  # written over by a run that went on from before it
             continue
     return records
+
+
+def _company(member: Member) -> int:
+    try:
+        return int(member.company.read_bytes())
+    except (OSError, ValueError):
+        return 1
 
 
 def _progress(folder: Path) -> Progress | None:

@@ -104,9 +104,8 @@ def write(
 ) -> Sweep:
     """Write sweep.json, tables and figures; runs that an earlier request has left there stay."""
     path, limits = request.out / SWEEP, request.limits
-    parallel = min(limits.parallel, len(found))
     outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
-    runs = [collect(p, o, parallel) for p, o in zip(found, outcomes, strict=True)]
+    runs = [collect(p, o) for p, o in zip(found, outcomes, strict=True)]
     said = [text for outcome in outcomes for text in _signatures(outcome)]
     configs = {point.config.name: _described(point.config) for point in reversed(found)}
     sweep = Sweep(list(over), limits.budget, list(dict.fromkeys(said)), configs, runs)
@@ -121,7 +120,7 @@ def write(
     return sweep
 
 
-def collect(point: Point, outcome: Outcome, parallel: int) -> Result:
+def collect(point: Point, outcome: Outcome) -> Result:
     """What is kept of a run."""
     progress, start = outcome.progress, outcome.start or {}
     found, best = curve(outcome.start, outcome.validations)
@@ -139,7 +138,7 @@ def collect(point: Point, outcome: Outcome, parallel: int) -> Result:
         sentences=progress.sentences,
         epochs=progress.epoch,
         seconds=round(progress.seconds, 1),
-        parallel=parallel,
+        parallel=outcome.side_by_side,
         parameters=start.get("parameters"),
         device=start.get("device"),
         milliseconds=milliseconds(read_records(outcome.member.folder)),

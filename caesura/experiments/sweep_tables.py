@@ -98,9 +98,9 @@ def _conditions(sweep: Sweep) -> str:
 
 def markdown(sweep: Sweep) -> str:
     """Both tables and what belongs to their numbers, as Markdown."""
-    parts = [_marked(runs_table(sweep))]
+    parts = [_titled(runs_table(sweep))]
     if any(run.seed != other.seed for run in sweep.runs for other in sweep.runs):
-        parts.append(_marked(groups_table(sweep)))
+        parts.append(_titled(groups_table(sweep)))
     notes = [
         "Segment lengths in characters, of the dev set; BLEU and chrF2 on dev are greedy, on test with the "
         "config's beam and the model of the best dev BLEU. Boundaries and halting are that model's, on test.",
@@ -110,10 +110,5 @@ def markdown(sweep: Sweep) -> str:
     return "\n\n".join([*parts, *notes, *signatures]) + "\n"
 
 
-def _marked(table: Table) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    rule = ["---:" if column.form else "---" for column in table.columns]
-    rows = [[c.show(cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
-    return "\n".join([f"**{table.title}**", "", *map(line, ([c.name for c in table.columns], rule, *rows))])
+def _titled(table: Table) -> str:
+    return f"**{table.title}**\n\n{table.markdown().rstrip()}"

@@ -56,6 +56,7 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
         name="train",
         max_src=data.src.max_length or LONGEST,
         max_trg=data.trg.max_length or LONGEST,
+        max_chars=data.max_chars,
         errors=data.errors,
         progress=lambda lines: progress("numbering the training text", lines),
     )

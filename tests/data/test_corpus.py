@@ -249,6 +249,24 @@ def test_limits_count_symbols_and_drop_only_what_is_over(build):
     assert len(build(max_src=longest)[0]) == len(build(max_src=longest - 1)[0]) + 1
 
 
+@pytest.mark.parametrize("level", ["char", "word"])
+def test_a_limit_in_characters_drops_the_same_pairs_at_every_level(build, level):
+    src, trg = train_vocabulary(level, SRC), train_vocabulary(level, TRG)
+    for most in sorted({len(line) for line in (*SRC, *TRG)} - {0}):
+        pairs = [(s, t) for s, t in zip(SRC, TRG, strict=True) if s.strip() and t.strip()]
+        kept = [(s, t) for s, t in pairs if max(len(s), len(t)) <= most]
+        corpus, _ = build(src=src, trg=trg, max_chars=most)
+        assert [(a.tolist(), b.tolist()) for a, b in corpus] == [
+            (src.encode(s), trg.encode(t)) for s, t in kept
+        ]
+        dropped = corpus.report.dropped
+        over = [dropped.get(f"{side} longer than {most} characters", 0) for side in ("source", "target")]
+        assert over == [
+            sum(len(s) > most for s, _ in pairs),
+            sum(len(t) > most >= len(s) for s, t in pairs),
+        ]
+
+
 def test_empty_lines_stay_where_they_are_wanted(build):
     corpus, _ = build(drop_empty=False)
     assert len(corpus) == len(SRC)
@@ -263,6 +281,7 @@ def test_nothing_is_built_twice_and_every_change_builds(build, text, chars):
     for change in (
         {"max_src": 20},
         {"max_trg": 20},
+        {"max_chars": 20},
         {"drop_empty": False},
         {"errors": "replace"},
         {"limit": 99},

@@ -18,7 +18,7 @@ from caesura.model import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
+RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.yaml") if path.name != "reproduce.yaml")
 
 
 def blocks(language: str) -> list[str]:

@@ -1,5 +1,7 @@
 """Small fleets, and what they say."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +45,11 @@ def member(folder: Path, name: str, *settings: str, system: str = "word") -> Mem
     config = write_config(folder / f"{system}.yaml", system)
     test = (f"data.test.src={folder}/test.de", f"data.test.trg={folder}/test.en")
     return Member(name, config, (*test, *settings), folder / "runs" / name)
+
+
+def wait_for(happened: Callable[[], object]) -> None:
+    """Until it has, for a minute at most."""
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from experiments.fleets import ENDLESS, QUICK, Heard, member
+from experiments.fleets import ENDLESS, QUICK, Heard, member, wait_for
 
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import fleet
@@ -101,12 +101,8 @@ def kill_when_validated(one: Member) -> None:
 
 def wait_for_validation(one: Member) -> int:
     """The process that trains a member, once it has validated."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if read_outcome(one).validations:
-            return json.loads((one.folder / ".lock").read_text())["pid"]
-        time.sleep(0.05)
-    raise AssertionError("no validation in a minute")
+    wait_for(lambda: read_outcome(one).validations)
+    return json.loads((one.folder / ".lock").read_text())["pid"]
 
 
 class Clock:

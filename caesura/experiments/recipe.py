@@ -1,0 +1,206 @@
+"""The experiments of a recipe folder: which systems make which tables, beside which of the paper's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+import caesura
+from caesura import yamlfile
+from caesura.config import Config, Section, load_config
+from caesura.errors import InputError
+from caesura.experiments.outcome import Member
+from caesura.phrasing import problems
+from caesura.yamlfile import Key, Place, place_of
+
+FILE = "reproduce.yaml"
+SUFFIXES = ("", ".xz", ".gz")
+
+Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
+
+
+class Paper(Section):
+    """A row as the paper prints it."""
+
+    bleu: float | None = Field(default=None, description="BLEU on the test set")
+    chrf: float | None = Field(default=None, ge=0, le=1, description="chrF, between 0 and 1")
+    parameters: int | None = Field(default=None, ge=1, description="such as 13_400_000")
+    segment_length: float | None = Field(default=None, description="mean characters a segment, on dev")
+    training_time: str | None = Field(default=None, description="such as 1d22h")
+
+
+class Row(Section):
+    """A system of a table."""
+
+    config: str = Field(min_length=1, description="its config, a file seen from this one")
+    title: str | None = Field(default=None, description="as the table names it; null: its name")
+    seeds: list[int] | None = Field(default=None, min_length=1, description="null: those of the table")
+    settings: list[str] = Field(default=[], description="such as training.seed=2, over the config")
+    paper: Paper | None = Field(default=None, description="what the paper has for it")
+
+
+class Rows(Section):
+    """A table."""
+
+    title: str = Field(min_length=1, description="what it shows")
+    seeds: list[int] = Field(default=[1], min_length=1, description="each system is trained with all")
+    settings: list[str] = Field(
+        default=[], description="such as training.precision=bfloat16, over all configs"
+    )
+    rows: dict[Name, Row] = Field(min_length=1, description="its systems, by their names")
+
+
+class Splits(Section):
+    """Sentences of the paper's text."""
+
+    train: int = Field(ge=1, description="sentences")
+    dev: int = Field(ge=1, description="sentences")
+    test: int = Field(ge=1, description="sentences")
+
+
+class Recipe(Section):
+    """What `caesura reproduce` trains."""
+
+    title: str = Field(min_length=1, description="the text and the direction")
+    note: str = Field(default="", description="what to know, under every table")
+    paper_text: Splits | None = Field(default=None, description="what the paper trained on")
+    tables: dict[Name, Rows] = Field(min_length=1, description="by their names")
+    _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def name(self) -> str:
+        """That of its folder."""
+        return self._folder.resolve().name
+
+    def error(self, key: Key, message: str) -> InputError:
+        """An InputError about a key, with the line that it stands on."""
+        return InputError(place_of(self._places, key).says(key, message))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is to be done with a recipe."""
+
+    out: Path
+    data: Path | None = None
+    only: tuple[str, ...] = ()  # names of tables, of rows, or TABLE-ROW; none: all
+    seeds: tuple[int, ...] = ()  # none: the recipe's
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class System:
+    """A row of a table, and its trainings, one a seed."""
+
+    table: str
+    row: str
+    title: str
+    paper: Paper | None
+    members: dict[int, Member]  # by seed
+
+    @property
+    def name(self) -> str:
+        """As its folders are called, without the seed."""
+        return f"{self.table}-{self.row}"
+
+
+def homes() -> list[Path]:
+    """Where recipes are looked for: here, in the checkout that the program is of, in what was installed."""
+    package = Path(caesura.__file__).parent
+    return [Path("recipes"), package.parent / "recipes", package / "recipes"]
+
+
+def find_recipe(name: str) -> Path:
+    """The reproduce.yaml of a recipe that is named, or of a folder."""
+    given = Path(name)
+    for path in (given, given / FILE, *(home / name / FILE for home in homes())):
+        if path.name == FILE and path.is_file():
+            return path
+    known = sorted({path.parent.name for home in homes() for path in home.glob(f"*/{FILE}")})
+    listed = f"known: {', '.join(known)}" if known else "none is here"
+    raise InputError(f"{name}: no such recipe ({listed}), and no folder with a {FILE}")
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a reproduce.yaml."""
+    source = yamlfile.read_file(path)
+    yamlfile.refuse(source.problems)
+    try:
+        recipe = Recipe.model_validate(source.tree)
+    except ValidationError as invalid:
+        yamlfile.refuse(problems(invalid, Recipe, source.places))
+        raise
+    recipe._places, recipe._folder = source.places, path.parent
+    return recipe
+
+
+def systems(recipe: Recipe, chosen: Chosen) -> list[System]:
+    """The systems that are wanted, in the order of the recipe, with every config checked."""
+    wanted = {*chosen.only}
+    found: list[System] = []
+    folders: dict[Path, System] = {}
+    for table, rows in recipe.tables.items():
+        for name, row in rows.rows.items():
+            names = {table, name, f"{table}-{name}"}
+            if chosen.only and not names & {*chosen.only}:
+                continue
+            wanted -= names
+            system = _system(recipe, chosen, (table, name), rows, row)
+            for member in system.members.values():
+                other = folders.setdefault(member.folder, system)
+                if other is not system:
+                    key = ("tables", table, "rows", name)
+                    raise recipe.error(key, f"its folder would be that of {other.table}.{other.row} as well")
+            found.append(system)
+    if wanted:
+        known = [f"{table}-{row}" for table, rows in recipe.tables.items() for row in rows.rows]
+        raise InputError(
+            f"--only {','.join(sorted(wanted))}: not in the recipe, which has {', '.join(known)}"
+        )
+    return found
+
+
+def _system(recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: Rows, row: Row) -> System:
+    table, name = where
+    key = ("tables", table, "rows", name)
+    path = recipe._folder / row.config
+    if not path.is_file():
+        raise recipe.error((*key, "config"), f"no file {row.config} in {recipe._folder}")
+    settings = (*rows.settings, *row.settings)
+    try:
+        config = load_config(path, settings)
+    except InputError as problem:
+        message = str(problem).replace("\n", "; ")
+        raise recipe.error(key, f"cannot be trained: {message}") from problem
+    text = () if chosen.data is None else tuple(_text(chosen.data, config))
+    members = {}
+    for seed in chosen.seeds or row.seeds or rows.seeds:
+        over = (*settings, *text, *chosen.settings, f"training.seed={seed}")
+        member = f"{table}-{name}-{seed}"
+        members[seed] = Member(member, path, over, chosen.out / member.replace(" ", "_"))
+        members[seed].load()
+    return System(table, name, row.title or name, row.paper, members)
+
+
+def _text(folder: Path, config: Config) -> Iterator[str]:
+    """Settings that take the text from a folder: train.de or train.de.xz, and so on."""
+    for part in ("train", "dev", "test"):
+        for side, language in (("src", config.data.src.lang), ("trg", config.data.trg.lang)):
+            files = [folder / f"{part}.{language}{suffix}" for suffix in SUFFIXES]
+            there = next((file for file in files if file.is_file()), None)
+            if there is None:
+                raise InputError(f"--data {folder}: no {files[0].name} there, nor with .xz or .gz")
+            yield f"data.{part}.{side}={there.resolve()}"
+
+
+def by_table(chosen: Sequence[System]) -> Mapping[str, list[System]]:
+    """Systems under the names of their tables."""
+    found: dict[str, list[System]] = {}
+    for system in chosen:
+        found.setdefault(system.table, []).append(system)
+    return found

@@ -1,0 +1,244 @@
+"""`caesura reproduce`: every system of a recipe under one budget, and the paper's tables beside ours."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from caesura import __version__, terminal
+from caesura.analysis.report import PAGE
+from caesura.analysis.tables import Table
+from caesura.config import Files
+from caesura.data.files import write_beside
+from caesura.errors import Interrupted
+from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
+from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
+from caesura.experiments.processes import Children
+from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
+from caesura.experiments.results import (
+    Result,
+    comparison_table,
+    keep_metrics,
+    seeds_table,
+    signatures,
+)
+from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
+from caesura.model import WEIGHTS
+from caesura.training.checkpoint import list_checkpoints
+from caesura.training.lock import hold
+
+
+def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
+    """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
+    recipe = load_recipe(find_recipe(name))
+    deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
+    wanted = systems(recipe, chosen)
+    shown = _with_known(recipe, chosen, wanted)
+    members = [member for system in shown for member in system.members.values()]
+    check_members(members)
+    splits = measure_text(members[0].load())
+    experiment = _Experiment(recipe, chosen.out, shown, splits, limits)
+    with hold(chosen.out, lambda _: None):
+        try:
+            with terminal.FleetDisplay() as display:
+                done = run_fleet(_in_turn(wanted), limits, display, settled=experiment.write)
+        except Interrupted:
+            experiment.write()
+            terminal.out.print("stopped; the same command goes on from here")
+            raise
+        experiment.write()
+        experiment.show()
+        if report and done:
+            rest = None if deadline is None else deadline - time.monotonic()
+            experiment.report(rest)
+    return not any(member.failure.exists() for system in wanted for member in system.members.values())
+
+
+def _in_turn(wanted: Sequence[System]) -> list[Member]:
+    """Table by table, and there the first seed of all before the second of any: tables are whole early."""
+    turns = []
+    for table, listed in enumerate(by_table(wanted).values()):
+        for system in listed:
+            turns += [(table, turn, member) for turn, member in enumerate(system.members.values())]
+    return [member for _, _, member in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def _with_known(recipe: Recipe, chosen: Chosen, wanted: Sequence[System]) -> list[System]:
+    """What is wanted, and what earlier calls have trained in the same place, in the recipe's order."""
+    mine = {system.name: system.members for system in wanted}
+    found = []
+    seeds = tuple(sorted({*_trained_seeds(chosen.out), *(s for members in mine.values() for s in members)}))
+    for system in systems(recipe, replace(chosen, only=(), seeds=seeds)):
+        asked = mine.get(system.name, {})
+        members = {s: m for s, m in system.members.items() if s in asked or _begun(m)}
+        if members:
+            found.append(replace(system, members=members))
+    return found
+
+
+def _trained_seeds(out: Path) -> Iterator[int]:
+    for path in out.glob("*/checkpoints"):
+        seed = path.parent.name.rpartition("-")[2]
+        if re.fullmatch(r"\d{1,9}", seed):
+            yield int(seed)
+
+
+def _begun(member: Member) -> bool:
+    return bool(list_checkpoints(member.folder / "checkpoints")) or member.failure.exists()
+
+
+class _Experiment:
+    """The results of a recipe in a folder, read anew whenever they are written."""
+
+    def __init__(
+        self, recipe: Recipe, out: Path, shown: Sequence[System], splits: Sequence[Split], limits: Limits
+    ) -> None:
+        self.recipe, self.out, self.shown, self.splits, self.limits = recipe, out, shown, splits, limits
+
+    def results(self) -> list[Result]:
+        """What the folders tell now."""
+        return [
+            Result(system, {s: self._read(m) for s, m in system.members.items()}) for system in self.shown
+        ]
+
+    def _read(self, member: Member) -> Outcome:
+        return read_outcome(member, self.limits.budget, (TEST,))
+
+    def write(self) -> None:
+        """Write table.md, table.json, table.csv and metrics/."""
+        results = self.results()
+        content = {
+            "recipe": self.recipe.name,
+            "title": self.recipe.title,
+            "command": _command(),
+            "made_with": _versions(),
+            "budget": self.limits.budget,
+            "notes": self._notes(results),
+            "text": [asdict(split) for split in self.splits],
+            "paper_text": self.recipe.paper_text and self.recipe.paper_text.model_dump(),
+            "tables": {
+                name: [result.record() for result in listed]
+                for name, listed in self._by_table(results).items()
+            },
+        }
+        files = {
+            "table.md": self._markdown(results),
+            "table.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
+            "table.csv": seeds_table(results).csv(),
+        }
+        for name, text in files.items():
+            with write_beside(self.out / name) as file:
+                file.write(text.encode())
+        keep_metrics(self.out, results)
+
+    def show(self) -> None:
+        """Print the tables."""
+        for table, notes in self._tables(self.results()):
+            terminal.out.print(table.text(), markup=False)
+            terminal.out.print("\n".join(notes), end="\n\n" if notes else "", markup=False)
+        terminal.out.print(f"\nThe tables: {self.out}/table.md, .json and .csv; the models: {self.out}/*/")
+
+    def report(self, time_limit: float | None) -> None:
+        """The report of all systems, each by the seed that did best on dev, where it is not there yet."""
+        best = [result.best for result in self.results()]
+        folders = [o.member.folder for o in best if o is not None and (o.member.folder / WEIGHTS).exists()]
+        if not folders:
+            return
+        page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
+        weights = json.dumps({folder.name: weights_checksum(folder) for folder in folders}, indent=1)
+        if not (page.exists() and made.exists() and made.read_text(encoding="utf-8") == weights):
+            problem = self._compare(folders, page.parent, time_limit)
+            if problem:
+                terminal.out.print(f"no report: {problem}", markup=False)
+                return
+            with write_beside(made) as file:
+                file.write(weights.encode())
+        terminal.out.print(f"The report of all systems: {page}", markup=False)
+
+    def _compare(self, folders: Sequence[Path], out: Path, time_limit: float | None) -> str:
+        """Run `caesura compare` in a process of its own; what went wrong, if something did."""
+        config = next(iter(self.shown[0].members.values())).load()
+        test = config.data.test
+        if test is None:
+            return "the configs name no data.test"
+        text = ("--src", test.src, "--trg", test.trg) if isinstance(test, Files) else ("--src", test)
+        device = "cpu" if config.training.device == "cpu" else "auto"
+        words = ["compare", *folders, *text, "--out", out, "--device", device]
+        command = [sys.executable, "-m", "caesura.cli", *map(str, words)]
+        log = self.out / "report.log"
+        log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
+        began, status = time.monotonic(), None
+        with Children() as children, terminal.stages("the report"):
+            children.start("report", command, log)
+            while status is None and children.signal is None:
+                if time_limit is not None and time.monotonic() - began > time_limit:
+                    return "the time limit came before it was done; the same command goes on"
+                time.sleep(0.1)
+                status = children.ended().get("report")
+        if children.signal is not None:
+            raise Interrupted(children.signal)
+        return f"{last_words(log)} (all of it: {log})" if status else ""
+
+    def _by_table(self, results: Sequence[Result]) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {}
+        for result in results:
+            found.setdefault(result.system.table, []).append(result)
+        return found
+
+    def _tables(self, results: Sequence[Result]) -> list[tuple[Table, list[str]]]:
+        """The tables that there is something to put into, with what has to be known to read them."""
+        tables = [
+            (comparison_table(name, self.recipe.tables[name].title, listed), self._notes(listed))
+            for name, listed in self._by_table(results).items()
+        ]
+        for described in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
+            tables.append((described, self._about()))
+        return [(table, notes) for table, notes in tables if table.rows]
+
+    def _about(self) -> list[str]:
+        notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
+        return [note for note in notes if note]
+
+    def _notes(self, results: Sequence[Result]) -> list[str]:
+        members = [member for result in results for member in result.system.members.values()]
+        beams = sorted({member.load().testing.beam_size for member in members})
+        together = max(o.side_by_side for result in results for o in result.outcomes.values())
+        notes = [
+            *self._about(),
+            f"BLEU and chrF2 on the test set with beam {', '.join(map(str, beams))}, dev greedily; "
+            "± is the standard deviation over seeds; segment length on dev, at the best validation there.",
+        ]
+        if any(result.system.paper for result in results):
+            notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
+        if self.limits.budget is not None:
+            allowed = terminal.duration(self.limits.budget)
+            notes.append(f"Each was given {allowed} of training, validations included, reading text not.")
+        if together > 1:
+            notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
+        return [*notes, *signatures(results)]
+
+    def _markdown(self, results: Sequence[Result]) -> str:
+        shown = []
+        for table, notes in self._tables(results):
+            listed = "".join(f"- {note}\n" for note in notes)
+            shown.append(f"## {table.title}\n\n{table.markdown()}\n{listed}")
+        made = f"Made by `{_command()}` with {_versions()}.\n"
+        return "\n".join([f"# {self.recipe.title}\n", made, *shown])
+
+
+def _command() -> str:
+    return shlex.join(["caesura", *sys.argv[1:]])
+
+
+def _versions() -> str:
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
+    return f"caesura {__version__}, torch {torch.__version__}, Python {platform.python_version()} on {device}"

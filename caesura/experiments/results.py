@@ -1,0 +1,242 @@
+"""What a recipe's systems came to: tables with the paper's rows beneath ours, and short logs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from caesura.analysis.tables import Cell, Column, Table
+from caesura.experiments.outcome import Outcome, read_records
+from caesura.experiments.recipe import Paper, System
+from caesura.terminal import duration
+
+METRICS_BYTES = 30_000  # of a log that is kept
+REASON = 160  # characters of a failure that a table shows
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over seeds."""
+
+    mean: float
+    deviation: float | None  # the sample's standard deviation; None for one seed
+    count: int
+
+    def show(self, form: str) -> str:
+        """22.31 ± 0.25."""
+        shown = format(self.mean, form)
+        return shown if self.deviation is None else f"{shown} ± {format(self.deviation, form)}"
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """The mean and the deviation of what is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known))
+
+
+@dataclass(frozen=True)
+class Result:
+    """A system and what became of its trainings."""
+
+    system: System
+    outcomes: dict[int, Outcome]  # by seed
+
+    def over(self, figure: Callable[[Outcome], float | None]) -> Spread | None:
+        """A figure of every seed."""
+        return spread(figure(outcome) for outcome in self.outcomes.values())
+
+    @property
+    def best(self) -> Outcome | None:
+        """The seed that did best on dev."""
+        found = [outcome for outcome in self.outcomes.values() if outcome.best]
+        return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to tell."""
+        return any(outcome.status != "not run" for outcome in self.outcomes.values())
+
+    def record(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        means = {name: self.over(figure) for name, figure in FIGURES.items()}
+        return {
+            "name": self.system.name,
+            "title": self.system.title,
+            "figures": {name: vars(found) for name, found in means.items() if found is not None},
+            "paper": self.system.paper and self.system.paper.model_dump(exclude_none=True),
+            "seeds": {seed: outcome.record() for seed, outcome in self.outcomes.items()},
+        }
+
+
+def _tested(metric: str) -> Callable[[Outcome], float | None]:
+    return lambda outcome: outcome.measured["test"]["scores"][metric] if "test" in outcome.measured else None
+
+
+def _at_best(key: str) -> Callable[[Outcome], float | None]:
+    return lambda outcome: outcome.best[key] if outcome.best else None
+
+
+def _at_start(key: str) -> Callable[[Outcome], float | None]:
+    return lambda outcome: outcome.start[key] if outcome.start else None
+
+
+FIGURES: dict[str, Callable[[Outcome], float | None]] = {
+    "bleu": _tested("bleu"),
+    "chrf": _tested("chrf"),
+    "dev_bleu": _at_best("bleu"),
+    "dev_chrf": _at_best("chrf"),
+    "parameters": _at_start("parameters"),
+    "segment_length": _at_best("segment_length"),
+    "longest_segment": _at_best("longest_segment"),
+    "segment_length_at_start": _at_start("segment_length"),
+    "seconds_to_best": _at_best("seconds"),
+    "seconds": lambda outcome: outcome.progress.seconds or None,
+    "updates": lambda outcome: outcome.progress.update or None,
+    "epochs": lambda outcome: outcome.progress.epoch if outcome.progress.update else None,
+}
+
+
+def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
+    """Ours, a row a system, with the paper's row beneath each that it has."""
+    heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "segments (longest)", "to best", "trained"]
+    columns = [Column("system"), Column("seeds", "d"), *(Column(head, "s") for head in heads)]
+    rows: list[list[Cell]] = []
+    for result in results:
+        rows.append([result.system.title, *_ours(result)])
+        if result.system.paper is not None:
+            rows.append([f"the paper's {result.system.title}", *_papers(result.system.paper)])
+    return Table(name, title, [*columns, Column("ended by")], rows)
+
+
+def _ours(result: Result) -> list[Cell]:
+    def shown(name: str, form: str) -> str:
+        found = result.over(FIGURES[name])
+        return "" if found is None else found.show(form)
+
+    parameters = result.over(FIGURES["parameters"])
+    longest = max((o.best["longest_segment"] for o in result.outcomes.values() if o.best), default=None)
+    tested = result.over(FIGURES["bleu"])
+    return [
+        tested.count if tested else 0,
+        shown("bleu", ".2f"),
+        shown("chrf", ".2f"),
+        shown("dev_bleu", ".2f"),
+        "" if parameters is None else _millions(parameters.mean),
+        "" if longest is None else f"{shown('segment_length', '.2f')} ({longest})",
+        _time(result, "seconds_to_best"),
+        _time(result, "seconds"),
+        endings(result),
+    ]
+
+
+def _papers(paper: Paper) -> list[Cell]:
+    return [
+        None,
+        None if paper.bleu is None else f"{paper.bleu:.2f}",
+        None if paper.chrf is None else f"{100 * paper.chrf:.0f}",
+        None,
+        None if paper.parameters is None else _millions(paper.parameters),
+        None if paper.segment_length is None else f"{paper.segment_length:.2f}",
+        None,
+        paper.training_time,
+        None,
+    ]
+
+
+def _millions(parameters: float) -> str:
+    return f"{parameters / 1e6:.1f}M" if parameters >= 1e5 else f"{parameters:,.0f}"
+
+
+def _time(result: Result, name: str) -> str:
+    """The mean over seeds, with a star where they did not have the machine to themselves."""
+    found = result.over(FIGURES[name])
+    if found is None:
+        return ""
+    together = max(outcome.side_by_side for outcome in result.outcomes.values())
+    return duration(found.mean) + ("*" if together > 1 else "")
+
+
+def endings(result: Result) -> str:
+    """What ended each seed's training, alike ones together."""
+    found: dict[str, list[int]] = {}
+    for seed, outcome in result.outcomes.items():
+        found.setdefault(ending(outcome), []).append(seed)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"seed {', '.join(map(str, seeds))}: {text}" for text, seeds in found.items())
+
+
+def ending(outcome: Outcome) -> str:
+    """What ended a training, in a few words."""
+    if outcome.status == "failed":
+        reason = outcome.reason
+        return "failed: " + (reason if len(reason) <= REASON else reason[: REASON - 3] + "...")
+    named = {"budget": "its budget", "stopped": "not done yet", "finished": outcome.reason}
+    text = named.get(outcome.status, outcome.status)
+    return text if outcome.best or outcome.status == "not run" else f"{text}, before a validation"
+
+
+def signatures(results: Sequence[Result]) -> list[str]:
+    """Those of all test scores, each once."""
+    scores = [
+        o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
+    ]
+    return list(dict.fromkeys(s["signatures"][metric] for metric in ("bleu", "chrf") for s in scores))
+
+
+def seeds_table(results: Sequence[Result]) -> Table:
+    """Every training, and the paper's rows, as numbers: the CSV."""
+    columns = [Column(head) for head in ("table", "system", "by", "seed", "status", "reason")]
+    columns += [Column(name, "g") for name in FIGURES]
+    columns += [Column("side_by_side", "d"), Column("training_time")]
+    rows: list[list[Cell]] = []
+    for result in results:
+        system = result.system
+        for seed, outcome in result.outcomes.items():
+            figures = [figure(outcome) for figure in FIGURES.values()]
+            about: list[Cell] = [system.table, system.row, "ours", seed, outcome.status, outcome.reason]
+            rows.append([*about, *figures, outcome.side_by_side, None])
+        if (paper := system.paper) is not None:
+            known = paper.model_dump()
+            known["chrf"] = None if paper.chrf is None else round(100 * paper.chrf, 1)
+            figures = [known.get(name) for name in FIGURES]
+            rows.append(
+                [system.table, system.row, "paper", None, None, None, *figures, None, paper.training_time]
+            )
+    return Table("seeds", "every training", columns, rows)
+
+
+def compact_metrics(outcome: Outcome, limit: int = METRICS_BYTES) -> str:
+    """A training's log without examples, and with as many of its training lines as fit."""
+    left_out = {"examples", "signatures", "boundaries"}
+    records = read_records(outcome.member.folder)
+    kept = [{k: _rounded(v) for k, v in r.items() if k not in left_out and v is not None} for r in records]
+    lines = [json.dumps(record, ensure_ascii=False) for record in kept]
+    end = json.dumps({"kind": "end", **outcome.record()}, ensure_ascii=False)
+    training = [i for i, record in enumerate(kept) if record["kind"] == "train"]
+    others = {*range(len(lines))} - {*training}
+    room = limit - len(end.encode()) - sum(len(lines[i].encode()) + 1 for i in others)
+    every = 1
+    while (shown := training[every - 1 :: every]) and sum(len(lines[i]) + 1 for i in shown) > room:
+        every += 1
+    return "".join(f"{line}\n" for line in [*(lines[i] for i in sorted(others | {*shown})), end])
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def keep_metrics(out: Path, results: Sequence[Result]) -> None:
+    """Write metrics/NAME.jsonl of all that have begun."""
+    (out / "metrics").mkdir(exist_ok=True)
+    for result in results:
+        for outcome in result.outcomes.values():
+            if outcome.start is not None:
+                path = out / "metrics" / f"{outcome.member.folder.name}.jsonl"
+                path.write_text(compact_metrics(outcome), encoding="utf-8")

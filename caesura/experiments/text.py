@@ -1,0 +1,95 @@
+"""The text of an experiment in numbers, as the paper's Table 1 has it and a little more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from caesura.analysis.tables import Cell, Column, Table
+from caesura.config import Config
+from caesura.data.corpus import Corpus
+from caesura.errors import InputError
+from caesura.experiments.recipe import Splits
+from caesura.experiments.results import Result
+from caesura.training.prepare import parallel_text
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """One side of a text, in characters; spaces count."""
+
+    mean: float
+    longest: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """Train, dev or test."""
+
+    name: str
+    sentences: int
+    src: Lengths
+    trg: Lengths
+
+
+def measure_text(config: Config) -> list[Split]:
+    """Count what is in the files of a config."""
+    found = []
+    for name in ("train", "dev", "test"):
+        corpus = getattr(config.data, name)
+        if corpus is None:
+            continue
+        count, sums, longest = 0, [0, 0], [0, 0]
+        for pair in parallel_text(corpus).pairs(config.data.errors, with_bounds=False):
+            count += 1
+            for side in (0, 1):
+                length = len(pair[side] or "")
+                sums[side] += length
+                longest[side] = max(longest[side], length)
+        means = [total / max(1, count) for total in sums]
+        found.append(Split(name, count, *(Lengths(m, n) for m, n in zip(means, longest, strict=True))))
+    return found
+
+
+def text_table(splits: Sequence[Split], paper: Splits | None) -> Table:
+    """The paper's Table 1 for this text, with lengths."""
+    columns = [Column("split"), Column("sentences", ",")]
+    for side in ("source", "target"):
+        columns += [Column(f"{side} characters", ".1f"), Column("longest", "d")]
+    rows: list[list[Cell]] = [
+        [s.name, s.sentences, s.src.mean, s.src.longest, s.trg.mean, s.trg.longest] for s in splits
+    ]
+    if paper is not None:
+        columns.append(Column("the paper's sentences", ","))
+        rows = [[*row, getattr(paper, split.name)] for row, split in zip(rows, splits, strict=True)]
+    return Table("text", "Table 1: the text (mean length and longest line, in characters)", columns, rows)
+
+
+def like_for_like(splits: Sequence[Split], paper: Splits | None) -> str:
+    """What the reader of a comparison with the paper has to know about the training text, if anything."""
+    train = next(split.sentences for split in splits if split.name == "train")
+    if paper is None or train == paper.train:
+        return ""
+    share = f"{train / paper.train:.0%} of the paper's {paper.train:,}"
+    return f"Trained on {train:,} pairs, {share}: the scores are not like for like."
+
+
+def reading_table(results: Sequence[Result]) -> Table:
+    """What each system reads of the text: its symbols, and the pairs within its limits."""
+    rows: list[list[Cell]] = []
+    for result in results:
+        outcome = next((o for o in result.outcomes.values() if o.start), None)
+        if outcome is None or outcome.start is None:
+            continue
+        start = outcome.start
+        kept: list[Cell] = [None, None, None]
+        with suppress(InputError):  # the cache may be gone
+            corpus = Corpus.load(outcome.member.folder / "cache", "train")
+            kept = [*map(float, corpus.lengths.mean(0)), len(corpus)]
+        dropped = start["training"].partition("; dropped: ")[2]
+        rows.append([result.system.name, start["src_vocabulary"], start["trg_vocabulary"], *kept, dropped])
+    columns = [Column("system"), Column("source vocabulary", ","), Column("target vocabulary", ",")]
+    columns += [Column("source symbols", ".1f"), Column("target symbols", ".1f")]
+    columns += [Column("pairs", ","), Column("dropped")]
+    return Table("reading", "What each system reads (mean symbols a training sentence)", columns, rows)

@@ -1,0 +1,289 @@
+"""`caesura reproduce` on small models: tables from whatever there is, going on, and what it refuses."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from cli.program import Done, caesura, command, refusal, write_config
+from experiments.fleets import wait_for, write_text
+
+from caesura.config import load_config
+from caesura.experiments.outcome import TEST, Member, read_outcome, read_records
+from caesura.experiments.recipe import FILE, load_recipe
+from caesura.experiments.results import compact_metrics
+from caesura.terminal import FleetDisplay
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """\
+title: Numbers
+paper_text: {train: 120, dev: 12, test: 12}
+tables:
+  first:
+    title: The first table
+    settings: [training.updates=20, training.validation_freq=100]
+    rows:
+      word:
+        config: word.yaml
+        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, training_time: 23h}
+      char: {config: char.yaml, title: characters, seeds: [1, 2]}
+  second:
+    title: The second table
+    settings: [training.updates=10]
+    rows:
+      act: {config: act.yaml}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A folder with a reproduce.yaml, its configs, and the text in data/."""
+    folder = tmp_path / "numbers"
+    (folder / "data").mkdir(parents=True)
+    write_text(folder / "data")
+    for system in ("word", "char", "act"):
+        write_config(folder / f"{system}.yaml", system, folder / "data")
+    (folder / FILE).write_text(RECIPE, encoding="utf-8")
+    return folder
+
+
+def run(recipe: Path, *options: object) -> Done:
+    out = recipe.parent / "out"
+    return caesura("reproduce", recipe, "--data", recipe / "data", "--out", out, "--no-report", *options)
+
+
+def rows(recipe: Path) -> list[dict[str, str]]:
+    with (recipe.parent / "out" / "table.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def statuses(recipe: Path) -> dict[str, str]:
+    ours = (row for row in rows(recipe) if row["by"] == "ours")
+    return {f"{row['table']}-{row['system']}-{row['seed']}": row["status"] for row in ours}
+
+
+def without_times(row: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in row.items() if "seconds" not in name and name != "side_by_side"}
+
+
+def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> None:
+    done = run(recipe, "--parallel", 2)
+    assert (done.status, done.err) == (0, "")
+    assert [*statuses(recipe).values()] == ["finished"] * 4
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    word = next(i for i, line in enumerate(lines) if line.startswith("| word "))
+    assert re.match(
+        r"\| word \| 1 \| \d+\.\d\d \| \d+\.\d\d \| \d+\.\d\d \| [\d,]+ \| \d\.\d\d \(\d+\) ", lines[word]
+    )
+    assert lines[word].endswith("| 20 updates |")
+    assert lines[word + 1].startswith("| the paper's word |  | 22.11 | 44 |  | 80.5M | 4.66 |  | 23h |")
+    [characters] = [line for line in lines if line.startswith("| characters ")]
+    assert re.match(r"\| characters \| 2 \| \d+\.\d\d ± \d+\.\d\d \|", characters)
+    assert text.count("Trained on 60 pairs, 50% of the paper's 120: the scores are not like for like.") == 4
+    assert text.count("BLEU|nrefs:1|") == 2
+    assert "side by side" in text
+    assert re.search(r"\| train \| 60 \| [\d.]+ \| \d+ \| [\d.]+ \| \d+ \| 120 \|", text)
+    assert "Made by `caesura reproduce " in text
+    content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
+    assert content["tables"]["first"][1]["figures"]["bleu"]["count"] == 2
+    assert str(recipe) not in json.dumps(content["tables"])
+    assert "The first table" in done.out
+    assert "The tables: " in done.out
+    paper = [row for row in rows(recipe) if row["by"] == "paper"]
+    assert [(row["bleu"], row["chrf"], row["training_time"]) for row in paper] == [("22.11", "44.0", "23h")]
+
+
+def test_again_nothing_is_trained_and_the_tables_stay(recipe: Path) -> None:
+    run(recipe, "--only", "second")
+    before = rows(recipe)
+    log = (recipe.parent / "out" / "second-act-1.log").read_bytes()
+    assert run(recipe, "--only", "second").status == 0
+    assert rows(recipe) == before
+    assert (recipe.parent / "out" / "second-act-1.log").read_bytes() == log
+
+
+def test_only_trains_what_it_names_and_the_table_keeps_what_is_there(recipe: Path) -> None:
+    run(recipe, "--only", "second,first-word")
+    assert [*statuses(recipe)] == ["first-word-1", "second-act-1"]
+    run(recipe, "--only", "char", "--seeds", "5")
+    assert [*statuses(recipe)] == ["first-word-1", "first-char-5", "second-act-1"]
+    said = refusal(run(recipe, "--only", "chars,act"))
+    assert said == "--only chars: not in the recipe, which has first-word, first-char, second-act"
+
+
+def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
+    bad = "      bad: {config: word.yaml, settings: [training.learning_rate=1e30, training.max_skipped=1]}\n"
+    (recipe / FILE).write_text(RECIPE + bad, encoding="utf-8")
+    done = run(recipe, "--only", "second")
+    assert (done.status, done.err) == (1, "")
+    assert statuses(recipe) == {"second-act-1": "finished", "second-bad-1": "failed"}
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    assert re.search(r"\| bad \| 0 \| .*\| failed: the (loss|gradient|weights).* \|\n", text)
+
+
+def test_a_table_of_what_is_there_when_time_is_up(recipe: Path) -> None:
+    done = run(recipe, "--only", "second,first-word", "--time-limit", "0s")
+    assert done.status == 0
+    assert "stopped by the time limit; the same command goes on from here" in done.out
+    assert {*statuses(recipe).values()} <= {"not run", "stopped"}
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    assert re.search(r"\| act \| 0 \|  \|  \|  \|  \|  \|  \|  \| not run \|", text)
+    assert run(recipe, "--only", "second").status == 0
+    assert statuses(recipe)["second-act-1"] == "finished"
+
+
+def test_a_budget_is_shared_by_all_and_said(recipe: Path) -> None:
+    endless = ("--set", "training.updates=100000000", "--only", "second")
+    assert run(recipe, *endless, "--budget", "0.5s").status == 0
+    assert statuses(recipe) == {"second-act-1": "budget"}
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    assert "Each was given 0s of training" in text or "Each was given 1s of training" in text
+    assert "| its budget" in text
+    assert 0.5 <= float(rows(recipe)[0]["seconds"]) < 5
+
+
+def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FleetDisplay, "validation", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    done = run(recipe, "--set", "training.updates=100000000", "--only", "act")
+    assert (done.status, done.err) == (130, "")
+    assert done.out.endswith("stopped; the same command goes on from here\n")
+    assert statuses(recipe) == {"second-act-1": "stopped"}
+    assert "not done yet" in (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+
+
+def test_logs_are_kept_short_and_whole_in_what_counts(recipe: Path) -> None:
+    run(recipe, "--only", "act")
+    out = recipe.parent / "out"
+    kept = [json.loads(line) for line in (out / "metrics" / "second-act-1.jsonl").read_text().splitlines()]
+    assert [record["kind"] for record in kept] == ["start", "kernels", "validation", "end"]
+    assert kept[-1]["measured"]["test"]["scores"]["signatures"]
+    log = out / "second-act-1" / "metrics.jsonl"
+    start, kernels, validation = log.read_text(encoding="utf-8").splitlines()
+    assert json.loads(validation)["examples"]
+    lines = [start, kernels]
+    for update in range(50, 100_000, 50):
+        lines.append(json.dumps({"kind": "train", "update": update, "loss": update / 7, "tau": None}))
+        lines += [validation] * (update % 2000 == 0)
+    log.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    member = Member("second-act-1", recipe / "act.yaml", (), out / "second-act-1")
+    text = compact_metrics(read_outcome(member, measures=[TEST]))
+    records = [json.loads(line) for line in text.splitlines()]
+    kinds = [record["kind"] for record in records]
+    assert 25_000 < len(text.encode()) <= 30_000
+    assert (kinds[0], kinds[-1], kinds.count("validation")) == ("start", "end", 49)
+    assert not any("examples" in record for record in records)
+    updates = [record["update"] for record in records if record["kind"] == "train"]
+    assert len(updates) > 20
+    assert len({b - a for a, b in pairwise(updates)}) == 1
+
+
+@pytest.mark.slow
+def test_kills_of_a_member_and_of_the_whole_change_nothing_but_times(recipe: Path) -> None:
+    settings = ("--only", "word,act", "--set", "training.updates=400", "--parallel", "2", "--no-report")
+    tables = []
+    for name in ("whole", "out"):
+        out = recipe.parent / name
+        again = command("reproduce", recipe, "--data", recipe / "data", *settings, "--out", out)
+        for victim in ("parent", "first-word-1", "second-act-1") if name == "out" else ():
+            parent = subprocess.Popen(again, stdout=subprocess.DEVNULL)
+            training = out / ("first-word-1" if victim == "parent" else victim)
+            wait_for(lambda training=training: (training / ".lock").exists() and seconds(training) > 0)
+            holder = json.loads((training / ".lock").read_text())["pid"]
+            os.kill(parent.pid if victim == "parent" else holder, signal.SIGKILL)
+            assert parent.wait(120) == (-signal.SIGKILL if victim == "parent" else 1)
+        subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
+        with (out / "table.csv").open(encoding="utf-8", newline="") as file:
+            tables.append([without_times(row) for row in csv.DictReader(file)])
+    assert tables[0] == tables[1]
+
+
+def seconds(folder: Path) -> float:
+    """Of training, as far as the log tells."""
+    return max((record.get("seconds", 0.0) for record in read_records(folder)), default=0.0)
+
+
+@pytest.mark.slow
+def test_the_report_is_of_the_best_seed_of_each_and_made_once(recipe: Path) -> None:
+    def report() -> Done:
+        out = recipe.parent / "out"
+        return caesura("reproduce", recipe, "--data", recipe / "data", "--out", out, "--parallel", 2)
+
+    done = report()
+    page = recipe.parent / "out" / "report" / "report.html"
+    assert f"The report of all systems: {page}\n" in done.out
+    made = json.loads((page.parent / "made_from.json").read_bytes())
+    assert [re.sub(r"char-[12]", "char-", name) for name in made] == [
+        "first-word-1",
+        "first-char-",
+        "second-act-1",
+    ]
+    written = page.stat().st_mtime_ns
+    assert f"The report of all systems: {page}\n" in report().out
+    assert page.stat().st_mtime_ns == written
+
+
+def test_data_says_what_is_missing(recipe: Path) -> None:
+    (recipe / "data" / "dev.en").unlink()
+    assert refusal(run(recipe)) == f"--data {recipe}/data: no dev.en there, nor with .xz or .gz"
+    assert not (recipe.parent / "out").exists()
+
+
+WORD, CHAR, ACT = (f"tables.{row}" for row in ("first.rows.word", "first.rows.char", "second.rows.act"))
+MISTAKES = [
+    ("title: Numbers", "titel: Numbers", "1: titel: unknown key; did you mean 'title'?"),
+    ("config: char.yaml", "config: chars.yaml", f"11: {CHAR}.config: no file chars.yaml in RECIPE"),
+    ("bleu: 22.11", "blue: 22.11", f"10: {WORD}.paper.blue: unknown key; did you mean 'bleu'?"),
+    ("chrf: 0.44", "chrf: 44", f"10: {WORD}.paper.chrf: 44 is too large; at most 1"),
+    ("seeds: [1, 2]", "seeds: [1, x]", f"11: {CHAR}.seeds.1: 'x' is not a whole number"),
+    ("seeds: [1, 2]", "seeds: []", f"11: {CHAR}.seeds: ..."),
+    ("act: {config", "$act: {config", "16: tables.second.rows.$act: '$act' may hold letters, ..."),
+    ("      act: {config: act.yaml}", "      act: {}", f"16: {ACT}.config: missing: ..."),
+    ("training.updates=10]", "training.updats=10]", f"16: {ACT}: cannot be trained: --set ..."),
+    ("    rows:\n      act: {config: act.yaml}\n", "", "12: tables.second.rows: missing: ..."),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "complaint"), MISTAKES)
+def test_a_mistake_is_named_with_its_line(recipe: Path, old: str, new: str, complaint: str) -> None:
+    assert old in RECIPE
+    (recipe / FILE).write_text(RECIPE.replace(old, new), encoding="utf-8")
+    said = refusal(run(recipe))
+    expected = f"{recipe}/{FILE}:{complaint}".replace("RECIPE", str(recipe))
+    assert said.startswith(expected.removesuffix("...")), said
+    assert complaint.endswith("...") or said == expected
+
+
+def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:
+    said = refusal(caesura("reproduce", "iwslt15", "--out", tmp_path / "out"))
+    assert said == f"iwslt15: no such recipe (known: iwslt14, multi30k), and no folder with a {FILE}"
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob(f"recipes/*/{FILE}")), ids=lambda path: path.parent.name)
+def test_the_recipes_of_the_paper_have_their_configs_and_rows(path: Path) -> None:
+    recipe = load_recipe(path)
+    used = {path.parent / row.config for rows in recipe.tables.values() for row in rows.rows.values()}
+    for config in used:
+        assert load_config(config).data.test is not None
+    assert {file.stem for file in used} >= {"word", "bpe", "char", "act"}
+    if path.parent.name == "iwslt14":
+        assert {*(path.parent / "small").glob("*.yaml")} - {path.parent / "small" / "base.yaml"} <= used
+        assert all(row.paper for row in recipe.tables["printed"].rows.values())
+
+
+def test_the_small_recipes_share_everything_but_the_system() -> None:
+    small = ROOT / "recipes" / "iwslt14" / "small"
+    base = load_config(small / "base.yaml")
+    for path in small.glob("*.yaml"):
+        config = load_config(path)
+        assert (config.training, config.testing) == (base.training, base.testing), path
+        assert config.data.max_chars == base.data.max_chars == 200
+        assert config.data.src.max_length is config.data.trg.max_length is None
+        for part in ("encoder", "decoder"):
+            own, shared = (getattr(c.model, part).options["dropout"] for c in (config, base))
+            assert own == shared > 0
