@@ -61,15 +61,36 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
     measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
     if request.trials is not None:
         return _Search(request, measures).run(watcher)
-    plan = _plan(request, _rows(request))
-    found = points(plan)
-    over = _keys(plan)
+    found = points(_plan(request, _rows(request)))
     check_members(_members(found, request.out))
+    over = list(dict.fromkeys(key for point in found for key in point.values))
     try:
-        run_fleet(_members(found, request.out), request.limits, watcher, measures)
+        _train(request, found, over, measures, watcher, request.limits)
     finally:
         sweep = write(request, found, over, measures)
-    return not any(run.status == "failed" for run in sweep.runs)
+        draw(sweep, request.out)
+    return _good(sweep, found)
+
+
+def _good(sweep: Sweep, found: Sequence[Point]) -> bool:
+    names = {point.name for point in found}
+    return not any(run.status == "failed" and run.name in names for run in sweep.runs)
+
+
+def _train(
+    request: Request,
+    found: Sequence[Point],
+    over: Sequence[str],
+    measures: Sequence[Measure],
+    watcher: Watcher,
+    limits: Limits,
+) -> bool:
+    """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
+
+    def settled() -> None:
+        write(request, found, over, measures)
+
+    return run_fleet(_members(found, request.out), limits, watcher, measures, settled)
 
 
 def cuts_measure(gold: str | None) -> Measure:
@@ -91,10 +112,6 @@ def _plan(request: Request, rows: Any) -> Plan:
     return Plan(request.config, rows, request.common, request.seeds, request.beside)
 
 
-def _keys(plan: Plan) -> list[str]:
-    return list(dict.fromkeys(setting.key for _, row in plan.rows for setting in row))
-
-
 def _members(found: Sequence[Point], out: Path) -> list[Member]:
     return [Member(p.name, p.path, p.changes, out / RUNS / p.folder) for p in found]
 
@@ -102,7 +119,7 @@ def _members(found: Sequence[Point], out: Path) -> list[Member]:
 def write(
     request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
 ) -> Sweep:
-    """Write sweep.json, tables and figures; runs that an earlier request has left there stay."""
+    """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
     path, limits = request.out / SWEEP, request.limits
     outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
     runs = [collect(p, o) for p, o in zip(found, outcomes, strict=True)]
@@ -116,8 +133,7 @@ def write(
         sweep = merge([sweep, Sweep(before.over, sweep.budget, before.signatures, before.configs, left)])
     request.out.mkdir(parents=True, exist_ok=True)
     save(sweep, path)
-    draw(load(path), request.out)
-    return sweep
+    return load(path)
 
 
 def collect(point: Point, outcome: Outcome) -> Result:
@@ -217,6 +233,7 @@ class _Search:
             raise InputError("--search: nothing to search over; --over model.segmenter.tau=0.01:1:log")
         self.request, self.measures = request, measures
         self.dimensions = [search.parse_dimension(text) for text in request.over]
+        self.over = [dimension.key for dimension in self.dimensions]
         for row in cross(search.ends(self.dimensions)):
             check_members(_members(points(_plan(request, [row])), request.out))
         self.trials = search.read_trials(request.out, self.dimensions)
@@ -232,7 +249,7 @@ class _Search:
                 rows = [search.row(trial) for trial in self.trials]
                 found = points(_plan(request, rows)) if rows else []
                 limits = _rest(request.limits, time.monotonic() - began)
-                if found and not run_fleet(_members(found, request.out), limits, watcher, self.measures):
+                if found and not _train(request, found, self.over, self.measures, watcher, limits):
                     break
                 more = min(request.limits.parallel, wanted - len(self.trials))
                 drawn = search.propose(self.dimensions, self.trials, self._scores(found), max(more, 0))
@@ -241,9 +258,9 @@ class _Search:
                 self.trials += drawn
                 search.save_trials(request.out, self.dimensions, self.trials)
         finally:
-            over = [dimension.key for dimension in self.dimensions]
-            sweep = write(request, found, over, self.measures)
-        return not any(run.status == "failed" for run in sweep.runs)
+            sweep = write(request, found, self.over, self.measures)
+            draw(sweep, request.out)
+        return _good(sweep, found)
 
     def _scores(self, found: Sequence[Point]) -> list[float | None]:
         """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""

@@ -113,6 +113,8 @@ def test_a_sweep_that_is_stopped_has_a_table_and_goes_on(configs, tmp_path, monk
 
     def stopped(members, *arguments):
         fleet(members[:1], *arguments)
+        kept = load(out / "sweep.json")  # already, whatever comes now
+        assert [run.status for run in kept.runs] == ["finished", "not run"]
         raise Interrupted(2)
 
     monkeypatch.setattr(module, "run_fleet", stopped)
