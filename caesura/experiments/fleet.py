@@ -254,7 +254,8 @@ class _Fleet:
         here = [s for s in settings if s.device == "cpu" or not torch.cuda.is_available()]
         if not any(s.threads is None for s in here):
             return {}
-        threads = max(1, len(os.sched_getaffinity(0)) // together)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = max(1, cores // together)
         self.watcher.say(f"{together} side by side: {threads} CPU threads each")
         return {"OMP_NUM_THREADS": str(threads)}
 

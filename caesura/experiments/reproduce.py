@@ -222,7 +222,7 @@ class _Experiment:
             notes.append(f"Each was given {allowed} of training, validations included, reading text not.")
         if together > 1:
             notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
-        return [*notes, *signatures(results)]
+        return [*notes, *(f"`{signature}`" for signature in signatures(results))]
 
     def _markdown(self, results: Sequence[Result]) -> str:
         shown = []

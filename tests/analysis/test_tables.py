@@ -1,4 +1,4 @@
-"""A table is the same in text and in CSV, whatever script it is in."""
+"""A table is the same in text, Markdown and CSV, whatever script it is in."""
 
 import csv
 import io
@@ -29,4 +29,14 @@ def test_csv_has_the_values() -> None:
         ["segment", "count", "share"],
         ["きる", "1234", "0.5"],
         ['a,"b"', "", "nan"],
+    ]
+
+
+def test_markdown_keeps_its_columns_whatever_is_in_a_cell() -> None:
+    table = Table("t", "a table", TABLE.columns, [["a|b", 1234, 0.5], ["c", None, None]])
+    assert table.markdown().splitlines() == [
+        "| segment | count | share |",
+        "| --- | ---: | ---: |",
+        r"| a\|b | 1,234 | 50.0% |",
+        "| c |  |  |",
     ]

@@ -181,7 +181,9 @@ def test_help_and_version_do_not_import_torch() -> None:
         assert done.stdout.endswith("[]\n")
 
 
-@pytest.mark.parametrize("name", ["train", "translate", "segment", "evaluate", "compare", "demo"])
+@pytest.mark.parametrize(
+    "name", ["train", "translate", "segment", "evaluate", "compare", "demo", "reproduce"]
+)
 def test_every_command_explains_itself(name: str) -> None:
     done = caesura(name, "--help")
     assert (done.status, done.err) == (0, "")

@@ -18,6 +18,7 @@ from caesura.experiments.outcome import TEST, Member, read_outcome, read_records
 from caesura.experiments.recipe import FILE, load_recipe
 from caesura.experiments.results import compact_metrics
 from caesura.terminal import FleetDisplay
+from caesura.training.lock import is_held
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\
@@ -86,7 +87,7 @@ def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> 
     [characters] = [line for line in lines if line.startswith("| characters ")]
     assert re.match(r"\| characters \| 2 \| \d+\.\d\d ± \d+\.\d\d \|", characters)
     assert text.count("Trained on 60 pairs, 50% of the paper's 120: the scores are not like for like.") == 4
-    assert text.count("BLEU|nrefs:1|") == 2
+    assert text.count("\n- `BLEU|nrefs:1|") == 2
     assert "side by side" in text
     assert re.search(r"\| train \| 60 \| [\d.]+ \| \d+ \| [\d.]+ \| \d+ \| 120 \|", text)
     assert "Made by `caesura reproduce " in text
@@ -185,15 +186,15 @@ def test_logs_are_kept_short_and_whole_in_what_counts(recipe: Path) -> None:
 
 @pytest.mark.slow
 def test_kills_of_a_member_and_of_the_whole_change_nothing_but_times(recipe: Path) -> None:
-    settings = ("--only", "word,act", "--set", "training.updates=400", "--parallel", "2", "--no-report")
+    settings = ("--only", "act", "--set", "training.updates=400", "--no-report")
     tables = []
     for name in ("whole", "out"):
         out = recipe.parent / name
         again = command("reproduce", recipe, "--data", recipe / "data", *settings, "--out", out)
-        for victim in ("parent", "first-word-1", "second-act-1") if name == "out" else ():
+        for victim in ("member", "parent") if name == "out" else ():
             parent = subprocess.Popen(again, stdout=subprocess.DEVNULL)
-            training = out / ("first-word-1" if victim == "parent" else victim)
-            wait_for(lambda training=training: (training / ".lock").exists() and seconds(training) > 0)
+            training = out / "second-act-1"
+            wait_for(lambda training=training: is_held(training) and seconds(training) > 0)
             holder = json.loads((training / ".lock").read_text())["pid"]
             os.kill(parent.pid if victim == "parent" else holder, signal.SIGKILL)
             assert parent.wait(120) == (-signal.SIGKILL if victim == "parent" else 1)
@@ -257,6 +258,11 @@ def test_a_mistake_is_named_with_its_line(recipe: Path, old: str, new: str, comp
     expected = f"{recipe}/{FILE}:{complaint}".replace("RECIPE", str(recipe))
     assert said.startswith(expected.removesuffix("...")), said
     assert complaint.endswith("...") or said == expected
+
+
+@pytest.mark.parametrize("option", ["--budget", "--time-limit"])
+def test_times_are_read_or_refused(recipe: Path, option: str) -> None:
+    assert refusal(run(recipe, option, "soon")) == f"{option} soon: should look like 90s, 9m or 2h"
 
 
 def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:
