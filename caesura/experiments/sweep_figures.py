@@ -72,7 +72,7 @@ def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value if value > 0 else math.nan)
     _log_lengths(axes.yaxis, [v for run in sweep.runs for v in run.column(field)])
-    axes.set_ylabel("characters in an output segment" if "output" in field else "characters in a segment")
+    axes.set_ylabel(_unit(field))
     _sentences(axes)
     _legend(axes, seen, dashes=True, extra=[_mark("o", "start", hollow=True)])
     return figure
@@ -86,7 +86,7 @@ def gradient_curves(sweep: Sweep, field: str = "gradient_share") -> Figure:
     _lines(axes, sweep, seen, field, lambda value: value)
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    axes.set_ylabel("characters with halting gradient")
+    axes.set_ylabel(f"{'output ' if 'output' in field else ''}characters with halting gradient")
     _sentences(axes)
     _legend(axes, seen, dashes=True, extra=[_mark("o", "start", hollow=True)])
     return figure
@@ -120,8 +120,8 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
         _log_lengths(axis, every)
     axes.set_xlim(low, high)
     axes.set_ylim(low, high)
-    axes.set_xlabel("characters in a segment at the start")
-    axes.set_ylabel("characters in a segment at the end")
+    axes.set_xlabel(f"{_unit(field)} at the start")
+    axes.set_ylabel(f"{_unit(field)} at the end")
     _legend(axes, seen, dashes=False)
     return figure
 
@@ -184,6 +184,10 @@ def figures(sweep: Sweep) -> dict[str, Figure]:
         if any(run.last(field) is not None for run in sweep.runs):
             made[name] = draw(sweep)
     return made
+
+
+def _unit(field: str) -> str:
+    return f"characters in {'an output' if 'output' in field else 'a'} segment"
 
 
 def _members(sweep: Sweep) -> list[Result]:
