@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Sequence
@@ -86,11 +88,30 @@ def _train(
     limits: Limits,
 ) -> bool:
     """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
+    known = through(request, found)
+    for name in known:
+        watcher.say(f"{name}: {SWEEP} has it, and its folder is gone: not trained again")
 
     def settled() -> None:
         write(request, found, over, measures)
 
-    return run_fleet(_members(found, request.out), limits, watcher, measures, settled)
+    members = [member for member in _members(found, request.out) if member.name not in known]
+    return run_fleet(members, limits, watcher, measures, settled)
+
+
+def through(request: Request, found: Sequence[Point]) -> dict[str, Result]:
+    """Runs that sweep.json has to their end and whose folders are gone, as on another machine."""
+    path, budget = request.out / SWEEP, request.limits.budget
+    before = {run.name: run for run in load(path).runs} if path.exists() else {}
+    known = {}
+    for point, member in zip(found, _members(found, request.out), strict=True):
+        run = before.get(point.name)
+        if run is None or run.digest != _digest(point.config) or member.folder.exists():
+            continue
+        spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
+        if run.status == "finished" or spent:
+            known[point.name] = run
+    return known
 
 
 def cuts_measure(gold: str | None) -> Measure:
@@ -120,17 +141,21 @@ def write(
     request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
 ) -> Sweep:
     """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
-    path, limits = request.out / SWEEP, request.limits
+    path, limits, known = request.out / SWEEP, request.limits, through(request, found)
     outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
-    runs = [collect(p, o) for p, o in zip(found, outcomes, strict=True)]
+    runs = [known.get(p.name) or collect(p, o) for p, o in zip(found, outcomes, strict=True)]
     said = [text for outcome in outcomes for text in _signatures(outcome)]
-    configs = {point.config.name: _described(point.config) for point in reversed(found)}
-    sweep = Sweep(list(over), limits.budget, list(dict.fromkeys(said)), configs, runs)
-    if path.exists():
-        before = load(path)
-        own = {(run.config, run.name) for run in runs}
-        left = [run for run in before.runs if (run.config, run.name) not in own]
-        sweep = merge([sweep, Sweep(before.over, sweep.budget, before.signatures, before.configs, left)])
+    configs = {point.config.name: described(point.config) for point in reversed(found)}
+    before = load(path) if path.exists() else Sweep([], None, [], {}, [])
+    own = {(run.config, run.name) for run in runs}
+    left = [run for run in before.runs if (run.config, run.name) not in own]
+    sweep = Sweep(
+        over=list(dict.fromkeys([*over, *before.over])),
+        budget=limits.budget if not left or before.budget == limits.budget else None,
+        signatures=list(dict.fromkeys([*said, *before.signatures])),
+        configs=before.configs | configs,
+        runs=runs + left,
+    )
     request.out.mkdir(parents=True, exist_ok=True)
     save(sweep, path)
     return load(path)
@@ -145,6 +170,7 @@ def collect(point: Point, outcome: Outcome) -> Result:
     return Result(
         name=point.name,
         config=point.config.name,
+        digest=_digest(point.config),
         settings=dict(point.values),
         seed=point.seed,
         beside=point.beside,
@@ -182,7 +208,12 @@ def _signatures(outcome: Outcome) -> list[str]:
     return [*last.values(), *tested.values()]
 
 
-def _described(config: Config) -> dict[str, Any]:
+def _digest(config: Config) -> str:
+    """A mark of all that is in a config, but where its files are."""
+    return hashlib.blake2b(json.dumps(described(config)).encode(), digest_size=6).hexdigest()
+
+
+def described(config: Config) -> dict[str, Any]:
     """A config as a reader elsewhere is told it: files by their names."""
     tree = config.model_dump(mode="json")
     for part in ("train", "dev", "test"):
@@ -264,11 +295,10 @@ class _Search:
 
     def _scores(self, found: Sequence[Point]) -> list[float | None]:
         """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""
+        runs = {run.name: run for run in write(self.request, found, self.over, self.measures).runs}
         groups: dict[str, list[float]] = {}
-        for point, member in zip(found, _members(found, self.request.out), strict=True):
-            if not point.beside:
-                best = read_outcome(member).best
-                name = point.name.removesuffix(f" seed={point.seed}")
-                groups.setdefault(name, []).append(best["bleu"] if best else math.nan)
+        for run in (runs[point.name] for point in found if not point.beside):
+            best = run.at_best("bleu")
+            groups.setdefault(run.group, []).append(math.nan if best is None else best)
         means = [fmean(scores) for scores in groups.values()]
         return [None if math.isnan(mean) else mean for mean in means]

@@ -31,6 +31,7 @@ class Result:
 
     name: str
     config: str  # its key in the sweep's `configs`
+    digest: str  # of its whole config, files by name
     settings: dict[str, Any]  # what varies in the sweep, as this run had it
     seed: int
     beside: bool  # a baseline

@@ -11,7 +11,8 @@ TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
 def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> Result:
     """A run of ACT-ENC that slides from two characters a segment to one."""
     facts: dict[str, Any] = {
-        "config": "act", "settings": {TAU: 0.1, BIAS: 1.0}, "beside": False, "status": "budget", "reason": "",
+        "config": "act", "digest": "0123", "settings": {TAU: 0.1, BIAS: 1.0}, "beside": False,
+        "status": "budget", "reason": "",
         "updates": 300, "sentences": 24_000, "epochs": 1, "seconds": 90.0, "parallel": 4,
         "parameters": 13_600_000, "device": "cuda", "milliseconds": 10.0,
         "curve": {

@@ -1,12 +1,13 @@
 """A sweep trains, measures and draws; it goes on where it was, grows, and outlives a run that fails."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cli.program import caesura, contents, refusal, write_config
 from experiments.fleets import QUICK, Heard, member, write_text
-from experiments.made import BIAS, TAU, baseline, grid, sweep
+from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 
 from caesura.errors import Interrupted
 from caesura.experiments import sweep as module
@@ -87,6 +88,45 @@ def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     again = contents(tmp_path / "again")
     assert again == contents(tmp_path / "drawn")
     assert len(done.lines) == len(again) == 11
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path):
+    more = {"test": False, "limits": Limits(budget=60.0)}
+    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), Heard())
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "sweep.json").write_bytes((tmp_path / "here" / "sweep.json").read_bytes())
+    heard = Heard()
+    assert run_sweep(request_of(configs, there, f"{TAU}=0,1", **more), heard)
+    assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
+    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.said)
+    one, other = load(there / "sweep.json").runs
+    assert one == load(tmp_path / "here" / "sweep.json").runs[0]
+    assert other.status == "finished"
+
+    # Another config under the same name is another run.
+    changed = Heard()
+    with_rate = request_of(configs, there, f"{TAU}=0", common=["training.learning_rate=2e-2"], **more)
+    assert run_sweep(with_rate, changed)
+    assert {name for name, _ in changed.validations} == {"tau=0 seed=1"}
+
+
+def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    spent = replace(result("tau=0"), digest=module._digest(point.config), status="budget", seconds=30.0)
+    for run, budget, known in (
+        (spent, 30.0, True),
+        (spent, 31.0, False),
+        (spent, None, False),
+        (replace(spent, status="finished"), 31.0, True),
+        (replace(spent, status="stopped"), 30.0, False),
+        (replace(spent, status="failed"), 30.0, False),
+    ):
+        save(sweep([run]), tmp_path / "sweep.json")
+        asked = replace(request, limits=Limits(budget=budget))
+        assert bool(module.through(asked, [point])) == known
 
 
 @pytest.mark.usefixtures("undrawn")
