@@ -33,8 +33,8 @@ def measure(model: Translator, gold: Gold | None = None, sample: int = SAMPLE) -
     for line, cut in zip(lines, cuts, strict=True):
         agreements.add(line.number, line.source, cut.bounds, line.gold)
     found = agreements.result()
-    if gold is not None and all(table.reference != gold.name for table in found):
-        found += [own] if (own := agreement_on_own_text(model, gold)) else []
+    if gold is not None and (gold.lines is None or all(table.reference != gold.name for table in found)):
+        found += [own] if (own := agreement_on_own_text(model, gold)) else []  # not the same lines twice
     both: dict[str, Coordination | None] = {"source": coordination(cuts), "target": None}
     if model.decoder.segmenting:  # forced through the references, as in training, which the paper speaks of
         told = [line.reference or "" for line in lines]
@@ -58,7 +58,7 @@ def _boundaries(table: Agreement) -> dict[str, float]:
     own, every = table.rows["model"], table.rows["every character"]
     right = own.predicted * own.gold / every.predicted if every.predicted else 0.0
     chance = 2 * right / (own.predicted + own.gold) if own.predicted + own.gold else 0.0
-    scores = {"precision": own.precision, "recall": own.recall, "f1": own.f1}
+    scores = {"gold": own.gold, "precision": own.precision, "recall": own.recall, "f1": own.f1}
     return {**scores, "chance": chance, "characters": every.f1}
 
 

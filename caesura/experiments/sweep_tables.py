@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 
+from caesura.analysis.means import ENOUGH
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.experiments.sweep_results import Result, Sweep
 from caesura.terminal import duration
@@ -40,7 +41,11 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
 
 
 def _boundary(reference: str, kind: str) -> Getter:
-    return lambda run: run.boundaries.get(reference, {}).get(kind)
+    def get(run: Result) -> float | None:
+        found = run.boundaries.get(reference, {})
+        return found.get(kind) if found.get("gold", 0) >= ENOUGH else None
+
+    return get
 
 
 def _halting(side: str, kind: str) -> Getter:

@@ -22,7 +22,7 @@ def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> Result:
             "bleu": [None, 5.0, 9.0, 8.0], "chrf": [None, 20.0, 30.0, 29.0],
         },
         "best": 2, "test": {"bleu": 8.5, "chrf": 29.5},
-        "boundaries": {"white space": {"precision": 0.2, "recall": 0.9, "f1": 0.33, "chance": 0.3}},
+        "boundaries": {"white space": {"gold": 90, "precision": 0.2, "f1": 0.33, "chance": 0.3}},
         "coordination": {"source": {"overhead": 1.3, "chance": 1.9, "coordination": 0.67}, "target": None},
     }  # fmt: skip
     return Result(name=f"{name} seed={seed}", seed=seed, **(facts | given))

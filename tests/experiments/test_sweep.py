@@ -188,7 +188,8 @@ def test_gold_is_measured_and_measured_anew_when_it_changes(configs, tmp_path):
             gold.write_text(text, encoding="utf-8")
         assert run_sweep(request_of(configs, tmp_path, f"{TAU}=1", gold=str(gold), test=False), Heard())
         (run,) = load(tmp_path / "sweep.json").runs
-        assert "gold.tsv" in run.boundaries
+        assert set(run.boundaries) >= {"gold.tsv", "gold.tsv, alone"}
+        assert run.boundaries["gold.tsv, alone"]["gold"] == 2
     assert len([*(tmp_path / "runs" / "tau=1__seed=1").glob("cuts-*.json")]) == 2
 
 

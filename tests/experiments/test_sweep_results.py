@@ -142,6 +142,13 @@ def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
     )
 
 
+def test_a_handful_of_gold_boundaries_is_no_column():
+    few = {"gold": {"gold": 29, "f1": 0.5, "chance": 0.1}, "words": {"gold": 30, "f1": 0.5, "chance": 0.1}}
+    heads = [column.name for column in runs_table(sweep([result(boundaries=few)])).columns]
+    assert "F1 gold" not in heads
+    assert {"F1 words", "by chance, words"} <= {*heads}
+
+
 def test_seeds_are_one_row_with_mean_and_spread():
     def scored(seed, bleu):
         run = result(seed=seed)
