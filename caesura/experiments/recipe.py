@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-import caesura
 from caesura import yamlfile
 from caesura.config import Config, Section, load_config
 from caesura.errors import InputError
@@ -26,6 +25,7 @@ Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
 class Paper(Section):
     """A row as the paper prints it."""
 
+    system: str | None = Field(default=None, description="what it is there, where it is not quite ours")
     bleu: float | None = Field(default=None, description="BLEU on the test set")
     chrf: float | None = Field(default=None, ge=0, le=1, description="chrF, between 0 and 1")
     parameters: int | None = Field(default=None, ge=1, description="such as 13_400_000")
@@ -111,7 +111,7 @@ class System:
 
 def homes() -> list[Path]:
     """Where recipes are looked for: here, in the checkout that the program is of, in what was installed."""
-    package = Path(caesura.__file__).parent
+    package = Path(__file__).parents[1]
     return [Path("recipes"), package.parent / "recipes", package / "recipes"]
 
 

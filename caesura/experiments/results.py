@@ -109,8 +109,8 @@ def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
     rows: list[list[Cell]] = []
     for result in results:
         rows.append([result.system.title, *_ours(result)])
-        if result.system.paper is not None:
-            rows.append([f"the paper's {result.system.title}", *_papers(result.system.paper)])
+        if (paper := result.system.paper) is not None:
+            rows.append([f"the paper's {paper.system or ''}".strip(), *_papers(paper)])
     return Table(name, title, [*columns, Column("ended by")], rows)
 
 

@@ -31,7 +31,8 @@ tables:
     rows:
       word:
         config: word.yaml
-        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, training_time: 23h}
+        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, training_time: 23h, \
+system: 30k words}
       char: {config: char.yaml, title: characters, seeds: [1, 2]}
   second:
     title: The second table
@@ -83,7 +84,7 @@ def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> 
         r"\| word \| 1 \| \d+\.\d\d \| \d+\.\d\d \| \d+\.\d\d \| [\d,]+ \| \d\.\d\d \(\d+\) ", lines[word]
     )
     assert lines[word].endswith("| 20 updates |")
-    assert lines[word + 1].startswith("| the paper's word |  | 22.11 | 44 |  | 80.5M | 4.66 |  | 23h |")
+    assert lines[word + 1].startswith("| the paper's 30k words |  | 22.11 | 44 |  | 80.5M | 4.66 |  | 23h |")
     [characters] = [line for line in lines if line.startswith("| characters ")]
     assert re.match(r"\| characters \| 2 \| \d+\.\d\d ± \d+\.\d\d \|", characters)
     assert text.count("Trained on 60 pairs, 50% of the paper's 120: the scores are not like for like.") == 4
