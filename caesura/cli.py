@@ -315,6 +315,7 @@ def analyze(
 
 
 app.command()(commands.reproduce)
+app.command()(commands.sweep)
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:

@@ -145,6 +145,27 @@ def dump(tree: dict[str, Any]) -> str:
 
 def read_file(path: str | os.PathLike[str]) -> Source:
     """Reads a mapping from a YAML file."""
+    source = Source({}, {(): Place(str(path), 1)}, [])
+    tree = _read(_decoded(path), (), source, lambda line: Place(str(path), line))
+    if tree is None:
+        raise InputError(f"{path}:1: the file is empty; a config has sections such as data: and model:")
+    if not isinstance(tree, dict):
+        raise InputError(f"{path}:1: the file must hold `key: value` pairs, not {_KINDS[type(tree)]}")
+    source.tree.update(tree)
+    return source
+
+
+def read_list(path: str | os.PathLike[str], name: str) -> Source:
+    """Reads a list from a YAML file as a tree of one key, `name`."""
+    source = Source({}, {(): Place(str(path), 1)}, [])
+    rows = _read(_decoded(path), (name,), source, lambda line: Place(str(path), line))
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{path}:1: the file must hold a list: lines that begin with a dash")
+    source.tree[name] = rows
+    return source
+
+
+def _decoded(path: str | os.PathLike[str]) -> str:
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -153,18 +174,10 @@ def read_file(path: str | os.PathLike[str]) -> Source:
     if len(content) > MAX_BYTES:
         raise InputError(f"{path}: larger than 1 MiB; this is no config")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         raise InputError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from problem
-    source = Source({}, {(): Place(str(path), 1)}, [])
-    tree = _read(text, (), source, lambda line: Place(str(path), line))
-    if tree is None:
-        raise InputError(f"{path}:1: the file is empty; a config has sections such as data: and model:")
-    if not isinstance(tree, dict):
-        raise InputError(f"{path}:1: the file must hold `key: value` pairs, not {_KINDS[type(tree)]}")
-    source.tree.update(tree)
-    return source
 
 
 def read_override(text: str) -> Source:
@@ -217,6 +230,9 @@ def _value(node: yaml.Node, key: Key, source: Source, place: Callable[[int], Pla
     if not isinstance(node, yaml.ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
         return fault(f"the tag {node.tag} is not supported")
     if isinstance(node, yaml.SequenceNode):
+        source.places.update(
+            {(*key, str(n)): place(item.start_mark.line + 1) for n, item in enumerate(node.value)}
+        )
         return [_value(item, (*key, str(n)), source, place) for n, item in enumerate(node.value)]
     if isinstance(node, yaml.ScalarNode):
         try:

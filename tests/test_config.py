@@ -1,5 +1,6 @@
 """Configs: what is read, what is written back, and every mistake with its file, line and remedy."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from caesura.config import Config, Files, check_options, differences, load_confi
 from caesura.errors import InputError
 
 HOME = Path(__file__).parent.parent / "recipes"
-RECIPES = sorted(path for path in HOME.rglob("*.yaml") if path.name != "reproduce.yaml")
+RECIPES = sorted(path for path in HOME.rglob("*.yaml") if not re.match("reproduce|grid-", path.name))
 
 GOOD = """\
 name: trial

@@ -18,7 +18,10 @@ from caesura.model import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.yaml") if path.name != "reproduce.yaml")
+# Beside them are lists of rows (reproduce.yaml) and of settings (grid-*.yaml), which are no configs.
+RECIPES = sorted(
+    path for path in (ROOT / "recipes").rglob("*.yaml") if not re.match("reproduce|grid-", path.name)
+)
 
 
 def blocks(language: str) -> list[str]:

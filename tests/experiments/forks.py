@@ -6,11 +6,11 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from caesura.cli import main
 from caesura.experiments.processes import Children
 
 
@@ -48,19 +48,22 @@ def start(
 ) -> None:
     """In the place of `Children.start`."""
     python, option, module, *arguments = command
-    assert (python, option, module) == (sys.executable, "-m", "caesura.cli")
+    assert (python, option) == (sys.executable, "-m")
+    run = import_module(module).main
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
         pid = os.fork()
     if pid == 0:
-        _run(arguments, log, output, signals)
+        _run(run, arguments, log, output, signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     children.running[name] = Fork(pid)  # type: ignore[assignment]
 
 
-def _run(arguments: list[str], log: Path, output: Path | None, signals: tuple[Any, ...]) -> None:
+def _run(
+    run: Callable[[], Any], arguments: list[str], log: Path, output: Path | None, signals: tuple[Any, ...]
+) -> None:
     status: Any = 1
     try:
         os.setsid()
@@ -72,7 +75,7 @@ def _run(arguments: list[str], log: Path, output: Path | None, signals: tuple[An
         for number in signals:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-        main()
+        status = run()
     except SystemExit as end:
         status = end.code
     except BaseException:

@@ -1,0 +1,86 @@
+"""`python -m caesura.experiments.cuts MODEL` measures where a trained model cuts; a sweep does it for each.
+
+Boundaries against white space and gold, and how coordinated halting is, on a sample of the config's test set
+(else its dev set), as one line of JSON. Nothing is searched, so it takes seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text
+from caesura.analysis.coordination import Coordination, coordination
+from caesura.analysis.gold import Gold, read_gold
+from caesura.analysis.lines import Line, read_text, subsample
+from caesura.errors import explain
+from caesura.model import Translator
+from caesura.training.prepare import parallel_text
+
+SAMPLE = 2_000  # sentences
+
+
+def measure(model: Translator, gold: Gold | None = None, sample: int = SAMPLE) -> dict[str, Any]:
+    """Boundary scores against every reference there is, and the coordination of both sides' halting."""
+    lines = subsample([line for line in _lines(model) if line.source.strip()], sample, seed=1)
+    cuts = [output.segmentation for output in model.process([line.source for line in lines], None)]
+    agreements = Agreements(None, gold)
+    for line, cut in zip(lines, cuts, strict=True):
+        agreements.add(line.number, line.source, cut.bounds, line.gold)
+    found = agreements.result()
+    if gold is not None and (gold.lines is None or all(table.reference != gold.name for table in found)):
+        found += [own] if (own := agreement_on_own_text(model, gold)) else []  # not the same lines twice
+    both: dict[str, Coordination | None] = {"source": coordination(cuts), "target": None}
+    if model.decoder.segmenting:  # forced through the references, as in training, which the paper speaks of
+        told = [line.reference or "" for line in lines]
+        both["target"] = coordination(model.segment_targets([line.source for line in lines], told))
+    return {
+        "sentences": len(lines),
+        "boundaries": {table.reference: _boundaries(table) for table in found},
+        "coordination": {side: asdict(c) if c else None for side, c in both.items()},
+    }
+
+
+def _lines(model: Translator) -> list[Line]:
+    data = model.config.data
+    text = parallel_text(data.test or data.dev)
+    trg = None if text.trg is None else str(text.trg)
+    return list(read_text(str(text.src), trg, data.errors, model.config.testing.max_input))
+
+
+def _boundaries(table: Agreement) -> dict[str, float]:
+    """The model's scores, beside those of single characters and of as many cuts at random places."""
+    own, every = table.rows["model"], table.rows["every character"]
+    right = own.predicted * own.gold / every.predicted if every.predicted else 0.0
+    chance = 2 * right / (own.predicted + own.gold) if own.predicted + own.gold else 0.0
+    scores = {"gold": own.gold, "precision": own.precision, "recall": own.recall, "f1": own.f1}
+    return {**scores, "chance": chance, "characters": every.f1}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure one model folder; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m caesura.experiments.cuts", description=__doc__)
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
+    parser.add_argument("--gold", help="gold segmentation: words, morphemes, compounds")
+    parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help="sentences, at most")
+    given = parser.parse_args(arguments)
+    try:
+        import torch
+
+        model = Translator.from_pretrained(given.model)
+        if model.config.training.device != "cpu" and torch.cuda.is_available():
+            model.to("cuda")
+        found = measure(model, read_gold(given.gold) if given.gold else None, given.sample)
+    except Exception as problem:
+        return explain(problem)
+    print(json.dumps(found, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,304 @@
+"""`caesura sweep`: trainings that differ in a few settings, under one budget, as tables and figures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from caesura.analysis.plots import save as save_figure
+from caesura.analysis.plots import style
+from caesura.config import Config
+from caesura.data.files import checksum, write_beside
+from caesura.errors import InputError
+from caesura.experiments import sweep_search as search
+from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.sweep_figures import figures
+from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
+from caesura.experiments.sweep_results import (
+    SWEEP,
+    Result,
+    Sweep,
+    curve,
+    load,
+    merge,
+    milliseconds,
+    rounded,
+    save,
+)
+from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line."""
+
+    config: Path
+    out: Path
+    over: Sequence[str] = ()
+    listed: Path | None = None
+    common: Sequence[str] = ()
+    seeds: Sequence[int] | None = None
+    beside: Sequence[Path] = ()
+    gold: str | None = None
+    test: bool = True  # evaluate each on the test set
+    trials: int | None = None  # of a search; None: a grid or a list
+    limits: Limits = Limits()  # noqa: RUF009  frozen
+
+
+def run_sweep(request: Request, watcher: Watcher) -> bool:
+    """Train what is not trained yet, measure it, write everything; False where something failed.
+
+    Whatever ends it, tables and figures of what there is are written; the same request goes on from there.
+    """
+    measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
+    if request.trials is not None:
+        return _Search(request, measures).run(watcher)
+    found = points(_plan(request, _rows(request)))
+    check_members(_members(found, request.out))
+    over = list(dict.fromkeys(key for point in found for key in point.values))
+    try:
+        _train(request, found, over, measures, watcher, request.limits)
+    finally:
+        sweep = write(request, found, over, measures)
+        draw(sweep, request.out)
+    return _good(sweep, found)
+
+
+def _good(sweep: Sweep, found: Sequence[Point]) -> bool:
+    names = {point.name for point in found}
+    return not any(run.status == "failed" and run.name in names for run in sweep.runs)
+
+
+def _train(
+    request: Request,
+    found: Sequence[Point],
+    over: Sequence[str],
+    measures: Sequence[Measure],
+    watcher: Watcher,
+    limits: Limits,
+) -> bool:
+    """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
+    known = through(request, found)
+    for name in known:
+        watcher.say(f"{name}: {SWEEP} has it, and its folder is gone: not trained again")
+
+    def settled() -> None:
+        write(request, found, over, measures)
+
+    members = [member for member in _members(found, request.out) if member.name not in known]
+    return run_fleet(members, limits, watcher, measures, settled)
+
+
+def through(request: Request, found: Sequence[Point]) -> dict[str, Result]:
+    """Runs that sweep.json has to their end and whose folders are gone, as on another machine."""
+    path, budget = request.out / SWEEP, request.limits.budget
+    before = {run.name: run for run in load(path).runs} if path.exists() else {}
+    known = {}
+    for point, member in zip(found, _members(found, request.out), strict=True):
+        run = before.get(point.name)
+        if run is None or run.digest != _digest(point.config) or member.folder.exists():
+            continue
+        spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
+        if run.status == "finished" or spent:
+            known[point.name] = run
+    return known
+
+
+def cuts_measure(gold: str | None) -> Measure:
+    """Where each trained model cuts; measured again where the gold is another one."""
+    name = "cuts" if gold is None else f"cuts-{checksum(gold)[:8]}"
+    option = () if gold is None else ("--gold", gold)
+    return Measure(name, lambda member: ("caesura.experiments.cuts", str(member.folder), *option))
+
+
+def _rows(request: Request) -> Any:
+    if request.listed is None:
+        return cross([parse_over(text) for text in request.over])
+    if request.over:
+        raise InputError("--over makes a grid and --list names its members; choose one")
+    return read_rows(request.listed)
+
+
+def _plan(request: Request, rows: Any) -> Plan:
+    return Plan(request.config, rows, request.common, request.seeds, request.beside)
+
+
+def _members(found: Sequence[Point], out: Path) -> list[Member]:
+    return [Member(p.name, p.path, p.changes, out / RUNS / p.folder) for p in found]
+
+
+def write(
+    request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
+) -> Sweep:
+    """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
+    path, limits, known = request.out / SWEEP, request.limits, through(request, found)
+    outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
+    runs = [known.get(p.name) or collect(p, o) for p, o in zip(found, outcomes, strict=True)]
+    said = [text for outcome in outcomes for text in _signatures(outcome)]
+    configs = {point.config.name: described(point.config) for point in reversed(found)}
+    before = load(path) if path.exists() else Sweep([], None, [], {}, [])
+    own = {(run.config, run.name) for run in runs}
+    left = [run for run in before.runs if (run.config, run.name) not in own]
+    sweep = Sweep(
+        over=list(dict.fromkeys([*over, *before.over])),
+        budget=limits.budget if not left or before.budget == limits.budget else None,
+        signatures=list(dict.fromkeys([*said, *before.signatures])),
+        configs=before.configs | configs,
+        runs=runs + left,
+    )
+    request.out.mkdir(parents=True, exist_ok=True)
+    save(sweep, path)
+    return load(path)
+
+
+def collect(point: Point, outcome: Outcome) -> Result:
+    """What is kept of a run."""
+    progress, start = outcome.progress, outcome.start or {}
+    found, best = curve(outcome.start, outcome.validations)
+    tested = outcome.measured.get("test", {}).get("scores")
+    cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
+    return Result(
+        name=point.name,
+        config=point.config.name,
+        digest=_digest(point.config),
+        settings=dict(point.values),
+        seed=point.seed,
+        beside=point.beside,
+        status=outcome.status,
+        reason=outcome.reason,
+        updates=progress.update,
+        sentences=progress.sentences,
+        epochs=progress.epoch,
+        seconds=round(progress.seconds, 1),
+        parallel=outcome.side_by_side,
+        parameters=start.get("parameters"),
+        device=start.get("device"),
+        milliseconds=milliseconds(read_records(outcome.member.folder)),
+        curve=found,
+        best=best,
+        test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
+        if tested
+        else None,
+        boundaries={name: _numbers(row) for name, row in cuts.get("boundaries", {}).items()},
+        coordination={side: row and _numbers(row) for side, row in cuts.get("coordination", {}).items()},
+    )
+
+
+def _number(value: Any) -> float:
+    return rounded(value) or 0.0
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    return {key: number for key, value in row.items() if (number := rounded(value)) is not None}
+
+
+def _signatures(outcome: Outcome) -> list[str]:
+    last = outcome.validations[-1].get("signatures", {}) if outcome.validations else {}
+    tested = outcome.measured.get("test", {}).get("scores", {}).get("signatures", {})
+    return [*last.values(), *tested.values()]
+
+
+def _digest(config: Config) -> str:
+    """A mark of all that is in a config, but where its files are."""
+    return hashlib.blake2b(json.dumps(described(config)).encode(), digest_size=6).hexdigest()
+
+
+def described(config: Config) -> dict[str, Any]:
+    """A config as a reader elsewhere is told it: files by their names."""
+    tree = config.model_dump(mode="json")
+    for part in ("train", "dev", "test"):
+        text = tree["data"][part]
+        if isinstance(text, dict):
+            tree["data"][part] = {side: Path(file).name for side, file in text.items()}
+        elif text is not None:
+            tree["data"][part] = Path(text).name
+    return tree
+
+
+def draw(sweep: Sweep, out: Path) -> list[Path]:
+    """Write the tables and figures of a sweep; the files."""
+    texts = {
+        "table.md": markdown(sweep),
+        "table.csv": runs_table(sweep).csv(),
+        "groups.csv": groups_table(sweep).csv(),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    written = [out / name for name in texts]
+    for path, text in zip(written, texts.values(), strict=True):
+        with write_beside(path) as file:
+            file.write(text.encode())
+    for name, figure in figures(sweep).items():
+        with style():
+            written += save_figure(figure, out / "figures" / name)
+    return written
+
+
+def redraw(files: Sequence[Path], out: Path) -> list[Path]:
+    """Draw committed results again, those of several files together."""
+    return draw(merge([load(file) for file in files]), out)
+
+
+def _rest(limits: Limits, elapsed: float) -> Limits:
+    """The limits of the rest of a call."""
+    left = None if limits.time_limit is None else max(0.0, limits.time_limit - elapsed)
+    return replace(limits, time_limit=left)
+
+
+class _Search:
+    """A sweep whose settings are drawn, a round of `parallel` trials at a time."""
+
+    def __init__(self, request: Request, measures: Sequence[Measure]) -> None:
+        if request.listed is not None:
+            raise InputError("--search draws from --over and --list names its members; choose one")
+        if not request.over:
+            raise InputError("--search: nothing to search over; --over model.segmenter.tau=0.01:1:log")
+        self.request, self.measures = request, measures
+        self.dimensions = [search.parse_dimension(text) for text in request.over]
+        self.over = [dimension.key for dimension in self.dimensions]
+        for row in cross(search.ends(self.dimensions)):
+            check_members(_members(points(_plan(request, [row])), request.out))
+        self.trials = search.read_trials(request.out, self.dimensions)
+        search.propose(self.dimensions, [], [], 0)  # the extra is there
+
+    def run(self, watcher: Watcher) -> bool:
+        """Draw and train until there are as many trials as wanted, or nothing new is left to draw."""
+        request, wanted = self.request, self.request.trials or 0
+        found: list[Point] = []
+        began = time.monotonic()
+        try:
+            while True:
+                rows = [search.row(trial) for trial in self.trials]
+                found = points(_plan(request, rows)) if rows else []
+                limits = _rest(request.limits, time.monotonic() - began)
+                if found and not _train(request, found, self.over, self.measures, watcher, limits):
+                    break
+                more = min(request.limits.parallel, wanted - len(self.trials))
+                drawn = search.propose(self.dimensions, self.trials, self._scores(found), max(more, 0))
+                if not drawn:
+                    break
+                self.trials += drawn
+                search.save_trials(request.out, self.dimensions, self.trials)
+        finally:
+            sweep = write(request, found, self.over, self.measures)
+            draw(sweep, request.out)
+        return _good(sweep, found)
+
+    def _scores(self, found: Sequence[Point]) -> list[float | None]:
+        """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""
+        runs = {run.name: run for run in write(self.request, found, self.over, self.measures).runs}
+        groups: dict[str, list[float]] = {}
+        for run in (runs[point.name] for point in found if not point.beside):
+            best = run.at_best("bleu")
+            groups.setdefault(run.group, []).append(math.nan if best is None else best)
+        means = [fmean(scores) for scores in groups.values()]
+        return [None if math.isnan(mean) else mean for mean in means]

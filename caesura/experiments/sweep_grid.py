@@ -1,0 +1,195 @@
+"""Which runs a sweep has: a grid or a list of settings, times seeds, checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from caesura import yamlfile
+from caesura.config import Config, load_config
+from caesura.errors import InputError
+from caesura.model import resolve
+
+SEED = "training.seed"
+SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them
+LONGEST = 100  # characters of a name that is a folder's as well
+# Words between which two underscores can stand for the space: no name is mistaken for another.
+_WORD = r"[a-z0-9](?:_?[a-z0-9.+=-])*"
+_PLAIN = re.compile(rf"{_WORD}(?: {_WORD})*")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One `key=value`, and where it was written."""
+
+    key: str
+    text: str  # the value, as YAML
+    origin: str  # such as `--over model.segmenter.tau=0.1`, or a file and line
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.text}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep: its config, what is changed in it, and what it is called."""
+
+    name: str  # such as `tau=0.03 b_h=-2 seed=1`; unique in a sweep
+    path: Path  # of the config
+    changes: tuple[str, ...]  # as for --set
+    values: Mapping[str, Any]  # of the keys that vary, as the resolved config has them
+    seed: int
+    config: Config  # resolved
+    beside: bool = False  # a baseline: not of the grid
+
+    @property
+    def folder(self) -> str:
+        """The name as that of a folder on any disk; the same whatever else is in the sweep."""
+        if _PLAIN.fullmatch(self.name) and len(self.name) <= LONGEST:
+            return self.name.replace(" ", "__")
+        mark = hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+        safe = re.sub(r"[^a-z0-9._+=-]+", "-", self.name.lower())[:LONGEST].strip("-.")
+        return f"{safe}-{mark}".lstrip("-")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for."""
+
+    config: Path
+    rows: Sequence[tuple[str, Sequence[Setting]]]  # a name or "", and the settings of one place of the grid
+    common: Sequence[str] = ()  # --set, for all runs
+    seeds: Sequence[int] | None = None  # None: the config's
+    beside: Sequence[Path] = ()
+
+
+def parse_over(text: str) -> list[Setting]:
+    """The settings of one `--over KEY=V1,V2,...`; a value with commas of its own stands in brackets."""
+    key, equals, values = text.partition("=")
+    found = [value.strip() for value in re.findall(r"(?:[^,\[\]{}]|\[[^\]]*\]|\{[^}]*\})+", values)]
+    if not key.strip() or not equals or not found or not all(found):
+        raise InputError(f"--over {text}: write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1")
+    return [Setting(key.strip(), value, f"--over {key.strip()}={value}") for value in found]
+
+
+def cross(dimensions: Sequence[Sequence[Setting]]) -> list[tuple[str, Sequence[Setting]]]:
+    """Every combination of one setting a dimension, the last one changing fastest."""
+    keys = [dimension[0].key for dimension in dimensions]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InputError(f"--over {key}: given twice; put all its values into one")
+    return [("", row) for row in product(*dimensions)] if dimensions else []
+
+
+def read_rows(path: Path) -> list[tuple[str, Sequence[Setting]]]:
+    """The members of a YAML list: `- {settings: {model.segmenter.tau: 0.1}}`, with a name if you like.
+
+    One whose settings have lists of values stands for all their combinations.
+    """
+    source = yamlfile.read_list(path, "members")
+    rows: list[tuple[str, Sequence[Setting]]] = []
+    for number, row in enumerate(source.tree["members"]):
+        at = ("members", str(number))
+        if not isinstance(row, dict) or not isinstance(row.get("settings"), dict):
+            source.fault(at, "should be {settings: {KEY: VALUE, ...}}, with a name if you like")
+            continue
+        for key in row.keys() - {"name", "settings"}:
+            source.fault((*at, key), "unknown key; a member has settings and may have a name")
+        if not isinstance(name := row.get("name", ""), str) or not re.fullmatch(r"(\w[\w .+=-]*)?", name):
+            source.fault((*at, "name"), "may hold letters, digits, spaces and . _ + = - only")
+        dimensions = []
+        for key, value in row["settings"].items():
+            place = source.places[(*at, "settings", key)]
+            texts = [
+                json.dumps(v, ensure_ascii=False) for v in (value if isinstance(value, list) else [value])
+            ]
+            dimensions.append([Setting(key, text, f"{place.file}:{place.line}") for text in texts])
+        grid = [*product(*dimensions)]
+        if name and len(grid) != 1:
+            source.fault((*at, "name"), f"of {len(grid)} combinations; leave it out")
+        rows += [(str(name), settings) for settings in grid]
+    yamlfile.refuse(source.problems)
+    return rows
+
+
+def points(plan: Plan) -> list[Point]:
+    """All runs, each with a config that can be built; equal ones are refused."""
+    varied = list(dict.fromkeys(setting.key for _, row in plan.rows for setting in row))
+    if SEED in varied:
+        raise InputError(f"{SEED}: give the seeds as --seeds 1,2,3")
+    found: list[Point] = []
+    for name, row in plan.rows or [("", ())]:
+        for config, changes in _seeded(plan, plan.config, row):
+            values = {key: value_of(config, key) for key in varied}
+            own = {setting.key for setting in row}
+            said = name or " ".join(f"{short_name(key)}={shown(values[key])}" for key in varied if key in own)
+            found.append(_point(said or config.name, plan.config, changes, values, config))
+    for path in plan.beside:
+        for config, changes in _seeded(plan, path, ()):
+            found.append(_point(config.name, path, changes, {}, config, beside=True))
+    _refuse_equals(found)
+    return found
+
+
+def _seeded(plan: Plan, path: Path, row: Sequence[Setting]) -> Iterator[tuple[Config, tuple[str, ...]]]:
+    """The checked config of each seed, and what makes it of the file."""
+    changes = (*plan.common, *map(str, row))
+    try:
+        first = resolve(load_config(path, changes))
+    except InputError as problem:
+        message = str(problem)
+        for setting in row:
+            message = message.replace(f"--set {setting}:", f"{setting.origin}:")
+        raise InputError(message) from None
+    for seed in plan.seeds or (first.training.seed,):
+        training = first.training.model_copy(update={"seed": seed})
+        yield first.model_copy(update={"training": training}), (*changes, f"{SEED}={seed}")
+
+
+def _point(
+    name: str, path: Path, changes: tuple[str, ...], values: Mapping[str, Any], config: Config,
+    beside: bool = False,
+) -> Point:  # fmt: skip
+    seed = config.training.seed
+    return Point(f"{name} seed={seed}", path, changes, values, seed, config, beside)
+
+
+def _refuse_equals(found: Iterable[Point]) -> None:
+    """Two runs that are one, or that would share a name."""
+    configs: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for point in found:
+        same = configs.setdefault(point.config.model_copy(update={"name": ""}).dump(), point.name)
+        if same != point.name or folders.get(point.folder):
+            one, other = (same, point.name) if same != point.name else (folders[point.folder], point.name)
+            what = "is given twice" if one == other else f"is the same run as {one}"
+            raise InputError(f"{other}: {what}; leave one of them out")
+        folders[point.folder] = point.name
+
+
+def value_of(config: Config, key: str) -> Any:
+    """What a resolved config has at a dotted key; a whole section has no single value."""
+    value: Any = config.model_dump(mode="json")
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def short_name(key: str) -> str:
+    """A dotted key as it stands in names, whatever else varies: some sections go without saying."""
+    *section, last = key.split(".")
+    known = {("model", "segmenter"): [], ("training",): [], ("model", "decoder"): ["decoder"]}
+    return ".".join([*known.get(tuple(section), section), SHORT.get(last, last)])
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a name: equal ones read the same."""
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return value if isinstance(value, str) else yamlfile.show(value, limit=1000)

@@ -1,0 +1,179 @@
+"""What is kept of a sweep: one small file from which tables and figures can be drawn again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from caesura.data.files import write_beside
+from caesura.errors import InputError
+
+SWEEP = "sweep.json"
+FORMAT = 1
+POINTS = 120  # of a curve, at most
+DIGITS = 5  # that are kept of a number
+
+# What is followed through training, at the start and at each validation.
+FOLLOWED = (
+    *("sentences", "seconds", "segment_length", "longest_segment", "gradient_share", "bleu", "chrf"),
+    *("output_segment_length", "longest_output_segment", "output_gradient_share"),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of a sweep."""
+
+    name: str
+    config: str  # its key in the sweep's `configs`
+    digest: str  # of its whole config, files by name
+    settings: dict[str, Any]  # what varies in the sweep, as this run had it
+    seed: int
+    beside: bool  # a baseline
+    status: str  # not run, finished, budget, stopped or failed
+    reason: str  # the rule that ended it, or what it said when it failed
+    updates: int
+    sentences: int
+    epochs: int
+    seconds: float  # of training, validations included
+    parallel: int  # runs that shared the machine, at most
+    parameters: int | None = None
+    device: str | None = None
+    milliseconds: float | None = None  # an update, validations left out
+    curve: dict[str, list[float | None]] = field(default_factory=dict)  # columns of FOLLOWED
+    best: int | None = None  # the place in the curve of the model that was kept
+    test: dict[str, float] | None = None  # scores on the test set
+    boundaries: dict[str, dict[str, float]] = field(default_factory=dict)  # by reference
+    coordination: dict[str, dict[str, float] | None] = field(default_factory=dict)  # source, target
+
+    @property
+    def group(self) -> str:
+        """The name without its seed."""
+        return self.name.removesuffix(f" seed={self.seed}")
+
+    def column(self, name: str) -> list[float]:
+        """One column of the curve, nan where nothing is known."""
+        return [math.nan if value is None else value for value in self.curve.get(name, ())]
+
+    def first(self, name: str) -> float | None:
+        """What a column has at the start."""
+        return next(iter(self.curve.get(name, ())), None)
+
+    def last(self, name: str) -> float | None:
+        """What a column had at the last validation; None before the first."""
+        values = self.curve.get(name, ())
+        return values[-1] if len(values) > 1 else None
+
+    def at_best(self, name: str) -> float | None:
+        """What a column had at the validation whose model was kept."""
+        return None if self.best is None or name not in self.curve else self.curve[name][self.best]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All runs, and what they have in common."""
+
+    over: list[str]  # the keys that vary, the first one colours the figures
+    budget: float | None  # seconds of training a run
+    signatures: list[str]  # of the scores
+    configs: dict[str, dict[str, Any]]  # the resolved configs, without what varies
+    runs: list[Result]
+
+    def value(self, run: Result, key: str) -> Any:
+        """A run's value of a key, from its settings or from its config."""
+        if key in run.settings:
+            return run.settings[key]
+        value: Any = {} if run.beside else self.configs.get(run.config, {})
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+
+def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
+    """The median time of an update, over stretches of the log without a validation; None without any."""
+    before: Mapping[str, Any] | None = None
+    found = []
+    for record in records:
+        if record["kind"] == "validation":
+            before = None
+        elif record["kind"] == "train":
+            if before is not None and record["update"] > before["update"]:
+                updates = record["update"] - before["update"]
+                found.append(1000 * (record["seconds"] - before["seconds"]) / updates)
+            before = record
+    return rounded(median(found)) if found else None
+
+
+def curve(
+    start: Mapping[str, Any] | None, validations: Sequence[Mapping[str, Any]], most: int = POINTS
+) -> tuple[dict[str, list[float | None]], int | None]:
+    """The columns of FOLLOWED that are known, thinned to `most` points, and the place of the best model."""
+    if start is None:
+        return {}, None
+    points: list[Mapping[str, Any]] = [{"sentences": 0, "seconds": 0.0, **start}, *validations]
+    verdicts = [i for i, point in enumerate(points) if point.get("verdict") == "best"]
+    best = verdicts[-1] if verdicts else None
+    kept = list(range(len(points)))
+    if len(points) > most:
+        even = {round(i * (len(points) - 1) / (most - 2)) for i in range(most - 1)}
+        kept = sorted(even if best is None else even | {best})
+    columns = {name: [rounded(points[i].get(name)) for i in kept] for name in FOLLOWED}
+    known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    return known, None if best is None else kept.index(best)
+
+
+def rounded(value: Any) -> float | None:
+    """A number to DIGITS digits; None for what is none, or not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
+
+
+def save(sweep: Sweep, path: Path) -> None:
+    """Write a sweep, a run a line."""
+    head = {"format": FORMAT, **{key: value for key, value in vars(sweep).items() if key != "runs"}}
+    lines = [json.dumps(_compact(asdict(run)), ensure_ascii=False) for run in sweep.runs]
+    top = json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}")
+    with write_beside(path) as file:
+        file.write((top + ',\n "runs": [\n' + ",\n".join(lines) + "\n]}\n").encode())
+
+
+def _compact(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if value not in (None, {}, "")}
+
+
+def load(path: Path) -> Sweep:
+    """Read a sweep that `save` wrote."""
+    try:
+        tree = json.loads(path.read_bytes())
+        if tree.pop("format") != FORMAT:
+            raise InputError(f"{path}: of another version; this one reads format {FORMAT}")
+        runs = [Result(**{"reason": "", "settings": {}} | run) for run in tree.pop("runs")]
+        sweep = Sweep(**tree, runs=runs)
+    except OSError as problem:
+        raise InputError(f"{path}: {problem.strerror}") from problem
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise InputError(f"{path}: not a {SWEEP} of this program ({problem})") from problem
+    return sweep
+
+
+def merge(sweeps: Sequence[Sweep]) -> Sweep:
+    """Several stints as one; of a run that is in more than one, the state that has seen most sentences."""
+    runs: dict[tuple[str, str], Result] = {}
+    for run in (run for sweep in sweeps for run in sweep.runs):
+        key = run.config, run.name
+        if key not in runs or run.sentences >= runs[key].sentences:
+            runs[key] = run
+    budgets = {sweep.budget for sweep in sweeps}
+    return Sweep(
+        over=list(dict.fromkeys(key for sweep in sweeps for key in sweep.over)),
+        budget=budgets.pop() if len(budgets) == 1 else None,
+        signatures=list(dict.fromkeys(text for sweep in sweeps for text in sweep.signatures)),
+        configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
+        runs=list(runs.values()),
+    )

@@ -1,0 +1,119 @@
+"""Tables of a sweep: one row a run, and one a setting with mean and spread over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean, stdev
+
+from caesura.analysis.means import ENOUGH
+from caesura.analysis.tables import Cell, Column, Table
+from caesura.experiments.sweep_results import Result, Sweep
+from caesura.terminal import duration
+
+Getter = Callable[[Result], float | None]
+
+
+def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
+    """The numbers of a run, those that no run has left out."""
+    found: list[tuple[Column, Getter]] = [
+        (Column("segments: start", ".2f"), lambda r: r.first("segment_length")),
+        (Column("segments: best", ".2f"), lambda r: r.at_best("segment_length")),
+        (Column("segments: end", ".2f"), lambda r: r.last("segment_length")),
+        (Column("gradient: end", ".1%"), lambda r: r.last("gradient_share")),
+        (Column("output: start", ".2f"), lambda r: r.first("output_segment_length")),
+        (Column("output: best", ".2f"), lambda r: r.at_best("output_segment_length")),
+        (Column("output: end", ".2f"), lambda r: r.last("output_segment_length")),
+        (Column("output gradient: end", ".1%"), lambda r: r.last("output_gradient_share")),
+        (Column("dev BLEU: best", ".2f"), lambda r: r.at_best("bleu")),
+        (Column("dev BLEU: end", ".2f"), lambda r: r.last("bleu")),
+        (Column("dev chrF2: best", ".2f"), lambda r: r.at_best("chrf")),
+        (Column("test BLEU", ".2f"), lambda r: (r.test or {}).get("bleu")),
+        (Column("test chrF2", ".2f"), lambda r: (r.test or {}).get("chrf")),
+    ]
+    for reference in dict.fromkeys(name for run in sweep.runs for name in run.boundaries):
+        found.append((Column(f"F1 {reference}", ".3f"), _boundary(reference, "f1")))
+        found.append((Column(f"by chance, {reference}", ".3f"), _boundary(reference, "chance")))
+    for side, prefix in (("source", ""), ("target", "output ")):
+        found.append((Column(f"{prefix}lock-step", ".2f"), _halting(side, "overhead")))
+        found.append((Column(f"{prefix}coordination", ".2f"), _halting(side, "coordination")))
+    found.append((Column("ms an update", ".1f"), lambda r: r.milliseconds))
+    return [(column, get) for column, get in found if any(get(run) is not None for run in sweep.runs)]
+
+
+def _boundary(reference: str, kind: str) -> Getter:
+    def get(run: Result) -> float | None:
+        found = run.boundaries.get(reference, {})
+        return found.get(kind) if found.get("gold", 0) >= ENOUGH else None
+
+    return get
+
+
+def _halting(side: str, kind: str) -> Getter:
+    return lambda run: (run.coordination.get(side) or {}).get(kind)
+
+
+def runs_table(sweep: Sweep) -> Table:
+    """One row a run, in the order of the sweep, baselines last."""
+    measures = _measures(sweep)
+    columns = [Column("run"), *(column for column, _ in measures)]
+    columns += [Column("updates", ","), Column("sentences", ","), Column("seconds", ".0f"), Column("ended")]
+    rows: list[list[Cell]] = []
+    for run in sorted(sweep.runs, key=lambda run: run.beside):
+        counts: list[Cell] = [run.updates, run.sentences, run.seconds]
+        rows.append([run.name, *(get(run) for _, get in measures), *counts, ended(run)])
+    return Table("table", f"{len(rows)} runs{_conditions(sweep)}", columns, rows)
+
+
+def groups_table(sweep: Sweep) -> Table:
+    """One row a setting: mean ± standard deviation over seeds, and how many they are."""
+    groups: dict[tuple[bool, str, str], list[Result]] = {}
+    for run in sorted(sweep.runs, key=lambda run: run.beside):
+        groups.setdefault((run.beside, run.config, run.group), []).append(run)
+    measures = _measures(sweep)
+    columns = [Column("setting"), Column("seeds", "d"), *(Column(column.name) for column, _ in measures)]
+    rows: list[list[Cell]] = []
+    for (_, _, name), runs in groups.items():
+        tried = [run for run in runs if run.best is not None]
+        cells: list[Cell] = [_spread(column, [get(run) for run in tried]) for column, get in measures]
+        rows.append([name, len(tried), *cells])
+    return Table("groups", "mean ± standard deviation over seeds", columns, rows)
+
+
+def _spread(column: Column, values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    mean = column.show(fmean(known))
+    few = f" ({len(known)})" if len(known) < len(values) else ""  # of fewer seeds than the row has
+    return (f"{mean} ± {column.show(stdev(known))}" if len(known) > 1 else mean) + few
+
+
+def ended(run: Result) -> str:
+    """What stopped a run, in a few words."""
+    if run.status == "failed":
+        return f"failed: {run.reason}"
+    return {"budget": "budget spent", "finished": run.reason}.get(run.status, run.status)
+
+
+def _conditions(sweep: Sweep) -> str:
+    budget = "" if sweep.budget is None else f", {duration(sweep.budget)} of training each"
+    most = max((run.parallel for run in sweep.runs), default=1)
+    return budget + (f", up to {most} side by side, which their times include" if most > 1 else "")
+
+
+def markdown(sweep: Sweep) -> str:
+    """Both tables and what belongs to their numbers, as Markdown."""
+    parts = [_titled(runs_table(sweep))]
+    if any(run.seed != other.seed for run in sweep.runs for other in sweep.runs):
+        parts.append(_titled(groups_table(sweep)))
+    notes = [
+        "Segment lengths in characters, of the dev set; BLEU and chrF2 on dev are greedy, on test with the "
+        "config's beam and the model of the best dev BLEU. Boundaries and halting are that model's, on test.",
+        "By chance: F1 of as many cuts at random places. Lock-step and coordination: docs/analysis.md.",
+    ]
+    signatures = [f"`{text}`" for text in sweep.signatures]
+    return "\n\n".join([*parts, *notes, *signatures]) + "\n"
+
+
+def _titled(table: Table) -> str:
+    return f"**{table.title}**\n\n{table.markdown().rstrip()}"

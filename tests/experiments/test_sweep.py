@@ -1,0 +1,252 @@
+"""A sweep trains, measures and draws; it goes on where it was, grows, and outlives a run that fails."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, contents, refusal, write_config
+from experiments.fleets import QUICK, Heard, member, write_text
+from experiments.made import BIAS, TAU, baseline, grid, result, sweep
+
+from caesura.errors import Interrupted
+from caesura.experiments import sweep as module
+from caesura.experiments.cuts import measure
+from caesura.experiments.fleet import Limits
+from caesura.experiments.sweep import Request, run_sweep
+from caesura.experiments.sweep_results import load, save
+from caesura.model import Translator
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory) -> dict[str, Path]:
+    """Tiny systems whose test set is their dev set."""
+    folder = tmp_path_factory.mktemp("systems")
+    write_text(folder)
+    return {system: write_config(folder / f"{system}.yaml", system) for system in ("act", "act-act", "word")}
+
+
+def request_of(configs: dict[str, Path], out: Path, *over: str, **more) -> Request:
+    folder = configs["act"].parent
+    test = (f"data.test.src={folder}/test.de", f"data.test.trg={folder}/test.en")
+    common = (*test, *QUICK, *more.pop("common", ()))
+    return Request(more.pop("config", configs["act"]), out, over, common=common, **more)
+
+
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Figures take most of the time that a small sweep takes; the slow test draws them."""
+    monkeypatch.setattr(module, "figures", lambda sweep: {})
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
+    out, heard = tmp_path / "sweep", Heard()
+    more = {"beside": [configs["word"]], "limits": Limits(parallel=2)}
+    assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), heard)
+    found = load(out / "sweep.json")
+    assert [run.name for run in found.runs] == ["tau=0 seed=1", "word seed=1"]
+    run, word = found.runs[0], found.runs[-1]
+    assert (run.status, run.reason, run.updates) == ("finished", "20 updates", 20)
+    assert run.settings == {TAU: 0.0}
+    assert run.curve["sentences"] == [0, 100, 200]
+    assert len(run.curve["segment_length"]) == len(run.curve["gradient_share"]) == 3
+    assert run.curve["bleu"][0] is None
+    assert run.test is not None
+    assert set(run.boundaries) == {"white space", "white space, either side"}
+    assert run.boundaries["white space"]["f1"] >= 0
+    assert run.coordination["source"]["overhead"] >= 1
+    assert run.coordination["target"] is None
+    assert word.beside
+    assert word.coordination == {"source": None, "target": None}
+    assert word.boundaries["white space"]["f1"] == 1.0  # words are what white space cuts
+    assert found.signatures[0].startswith("BLEU|")
+    assert str(tmp_path) not in (out / "sweep.json").read_text()
+    assert "| tau=0 seed=1 |" in (out / "table.md").read_text()
+
+    # The same request again trains nothing; one with another value trains that alone, and keeps the others.
+    before = contents(out)
+    assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), Heard())
+    assert contents(out) == before
+    grown = Heard()
+    assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), grown)
+    assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}
+    assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
+    names = [run.name for run in load(out / "sweep.json").runs]
+    assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
+
+
+def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
+    made = sweep([*grid([-0.5, 0.0, 1.0], [1.0], seeds=2), baseline("char", 1.0, 20.0)])
+    parts = sweep(made.runs[:4]), sweep(made.runs[4:])
+    for name, part in zip(("one", "other"), parts, strict=True):
+        save(part, tmp_path / f"{name}.json")
+    module.draw(made, tmp_path / "drawn")
+    files = tmp_path / "one.json", tmp_path / "other.json"
+    done = caesura("sweep", "--draw", *files, "--out", tmp_path / "again")
+    assert done.status == 0, done.err
+    again = contents(tmp_path / "again")
+    assert again == contents(tmp_path / "drawn")
+    assert len(done.lines) == len(again) == 11
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path):
+    more = {"test": False, "limits": Limits(budget=60.0)}
+    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), Heard())
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "sweep.json").write_bytes((tmp_path / "here" / "sweep.json").read_bytes())
+    heard = Heard()
+    assert run_sweep(request_of(configs, there, f"{TAU}=0,1", **more), heard)
+    assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
+    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.said)
+    one, other = load(there / "sweep.json").runs
+    assert one == load(tmp_path / "here" / "sweep.json").runs[0]
+    assert other.status == "finished"
+
+    # Another config under the same name is another run.
+    changed = Heard()
+    with_rate = request_of(configs, there, f"{TAU}=0", common=["training.learning_rate=2e-2"], **more)
+    assert run_sweep(with_rate, changed)
+    assert {name for name, _ in changed.validations} == {"tau=0 seed=1"}
+
+
+def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    spent = replace(result("tau=0"), digest=module._digest(point.config), status="budget", seconds=30.0)
+    for run, budget, known in (
+        (spent, 30.0, True),
+        (spent, 31.0, False),
+        (spent, None, False),
+        (replace(spent, status="finished"), 31.0, True),
+        (replace(spent, status="stopped"), 30.0, False),
+        (replace(spent, status="failed"), 30.0, False),
+    ):
+        save(sweep([run]), tmp_path / "sweep.json")
+        asked = replace(request, limits=Limits(budget=budget))
+        assert bool(module.through(asked, [point])) == known
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_failing_run_is_in_the_table_and_is_tried_again(configs, tmp_path):
+    out = tmp_path / "sweep"
+    # A learning rate that breaks the weights, and one that does not.
+    asked = request_of(configs, out, "training.learning_rate=1e-2,1e30", test=False)
+    assert not run_sweep(asked, Heard())
+    good, bad = load(out / "sweep.json").runs
+    assert (good.status, bad.status) == ("finished", "failed")
+    assert "not finite" in bad.reason
+    assert f"failed: {bad.reason}" in (out / "table.md").read_text()
+    again = Heard()
+    assert not run_sweep(asked, again)
+    assert any("learning_rate=1e+30" in text and "failed" in text for text in again.said)
+    assert not [name for name, _ in again.validations if name == good.name]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_sweep_that_is_stopped_has_a_table_and_goes_on(configs, tmp_path, monkeypatch):
+    out = tmp_path / "sweep"
+    asked = request_of(configs, out, f"{TAU}=0,1", test=False)
+    fleet = module.run_fleet
+
+    def stopped(members, *arguments):
+        fleet(members[:1], *arguments)
+        kept = load(out / "sweep.json")  # already, whatever comes now
+        assert [run.status for run in kept.runs] == ["finished", "not run"]
+        raise Interrupted(2)
+
+    monkeypatch.setattr(module, "run_fleet", stopped)
+    with pytest.raises(Interrupted):
+        run_sweep(asked, Heard())
+    assert [run.status for run in load(out / "sweep.json").runs] == ["finished", "not run"]
+    assert "not run" in (out / "table.md").read_text()
+    monkeypatch.setattr(module, "run_fleet", fleet)
+    assert run_sweep(asked, Heard())
+    assert [run.status for run in load(out / "sweep.json").runs] == ["finished", "finished"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_decoder_that_segments_is_followed_and_measured(configs, tmp_path):
+    asked = request_of(configs, tmp_path, "model.decoder.tau=0", config=configs["act-act"], test=False)
+    assert run_sweep(asked, Heard())
+    found = load(tmp_path / "sweep.json")
+    (run,) = found.runs
+    assert run.name == "decoder.tau=0 seed=1"
+    assert run.test is None
+    assert len(run.curve["output_segment_length"]) == 3
+    assert run.coordination["target"]["overhead"] >= 1
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_gold_is_measured_and_measured_anew_when_it_changes(configs, tmp_path):
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("sieben\tsieb en\nvier\tvi er\n", encoding="utf-8")
+    for text in (None, "sieben\tsie ben\nvier\tv ier\n"):
+        if text:
+            gold.write_text(text, encoding="utf-8")
+        assert run_sweep(request_of(configs, tmp_path, f"{TAU}=1", gold=str(gold), test=False), Heard())
+        (run,) = load(tmp_path / "sweep.json").runs
+        assert set(run.boundaries) >= {"gold.tsv", "gold.tsv, alone"}
+        assert run.boundaries["gold.tsv, alone"]["gold"] == 2
+    assert len([*(tmp_path / "runs" / "tau=1__seed=1").glob("cuts-*.json")]) == 2
+
+
+def test_chance_is_that_of_as_many_cuts(configs, tmp_path):
+    made = member(tmp_path, "m", *QUICK, system="act")
+    done = caesura(
+        "train", made.config, "--out", made.folder, *(w for s in made.settings for w in ("--set", s))
+    )
+    assert done.status == 0, done.err
+    model = Translator.from_pretrained(made.folder)
+    row = measure(model)["boundaries"]["white space"]
+    cut, gold, places = 0, 0, 0
+    for text in (tmp_path / "test.de").read_text(encoding="utf-8").splitlines():
+        cut += len(model.segment([text])[0]) - 1
+        gold += text.count(" ")
+        places += len(text) - 1
+    assert row["chance"] == pytest.approx(2 * cut * gold / places / (cut + gold))
+    assert row["characters"] == pytest.approx(2 * gold / (places + gold))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--over", "model.segmenter.tua=1"], "--over model.segmenter.tua=1: "),
+        (["--over", f"{TAU}=1", "--list", "x.yaml"], "choose one"),
+        (["--list", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--gold", "nowhere.tsv"], "nowhere.tsv: No such file"),
+        (["--beside", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--budget", "long"], "--budget long"),
+        (["--seeds", "one"], "--seeds one"),
+        (["--draw"], "--out"),
+        (["other.yaml"], "other.yaml: one config is swept"),
+        (["--search", "3"], "nothing to search over"),
+        (["--over", "data.dev.src=nowhere.de"], "no file"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert said in refusal(caesura("sweep", configs["act"], *words))
+    assert not [*tmp_path.rglob("*")]
+
+
+@pytest.mark.slow
+def test_the_program_sweeps_as_users_start_it(configs, tmp_path):
+    folder = configs["act"].parent
+    out = tmp_path / "sweep"
+    words = ["sweep", configs["act"], "--over", f"{TAU}=0,1", "--over", f"{BIAS}=-2,1", "--parallel", "2"]
+    words += ["--set", "training.updates=20", "--set", "training.validation_freq=100", "--out", out]
+    words += ["--set", f"data.test.src={folder}/test.de", "--set", f"data.test.trg={folder}/test.en"]
+    done = caesura(*words, "--time-limit", "1s")
+    assert done.status == 0, done.err
+    assert "stopped by the time limit" in done.out
+    done = caesura(*words)
+    assert done.status == 0, done.err
+    runs = load(out / "sweep.json").runs
+    assert {run.status for run in runs} == {"finished"}
+    assert {path.stem for path in (out / "figures").glob("*.png")} == {
+        *("trajectories", "start-and-end", "bleu", "gradient")
+    }
+    assert json.loads((out / "runs" / "tau=0__b_h=-2__seed=1" / "cuts.json").read_text())["boundaries"]

@@ -1,0 +1,135 @@
+"""The figures of a sweep show every run, whatever is missing of it."""
+
+import math
+from dataclasses import replace
+
+import matplotlib.colors
+import pytest
+from experiments.made import BIAS, TAU, baseline, grid, result, sweep
+
+from caesura.analysis.plots import svg_of
+from caesura.experiments.sweep_figures import (
+    figures,
+    gradient_curves,
+    length_curves,
+    looks,
+    score_and_length,
+    start_and_end,
+)
+
+TAUS = [-0.5, 0.0, 0.01, 0.03, 0.1, 0.3, 1.0]
+
+
+def lines(figure):
+    return [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_a_grid_of_28_has_28_lines_and_both_baselines():
+    made = sweep(
+        [*grid(TAUS, [-2.0, 0.0, 1.0, 3.0]), baseline("char", 1.0, 20.0), baseline("bpe", 4.1, 24.0)]
+    )
+    drawn = figures(made)
+    assert [*drawn] == ["trajectories", "start-and-end", "bleu", "gradient"]
+    assert len(lines(drawn["trajectories"])) == 30
+    assert len(lines(drawn["gradient"])) == 28
+    assert drawn["trajectories"].axes[0].get_yscale() == "log"
+    assert len(drawn["bleu"].axes[0].collections) == 30
+    assert len(drawn["start-and-end"].axes[0].collections) == 28
+    said = [text.get_text() for text in drawn["bleu"].axes[0].texts]
+    assert said == ["char", "bpe"]
+    names = texts(drawn["trajectories"])
+    assert names[: len(TAUS) + 1] == ["tau", "-0.5", "0", "0.01", "0.03", "0.1", "0.3", "1"]
+    assert names[len(TAUS) + 1 : len(TAUS) + 6] == ["b_h", "-2", "0", "1", "3"]
+    for figure in drawn.values():
+        assert "</svg>" in svg_of(figure)
+
+
+def test_colours_are_in_the_order_of_numbers_and_tell_themselves_apart():
+    seen = looks(sweep(grid([1.0, -0.5, 0.0, 0.03], [1.0])))
+    assert [*seen.colours] == ["-0.5", "0", "0.03", "1"]
+    light = [matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(c))[2] for c in seen.colours.values()]
+    assert light == sorted(light)  # in grey as well
+    assert len(set(light)) == 4
+
+
+def test_words_have_colours_too_and_a_run_without_a_value_is_grey():
+    key = "training.normalization"
+    runs = [
+        result("a", settings={key: "symbols"}),
+        result("b", settings={key: "sentences"}),
+        result("c", settings={}),
+    ]
+    made = sweep(runs, [key])
+    seen = looks(made)
+    assert [*seen.colours] == ["symbols", "sentences"]
+    assert len({seen.colour(made, run) for run in runs}) == 3
+
+
+def test_the_curves_are_the_values():
+    run = result()
+    line, *_ = lines(length_curves(sweep([run])))
+    assert list(line.get_xdata()) == run.curve["sentences"]
+    assert list(line.get_ydata()) == run.curve["segment_length"]
+    marks = [m for m in length_curves(sweep([run])).axes[0].lines if m.get_marker() == "o"]
+    assert [(list(m.get_xdata()), list(m.get_ydata())) for m in marks] == [([0], [2.0])]
+    share, *_ = lines(gradient_curves(sweep([run])))
+    assert list(share.get_ydata()) == run.curve["gradient_share"]
+
+
+def test_dots_stand_at_the_end_and_lead_to_the_best():
+    slow, quick = result(), replace(result("x"), milliseconds=2.5)
+    axes = score_and_length(sweep([slow, quick])).axes[0]
+    assert [tuple(dot.get_offsets()[0]) for dot in axes.collections] == [(1.1, 8.0)] * 2
+    large, small = (dot.get_sizes()[0] for dot in axes.collections)
+    assert large == pytest.approx(4 * small)  # the area is the time
+    assert (list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())) == ([1.1, 1.2], [8.0, 9.0])
+    dots = start_and_end(sweep([slow])).axes[0].collections
+    assert [tuple(dot.get_offsets()[0]) for dot in dots] == [(2.0, 1.1)]
+
+
+def bare(**columns):
+    curve = {"sentences": [0, 8000], "segment_length": [2.0, 1.5], **columns}
+    return result(curve=curve, best=None, milliseconds=None, boundaries={}, coordination={}, test=None)
+
+
+@pytest.mark.parametrize(
+    ("runs", "over"),
+    [
+        ([result()], []),
+        ([bare()], [TAU]),
+        ([bare(bleu=[None, None])], [TAU, BIAS]),
+        ([bare(bleu=[None, math.nan], gradient_share=[None, None])], ["training.batch_size"]),
+        ([bare(segment_length=[0.0, 0.0], bleu=[None, 0.0])], [TAU]),
+        ([bare(segment_length=[1.0, 1.0], bleu=[None, 0.0]), baseline("char", 1.0, 0.0)], [TAU]),
+        ([baseline("char", 1.0, 20.0)], [TAU, BIAS]),
+        ([result(curve={"sentences": [0], "segment_length": [2.0]}, best=None), bare()], []),
+        ([result(curve={}, best=None, status="failed"), bare()], [TAU]),
+    ],
+)
+def test_whatever_is_missing_something_is_drawn(runs, over):
+    drawn = figures(sweep(runs, over))
+    assert {"trajectories", "start-and-end", "bleu"} <= {*drawn}
+    for figure in drawn.values():
+        figure.draw_without_rendering()
+
+
+def test_nothing_at_all_draws_nothing():
+    assert figures(sweep([])) == {}
+    assert figures(sweep([result(curve={}, best=None)])) == {}
+
+
+def test_a_decoder_that_segments_has_figures_of_its_output():
+    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    drawn = figures(sweep([bare(**columns)]))
+    assert {"output-trajectories", "output-start-and-end", "output-gradient"} <= {*drawn}
+    assert list(lines(drawn["output-trajectories"])[0].get_ydata()) == [1.1, 9.0]
+
+
+def test_names_are_shown_as_they_are():
+    made = sweep([result("$x_1$", settings={"a.$k_": "$v$ <&"}), baseline("_$b$", 1.0, 2.0)], ["a.$k_"])
+    for figure in figures(made).values():
+        assert "$v$ &lt;&amp;" in svg_of(figure)

@@ -1,0 +1,185 @@
+"""A sweep has exactly the runs that were asked for, each under its own name; mistakes are found first."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from cli.program import write_config, write_corpus
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from caesura.errors import InputError
+from caesura.experiments.sweep_grid import (
+    Plan,
+    Point,
+    cross,
+    parse_over,
+    points,
+    read_rows,
+    short_name,
+    shown,
+)
+
+TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder, train=5, dev=2)
+    write_config(folder / "char.yaml", "char")
+    return write_config(folder / "act.yaml", "act")
+
+
+def grid(config: Path, *over: str, **more) -> list[Point]:
+    return points(Plan(config, cross([parse_over(text) for text in over]), **more))
+
+
+def test_a_grid_is_crossed_and_named(config):
+    found = grid(config, f"{TAU}=-0.5,0,3e-2", f"{BIAS}=-2,1", seeds=[1, 2])
+    assert len(found) == len({point.folder for point in found}) == 12
+    assert found[0].name == "tau=-0.5 b_h=-2 seed=1"
+    assert found[-1].folder == "tau=0.03__b_h=1__seed=2"
+    last = found[-1].config
+    assert last.model.segmenter.tau == 0.03
+    assert last.model.segmenter.model_extra["halting_bias"] == 1.0
+    assert last.training.seed == found[-1].seed == 2
+    assert found[-1].changes == (f"{TAU}=3e-2", f"{BIAS}=1", "training.seed=2")
+    assert found[-1].values == {TAU: 0.03, BIAS: 1.0}
+
+
+def test_baselines_stand_beside_and_share_what_all_have(config):
+    char = config.with_name("char.yaml")
+    found = grid(config, f"{TAU}=0,1", beside=[char], seeds=[3, 4], common=["training.batch_size=7"])
+    assert [point.name for point in found if point.beside] == ["char seed=3", "char seed=4"]
+    assert {point.config.training.batch_size for point in found} == {7}
+    assert found[-1].path == char
+
+
+def test_without_anything_to_vary_there_is_one_run(config):
+    assert [point.name for point in grid(config)] == ["act seed=1"]
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(-1e3, 1e3, allow_subnormal=False), min_size=1, max_size=4, unique=True),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_every_combination_once(dimensions):
+    over = [f"k{i}=" + ",".join(map(repr, values)) for i, values in enumerate(dimensions)]
+    rows = [tuple(setting.text for setting in row) for _, row in cross([parse_over(text) for text in over])]
+    assert len(rows) == len(set(rows)) == math.prod(map(len, dimensions))
+    for i, values in enumerate(dimensions):
+        assert {float(row[i]) for row in rows} == set(values)
+
+
+NAMES = st.text(min_size=1, max_size=150) | st.text("ab_ .=-A", min_size=1, max_size=6)
+
+
+@given(st.lists(NAMES, min_size=2, max_size=8, unique=True))
+@example(["a b", "a_b", "a__b", "a_ b", "a _b", "A b", "a  b"])
+def test_folders_are_safe_and_tell_names_apart(names):
+    folders = [Point(name, Path(), (), {}, 1, None).folder for name in names]
+    assert len(set(folders)) == len(names)
+    for folder in folders:
+        assert re.fullmatch(r"[a-z0-9_+=][a-z0-9._+=-]{0,130}", folder), folder
+        assert folder.lower() == folder
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+def test_values_read_the_same_exactly_where_they_are(one, other):
+    assert (shown(one) == shown(other)) == (one == other and math.copysign(1, one) == math.copysign(1, other))
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("model.segmenter.tau", "tau"),
+        ("model.segmenter.halting_bias", "b_h"),
+        ("model.decoder.tau", "decoder.tau"),
+        ("training.batch_size", "batch_size"),
+        ("testing.batch_size", "testing.batch_size"),
+        ("data.src.level", "data.src.level"),
+        ("name", "name"),
+    ],
+)
+def test_keys_are_short_and_never_confused(key, name):
+    assert short_name(key) == name
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        (["model.segmenter.tua=1"], r"--over model.segmenter.tua=1: .*unknown key"),
+        ([f"{TAU}=0,high"], rf"--over {TAU}=high: 'high' is not a number"),
+        (["training.batch_size=0"], r"--over training.batch_size=0: 0 is too small"),
+        ([f"{BIAS}=x"], rf"--over {BIAS}=x: 'x' is not a number"),
+        ([f"{TAU}=0,0.0"], r"tau=0 seed=1: is given twice"),
+        ([f"{TAU}=0.1,1", f"{TAU}=2"], rf"--over {TAU}: given twice"),
+        (["training.seed=1,2"], "--seeds"),
+        ([TAU], "write it as KEY=V1,V2"),
+        ([f"{TAU}="], "write it as KEY=V1,V2"),
+        (["=1"], "write it as KEY=V1,V2"),
+    ],
+)
+def test_mistakes_are_named(config, over, said):
+    with pytest.raises(InputError, match=said):
+        grid(config, *over)
+
+
+def test_a_value_with_commas_stands_in_brackets():
+    found = parse_over("training.poison=[],[1,2],{a: 1, b: 2}")
+    assert [setting.text for setting in found] == ["[]", "[1,2]", "{a: 1, b: 2}"]
+
+
+def write_list(folder: Path, text: str) -> Path:
+    path = folder / "list.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_list_names_its_members(config, tmp_path):
+    text = f"- settings: {{{TAU}: 0.5}}\n- {{name: far out, settings: {{{TAU}: 1, {BIAS}: -2}}}}\n"
+    found = points(Plan(config, read_rows(write_list(tmp_path, text))))
+    assert [point.name for point in found] == ["tau=0.5 seed=1", "far out seed=1"]
+    assert found[0].values == {TAU: 0.5, BIAS: 1.0}  # the config's, where the member has none
+    assert found[1].values == {TAU: 1.0, BIAS: -2.0}
+
+
+def test_lists_of_values_are_crossed(config, tmp_path):
+    text = f"- settings: {{{TAU}: [0, 1], {BIAS}: [-2, 3]}}\n- settings: {{{TAU}: 5}}\n"
+    found = points(Plan(config, read_rows(write_list(tmp_path, text)), seeds=[1, 2]))
+    assert [point.name for point in found if point.seed == 1] == [
+        *("tau=0 b_h=-2 seed=1", "tau=0 b_h=3 seed=1", "tau=1 b_h=-2 seed=1", "tau=1 b_h=3 seed=1"),
+        "tau=5 seed=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {name: x, settings: {model.segmenter.tau: [1, 2]}}\n", r"members.0.name: of 2 combinations"),
+        ("a: 1\n", r"list.yaml:1: the file must hold a list"),
+        ("", r"list.yaml:1: the file must hold a list"),
+        ("- settings: {}\n- 3\n", r"list.yaml:2: members.1: should be"),
+        ("- settings: {}\n  nmae: x\n", r"list.yaml:2: members.0.nmae: unknown key"),
+        ("- name: a/b\n  settings: {}\n", r"list.yaml:1: members.0.name: may hold"),
+        ("- settings:\n    model.segmenter.tau: x\n", r"list.yaml:2: 'x' is not a number"),
+        ("- settings:\n    model.segmenter.tua: 1\n", r"list.yaml:2: .*unknown key"),
+    ],
+)
+def test_mistakes_in_a_list_have_their_line(config, tmp_path, text, said):
+    with pytest.raises(InputError, match=said):
+        points(Plan(config, read_rows(write_list(tmp_path, text))))
+
+
+def test_settings_of_a_list_are_read_back_as_they_were_written(config, tmp_path):
+    rows = [{"settings": {"name": "x y", TAU: 1e-7, "training.poison": [[3]], "training.tensorboard": True}}]
+    found = points(Plan(config, read_rows(write_list(tmp_path, json.dumps(rows)))))
+    made = found[0].config
+    assert (made.name, made.model.segmenter.tau, made.training.poison) == ("x y", 1e-7, [3])
+    assert made.training.tensorboard is True

@@ -1,0 +1,172 @@
+"""What is kept of a sweep is small, reads back as it was, and merges with what other stints have kept."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from experiments.made import TAU, baseline, grid, result, sweep
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caesura.errors import InputError
+from caesura.experiments.sweep_results import curve, load, merge, milliseconds, rounded, save
+from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+
+
+def test_a_sweep_reads_back_as_it_was(tmp_path):
+    failed = result(
+        "tau=9", status="failed", reason="it broke", curve={}, best=None, test=None, boundaries={}
+    )
+    made = sweep([*grid([0.0, 0.1], [1.0], seeds=2), baseline("char", 1.0, 20.0), failed])
+    save(made, tmp_path / "sweep.json")
+    read = load(tmp_path / "sweep.json")
+    assert read == made
+    save(read, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "sweep.json").read_bytes()
+
+
+def test_tens_of_runs_are_small(tmp_path):
+    validations = [
+        {"sentences": 8000 * i, "seconds": i * 1.23456, "segment_length": 1 + math.sin(i) ** 2}
+        | {"gradient_share": math.cos(i) ** 2, "bleu": 20 + math.sin(i), "chrf": 40 + math.sin(i)}
+        | {"verdict": "wait"}
+        for i in range(1, 1000)
+    ]  # fmt: skip
+    columns, _ = curve({"segment_length": 2.0, "gradient_share": 0.5}, validations)
+    runs = [replace(run, curve=columns) for run in grid([i / 10 for i in range(14)], [0.0, 1.0], seeds=3)]
+    save(sweep(runs), tmp_path / "sweep.json")
+    assert len(runs) == 84
+    assert (tmp_path / "sweep.json").stat().st_size < 1_000_000
+
+
+@given(st.integers(0, 400), st.integers(4, 60), st.data())
+def test_a_thinned_curve_keeps_its_ends_and_the_best(count, most, data):
+    validations = [
+        {"sentences": i, "segment_length": float(i), "verdict": "wait"} for i in range(1, count + 1)
+    ]
+    place = data.draw(st.integers(0, count))
+    if place:
+        validations[place - 1]["verdict"] = "best"
+    columns, best = curve({"segment_length": 0.0}, validations, most)
+    kept = columns["sentences"]
+    assert len(kept) == min(count + 1, len(kept)) <= most
+    assert kept == sorted(set(kept))
+    assert (kept[0], kept[-1]) == (0, count)
+    assert best is None if not place else kept[best] == place
+    if count < most:
+        assert len(kept) == count + 1
+
+
+def test_a_run_that_has_not_begun_has_no_curve():
+    assert curve(None, []) == ({}, None)
+    assert result(curve={}, best=None).last("bleu") is None
+
+
+def test_a_start_alone_has_no_end():
+    columns, best = curve({"segment_length": 2.0}, [])
+    run = result(curve=columns, best=best)
+    assert (run.first("segment_length"), run.last("segment_length"), run.at_best("bleu")) == (2.0, None, None)
+
+
+def test_time_of_an_update_leaves_validations_out():
+    def line(kind, update, seconds):
+        return {"kind": kind, "update": update, "seconds": seconds}
+
+    log = [line("train", 50, 5.0), line("train", 100, 6.0), line("validation", 120, 30.0)]
+    log += [line("train", 150, 31.0), line("train", 200, 32.5), line("train", 250, 33.5)]
+    assert milliseconds(log) == 20.0  # of 20, 30 and 20; the 25 seconds around the validation are not in it
+    assert milliseconds(log[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [(1.234567, 1.2346), (7, 7), (math.nan, None), (None, None), ("x", None)]
+)
+def test_numbers_are_short(value, kept):
+    assert rounded(value) == kept
+
+
+def test_several_stints_are_one_sweep():
+    longer = result("tau=0", sentences=50_000)
+    shorter = result("tau=0", sentences=24_000, status="stopped")
+    other = result("tau=1", settings={TAU: 1.0})
+    elsewhere = result("tau=0", config="act-ja")
+    for order in ([longer, other], [shorter, elsewhere]), ([shorter, elsewhere], [longer, other]):
+        merged = merge([sweep(runs) for runs in order])
+        assert {(r.config, r.name): r for r in merged.runs} == {
+            ("act", "tau=0 seed=1"): longer,
+            ("act", "tau=1 seed=1"): other,
+            ("act-ja", "tau=0 seed=1"): elsewhere,
+        }
+    assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"format": 2}', '{"format": 1, "runs": [{"name": 1}]}', '{"format": 1, "runs": []}'],
+)
+def test_another_file_is_refused(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError, match=r"x\.json"):
+        load(tmp_path / "x.json")
+    with pytest.raises(InputError, match=r"y\.json: No such file"):
+        load(tmp_path / "y.json")
+
+
+def test_a_value_that_a_run_does_not_set_is_its_configs():
+    made = replace(sweep([result(settings={})]), configs={"act": {"model": {"segmenter": {"tau": 0.7}}}})
+    assert made.value(made.runs[0], TAU) == 0.7
+    assert made.value(baseline("act", 1.0, 2.0), TAU) is None
+
+
+def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
+    failed = result("tau=9", status="failed", reason="a | b", curve={}, best=None, test=None, boundaries={})
+    made = sweep(
+        [baseline("char", 1.0, 20.0), result(), failed, result("x", status="finished", reason="3 epochs")]
+    )
+    table = runs_table(made)
+    rows = {row[0]: dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows}
+    assert [*rows] == ["tau=0.1 b_h=1 seed=1", "tau=9 seed=1", "x seed=1", "char seed=1"]
+    run = rows["tau=0.1 b_h=1 seed=1"]
+    assert (run["segments: start"], run["segments: best"], run["segments: end"]) == (2.0, 1.2, 1.1)
+    assert (run["dev BLEU: best"], run["dev BLEU: end"], run["test BLEU"]) == (9.0, 8.0, 8.5)
+    assert (run["F1 white space"], run["by chance, white space"], run["coordination"]) == (0.33, 0.3, 0.67)
+    assert rows["tau=9 seed=1"]["ended"] == "failed: a | b"
+    assert rows["x seed=1"]["ended"] == "3 epochs"
+    assert "output: end" not in rows["x seed=1"]
+    text = markdown(made)
+    assert "a \\| b" in text
+    assert "BLEU|nrefs:1" in text
+    assert (
+        len({line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}) == 1
+    )
+
+
+def test_a_handful_of_gold_boundaries_is_no_column():
+    few = {"gold": {"gold": 29, "f1": 0.5, "chance": 0.1}, "words": {"gold": 30, "f1": 0.5, "chance": 0.1}}
+    heads = [column.name for column in runs_table(sweep([result(boundaries=few)])).columns]
+    assert "F1 gold" not in heads
+    assert {"F1 words", "by chance, words"} <= {*heads}
+
+
+def test_seeds_are_one_row_with_mean_and_spread():
+    def scored(seed, bleu):
+        run = result(seed=seed)
+        return replace(run, curve=run.curve | {"bleu": [None, 1.0, bleu, 1.0]})
+
+    none = replace(result(seed=4), best=None, curve={}, status="failed")
+    made = sweep([scored(1, 10.0), scored(2, 12.0), scored(3, 14.0), none, result("tau=1")])
+    table = groups_table(made)
+    heads = [c.name for c in table.columns]
+    assert [row[0] for row in table.rows] == ["tau=0.1 b_h=1", "tau=1"]
+    assert table.rows[0][heads.index("seeds")] == 3
+    assert table.rows[0][heads.index("dev BLEU: best")] == "12.00 ± 2.00"
+    assert table.rows[1][heads.index("dev BLEU: best")] == "9.00"
+    assert "mean ± standard deviation" in markdown(made)
+    assert "mean ± standard deviation" not in markdown(sweep([result()]))
+
+
+def test_csv_is_in_full_precision():
+    made = sweep([replace(result(), milliseconds=12.3456)])
+    assert "12.3456" in runs_table(made).csv()
+    assert json.dumps(made.runs[0].name)[1:-1] in runs_table(made).csv()
