@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,10 @@ class Step:
             if not self.split:
                 self.say(f"a batch of {len(batch)} sentences does not fit into memory; such are split now")
             self.split = True
+            summed = partial(self._summed, batch, update, risk, pieces)
             try:
-                return self._summed(batch, update, risk, pieces)
+                # Where graphs run, so that gradients are added up on the stream that they were made on.
+                return summed() if self.graphs is None else self.graphs.play(None, summed).result
             except RuntimeError as problem:
                 if not _no_memory(problem):
                     raise
