@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from caesura.analysis.gold import Gold, GoldLine
-from caesura.data.vocabulary import Vocabulary, train_vocabulary
+from caesura.data.vocabulary import Vocabulary
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import BoundaryScores, scores_of_counts, trivial
 from caesura.model import Translator

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
@@ -28,7 +27,6 @@ MAX_BYTES = 1 << 26  # of a file
 Spans = list[tuple[int, int]]
 
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
-_MAX_TRAINED = 1000  # characters of a word from which pieces are learnt together
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
 
 
@@ -281,94 +279,6 @@ class WordpieceVocabulary(PieceVocabulary):
 
     def _shown(self, token: str) -> str:
         return token[1:] if token.startswith(" ") else "##" + token
-
-
-def train_vocabulary(kind: str, lines: Iterable[str], size: int | None = None) -> Vocabulary:
-    """Make a vocabulary of at most `size` symbols, specials included, from lines of text."""
-    if kind not in KINDS:
-        raise InputError(f"vocabulary kind {kind!r} is not known; one of {', '.join(KINDS)}")
-    if size is not None and size <= len(SPECIALS):
-        raise InputError(f"a vocabulary of {size} has room for nothing but {' '.join(SPECIALS)}; take more")
-    if kind in ("char", "word"):
-        return _train_counted(kind, lines, size)
-    if size is None:
-        raise InputError(f"a {kind} vocabulary needs a size, for example 15000")
-    return _train_pieces(kind, lines, size)
-
-
-def _train_counted(kind: str, lines: Iterable[str], size: int | None) -> Vocabulary:
-    counter: Counter[str] = Counter()
-    for line in lines:
-        counter.update(line if kind == "char" else line.split())
-    ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
-    room = len(ranked) if size is None else size - len(SPECIALS)
-    kept, cut = ranked[:room], ranked[room:]
-    if not kept:
-        raise InputError("no text to make a vocabulary from; is the file empty?")
-    counts = [0, sum(n for _, n in cut), 0, 0, *(n for _, n in kept)]
-    return (CharVocabulary if kind == "char" else WordVocabulary)([s for s, _ in kept], counts)
-
-
-def _train_pieces(kind: str, lines: Iterable[str], size: int) -> Vocabulary:
-    from tokenizers import Tokenizer
-    from tokenizers.models import BPE
-    from tokenizers.pre_tokenizers import WhitespaceSplit
-    from tokenizers.trainers import BpeTrainer
-
-    room = size - len(SPECIALS)
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as words:
-        alphabet = _spool(kind, lines, words)
-        if len(alphabet) > room:
-            raise InputError(
-                f"a {kind} vocabulary of {size} is too small: the characters of this text alone take "
-                f"{len(alphabet) + len(SPECIALS)}; take more, or a char vocabulary"
-            )
-        tokenizer = Tokenizer(BPE())
-        tokenizer.pre_tokenizer = WhitespaceSplit()
-        # Left alone, the trainer numbers marked characters in the order of a hash map, other in each run, and
-        # breaks ties by these numbers. Named as specials they have fixed ones.
-        trainer = BpeTrainer(
-            vocab_size=room,
-            min_frequency=2,
-            show_progress=False,
-            special_tokens=alphabet,
-            limit_alphabet=0,
-        )
-        # Set afterwards: the constructor does not take None for the one that is not wanted.
-        if kind == "bpe":
-            trainer.end_of_word_suffix = " "
-        else:
-            trainer.continuing_subword_prefix = " "
-        tokenizer.train_from_iterator(words, trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    if kind == "bpe":
-        return BpeVocabulary(pieces, [(a, b) for a, b in model["merges"]])
-    # The trainer marks what continues a word; stored is the mark of what begins one.
-    return WordpieceVocabulary([p[1:] if p.startswith(" ") else " " + p for p in pieces])
-
-
-def _spool(kind: str, lines: Iterable[str], words: IO[str]) -> list[str]:
-    """Copy the text, so that it can be read twice in constant memory; return the symbols of one character."""
-    plain: set[str] = set()
-    marked: set[str] = set()
-    for line in lines:
-        parts = line.split()
-        plain.update(*parts)
-        if kind == "bpe":
-            marked.update(word[-1] for word in parts)
-        else:
-            marked.update(*(word[1:] for word in parts))
-        words.write(" ".join(chunk for word in parts for chunk in _chunks(word)) + "\n")
-    if not plain:
-        raise InputError("no text to make a vocabulary from; is the file empty?")
-    words.seek(0)
-    return [*sorted(plain), *(c + " " if kind == "bpe" else " " + c for c in sorted(marked))]
-
-
-def _chunks(word: str) -> list[str]:
-    """A word in parts that the trainer can take: its time grows with the square of their length."""
-    return [word[i : i + _MAX_TRAINED] for i in range(0, len(word), _MAX_TRAINED)]
 
 
 def load_vocabulary(path: str | Path) -> Vocabulary:

@@ -9,7 +9,8 @@ from pathlib import Path
 from caesura.config import Config, Files
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.sentences import Sentences, read_sentences
-from caesura.data.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
+from caesura.data.vocabulary import Vocabulary, load_vocabulary
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
 from caesura.errors import InputError
 from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.files import read_lines
-from caesura.data.vocabulary import train_vocabulary
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.evaluation.pieces import split_pieces
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from caesura.data import corpus as corpus_module
 from caesura.data.corpus import Corpus, ParallelText, read_lines
-from caesura.data.vocabulary import train_vocabulary
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 
 SRC = ["das haus", "ein tier", "", "東京に行く", "eine sehr lange zeile die zu lang ist", "und"]

@@ -17,8 +17,8 @@ from caesura.data.vocabulary import (
     CharVocabulary,
     Vocabulary,
     load_vocabulary,
-    train_vocabulary,
 )
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 
 GERMAN = ["die jungtiere spielen", "junge tiere spielen im grünen gras", "das tier ist jung", "jung und grün"]

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from caesura.config import load_config
 from caesura.data.batching import collate
-from caesura.data.vocabulary import BOS, EOS, PAD, UNK, train_vocabulary
+from caesura.data.vocabulary import BOS, EOS, PAD, UNK
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.decoders.act import ActDecoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError

@@ -5,7 +5,7 @@ from helpers import ACT, LOOKUP, make_config, tiny_model, vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caesura.data.vocabulary import train_vocabulary
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.model import Translator
 from caesura.output import segmentation
 
