@@ -24,8 +24,10 @@ from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
 from caesura.kernels import pick
+from caesura.kernels.graphs import out_of_memory
 from caesura.output import Output, Segmentation, segmentation, segmentations, uncut
 from caesura.search.beam import beam_search
+from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.scheduled import scheduled_inputs
@@ -251,22 +253,49 @@ class Translator(nn.Module):
                 if not ids:  # nothing to read, nothing to write
                     outputs[i] = Output(uncut(texts[i]), [], [])
             for rows in self._groups(list(map(len, encoded))):
-                batch = collate([(encoded[i], None) for i in rows]).to(self.device)
-                with self._precision():
-                    segments, memory = self.encode(batch.src, batch.src_lengths)
-                    limits = self._limits(batch)
-                    found = search(self.decoder, memory, limits, rows) if search else [[] for _ in rows]
-                    written = self._cut(memory, found)
-                spans = [(texts[i], self.src_vocabulary.encode_spans(texts[i])[1]) for i in rows]
-                cuts = segmentations(spans, segments.ends, segments.weights, segments.scores)
-                for i, cut, hypotheses, targets in zip(rows, cuts, found, written, strict=True):
-                    decoded = [self.trg_vocabulary.decode(h.symbols) for h in hypotheses]
-                    outputs[i] = Output(cut, hypotheses, decoded, targets)
+                outputs |= zip(rows, self._fitted(texts, encoded, rows, search), strict=True)
                 if progress:
                     progress(len(rows))
             return [outputs[i] for i in range(len(texts))]
         finally:
             self.train(was_training)
+
+    def _fitted(
+        self, texts: Sequence[str], encoded: list[list[int]], rows: list[int], search: Search | None
+    ) -> list[Output]:
+        """What `process` finds of a group, or of its halves where memory is short."""
+        try:
+            return self._together(texts, encoded, rows, search)
+        except RuntimeError as problem:
+            if not out_of_memory(problem):
+                raise
+            if len(rows) == 1:
+                size = f"a sentence of {len(encoded[rows[0]])} symbols"
+                remedy = "lower testing.max_input or testing.beam_size"
+                raise InputError(f"{size} does not fit into memory; {remedy}") from problem
+        # Here, where nothing holds on to what the attempt has computed.
+        forget(self.decoder, self.device)
+        half = len(rows) // 2
+        return [
+            output
+            for part in (rows[:half], rows[half:])
+            for output in self._fitted(texts, encoded, part, search)
+        ]
+
+    def _together(
+        self, texts: Sequence[str], encoded: list[list[int]], rows: list[int], search: Search | None
+    ) -> list[Output]:
+        batch = collate([(encoded[i], None) for i in rows]).to(self.device)
+        with self._precision():
+            segments, memory = self.encode(batch.src, batch.src_lengths)
+            found = search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
+            written = self._cut(memory, found)
+        spans = [(texts[i], self.src_vocabulary.encode_spans(texts[i])[1]) for i in rows]
+        cuts = segmentations(spans, segments.ends, segments.weights, segments.scores)
+        return [
+            Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
+            for cut, hypotheses, targets in zip(cuts, found, written, strict=True)
+        ]
 
     def _precision(self) -> AbstractContextManager[None]:
         """What `testing.precision` wants; float32 leaves a caller's autocast as it is."""

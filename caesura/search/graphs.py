@@ -42,6 +42,14 @@ def borrow(decoder: nn.Module, allowed: bool) -> Iterator[Play]:
         own.lock.release()
 
 
+def forget(decoder: nn.Module, device: torch.device) -> None:
+    """Give back the memory of a decoder's graphs, and what else the allocator keeps."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        _graphs.pop(decoder, None)
+        torch.cuda.empty_cache()
+
+
 @dataclass(frozen=True)
 class Captured:
     """A graph, the buffers that it reads, and what it leaves in them or in memory of its own."""

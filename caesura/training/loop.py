@@ -201,6 +201,9 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
         )
     except Stop:
         return False
+    except Exception:
+        run.save()  # what was learned since the last time
+        raise
     verdict = run.schedule.update(found.scores.bleu)
     progress.since_validation = 0
     progress.seconds = time.monotonic() - started

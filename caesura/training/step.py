@@ -15,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from caesura.config import Training
 from caesura.data.batching import TENSORS, Batch, rounded
 from caesura.errors import TrainingError
-from caesura.kernels.graphs import Graphs, wanted
+from caesura.kernels.graphs import Graphs, out_of_memory, wanted
 from caesura.model import Loss, Translator
 from caesura.segmenters.base import Cuts, Segmenter
 from caesura.training.risk import risk_loss
@@ -52,7 +52,7 @@ class Step:
         try:
             return self._whole(batch, update, risk)
         except RuntimeError as problem:
-            if not _no_memory(problem):
+            if not out_of_memory(problem):
                 raise
         # Here, where nothing holds on to what the attempt has computed.
         return self._in_pieces(batch, update, risk)
@@ -87,7 +87,7 @@ class Step:
                 # Where graphs run, so that gradients are added up on the stream that they were made on.
                 return summed() if self.graphs is None else self.graphs.play(None, summed).result
             except RuntimeError as problem:
-                if not _no_memory(problem):
+                if not out_of_memory(problem):
                     raise
         sizes = "{} by {} symbols".format(*batch.shape[1:])
         raise TrainingError(
@@ -165,13 +165,6 @@ class Step:
         # Cuts that are a graph of their own may come again.
         loss.total.backward(retain_graph=not self.model.segmenter.one_each)
         return _sums(loss)
-
-
-def _no_memory(problem: RuntimeError) -> bool:
-    """Whether memory was short; while a graph is captured, that comes as the context of another error."""
-    return isinstance(problem, torch.OutOfMemoryError) or isinstance(
-        problem.__context__, torch.OutOfMemoryError
-    )
 
 
 def _sums(loss: Loss) -> Tensor:

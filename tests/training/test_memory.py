@@ -9,18 +9,23 @@ import pytest
 import torch
 from cli.program import write_corpus
 from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, tiny_model
-from training.outcomes import Listener, configured, run
+from training.outcomes import Listener, configured, outcome, run
 from training.test_step import PAIRS, close, gradients
 
 from caesura.data.batching import Batch, collate
-from caesura.errors import TrainingError
+from caesura.decoders.recurrent import RecurrentDecoder
+from caesura.encoders.base import Encoded
+from caesura.errors import InputError, TrainingError
+from caesura.kernels.graphs import out_of_memory
 from caesura.model import Translator
-from caesura.training.checkpoint import Progress
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
 from caesura.training.step import SUMS, Step
 
+NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
-def too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+
+def too_large(monkeypatch: pytest.MonkeyPatch, most: int, problem: RuntimeError = NO_MEMORY) -> list[int]:
     """Have memory for `most` sentences at once; what was tried."""
     tried: list[int] = []
     cut = Translator.loss
@@ -28,7 +33,7 @@ def too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
     def loss(self: Translator, batch: Batch, *given: Any) -> Any:
         tried.append(batch.shape[0])
         if batch.shape[0] > most:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+            raise problem
         return cut(self, batch, *given)
 
     monkeypatch.setattr(Translator, "loss", loss)
@@ -93,6 +98,79 @@ def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them(monkeypatch:
     handle.remove()
     assert left[0] < 0
     close(gradients(model), wanted, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        NO_MEMORY,
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"),
+    ],
+    ids=["gpu", "cpu"],
+)
+def test_so_is_a_batch_on_either_device(monkeypatch: pytest.MonkeyPatch, problem: RuntimeError) -> None:
+    model = tiny_model(LOOKUP)
+    tried = too_large(monkeypatch, 3, problem)
+    Step(model, model.config.training)(collate(PAIRS[:6]))
+    assert tried == [6, 3, 3]
+
+
+def test_the_error_of_a_cpu_without_memory_is_recognised() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert out_of_memory(caught.value)
+
+
+def searched_too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
+    """Have memory to search for `most` sentences at once; what was tried."""
+    tried: list[int] = []
+    start = RecurrentDecoder.start
+
+    def within(self: RecurrentDecoder, encoded: Encoded) -> Any:
+        tried.append(len(encoded.lengths))
+        if tried[-1] > most:
+            raise NO_MEMORY
+        return start(self, encoded)
+
+    monkeypatch.setattr(RecurrentDecoder, "start", within)
+    return tried
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_sentences_that_do_not_fit_together_are_translated_in_halves(
+    monkeypatch: pytest.MonkeyPatch, beam: int
+) -> None:
+    model = tiny_model(ACT)
+    texts = ["abc", "", *("abcdefgh"[: n % 8 + 1] for n in range(11))]
+    wanted = model.process(texts, model.searcher(beam))
+    tried, done = searched_too_large(monkeypatch, 3), []
+    found = model.process(texts, model.searcher(beam), done.append)
+    assert [output.texts for output in found] == [output.texts for output in wanted]
+    assert [output.segmentation.pieces for output in found] == [o.segmentation.pieces for o in wanted]
+    assert tried == [12, 6, 3, 3, 6, 3, 3]
+    assert done == [12]
+
+
+def test_a_line_that_does_not_fit_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched_too_large(monkeypatch, 0)
+    with pytest.raises(InputError, match=r"^a sentence of 3 symbols does not fit into memory; lower "):
+        tiny_model(LOOKUP).translate(["abc", "abc"])
+
+
+def test_a_validation_that_fails_loses_no_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path)
+    run(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        searched_too_large(patch, 0)
+        for _ in range(2):
+            with pytest.raises(InputError, match="does not fit into memory"):
+                train(config, tmp_path / "parts", Listener())
+            [checkpoint] = list_checkpoints(tmp_path / "parts" / "checkpoints")
+            assert read_progress(checkpoint).update == 4, "that of the first validation"
+    heard = run(config, tmp_path / "parts")
+    assert heard.said[0].startswith("going on from update 4 ")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
 def test_a_sentence_that_does_not_fit_alone_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
