@@ -106,7 +106,10 @@ def train(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", help="the same for all calls together, reading text not counted"),
+        typer.Option(
+            "--budget",
+            help="stop when all calls together have trained so long, with a last validation off the clock",
+        ),
     ] = None,
     errors: Annotated[
         Literal["strict", "replace"] | None, typer.Option("--errors", help="short for --set data.errors=...")

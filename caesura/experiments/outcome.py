@@ -154,7 +154,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         status = "not run"
     elif progress.finished:
         status, reason = "finished", progress.finished
-    elif budget is not None and progress.seconds >= budget - _ROUNDING:
+    elif budget is not None and progress.seconds >= budget - _ROUNDING and not progress.since_validation:
         status = "budget"
     found = {measure.name: measure.read(member) for measure in measures}
     return Outcome(

@@ -8,6 +8,8 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
+BUDGET = "budget"
+
 
 class Stop(Exception):
     """It is time to stop in the middle of something that will be done again."""
@@ -29,7 +31,7 @@ class Interrupt:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return "time limit"
         if self._spent is not None and time.monotonic() >= self._spent:
-            return "budget"
+            return BUDGET
         return None
 
     def spent_at(self, moment: float) -> None:
@@ -37,8 +39,8 @@ class Interrupt:
         self._spent = moment
 
     def check(self) -> None:
-        """Raise `Stop` where there is a reason to."""
-        if self.reason():
+        """Raise `Stop` where there is a reason to; the budget is none in what has to be done after it too."""
+        if self.reason() not in (None, BUDGET):
             raise Stop
 
     def __enter__(self) -> Interrupt:

@@ -20,7 +20,7 @@ from caesura.kernels import pick, used
 from caesura.model import resolve
 from caesura.training.card import write_card
 from caesura.training.feed import feed
-from caesura.training.interrupt import Interrupt, Stop
+from caesura.training.interrupt import BUDGET, Interrupt, Stop
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import WINDOW, Reporter, Run, open_run
@@ -43,7 +43,8 @@ def train(
 ) -> Ending:
     """Train until the schedule, a bound or a limit ends it; called again, it goes on where it was.
 
-    `time_limit` is of this call; `budget` of training as `Progress.seconds` counts it, over all calls.
+    `time_limit` is of this call; `budget` of training as `Progress.seconds` counts it, over all calls. When
+    that is spent, what was not validated yet is, off the clock.
     `Interrupted` is raised, with the state saved, after SIGINT or SIGTERM.
     """
     config = resolve(config)
@@ -89,6 +90,8 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         progress.seconds = time.monotonic() - started
         reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
     progress.seconds = time.monotonic() - started
+    if interrupt.reason() == BUDGET and progress.since_validation > 0:
+        _validate(run, reporter, interrupt, None)
     run.save()
     if progress.finished:
         reporter.say(f"training finished: {progress.finished}")
@@ -98,11 +101,11 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
 
 def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Ending:
     reason = interrupt.reason()
-    command = "one with a larger budget" if reason == "budget" else "the same command"
+    command = "one with a larger budget" if reason == BUDGET else "the same command"
     reporter.say(f"stopped by the {reason} {where}; {command} goes on from here")
     if interrupt.signal is not None:
         raise Interrupted(interrupt.signal)
-    return "budget" if reason == "budget" else "time limit"
+    return "budget" if reason == BUDGET else "time limit"
 
 
 def _bound_reached(run: Run) -> bool:
@@ -185,8 +188,11 @@ def _log(run: Run) -> float | None:
     return cross_entropy
 
 
-def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float) -> bool:
-    """Translate the dev set greedily and act on the score; False where it was interrupted."""
+def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float | None) -> bool:
+    """Translate the dev set greedily and act on the score; False where it was interrupted.
+
+    It counts as training that `started` then, or not at all.
+    """
     progress, settings, dev = run.progress, run.config.training, run.dev
     run.check()
 
@@ -206,7 +212,8 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
         raise
     verdict = run.schedule.update(found.scores.bleu)
     progress.since_validation = 0
-    progress.seconds = time.monotonic() - started
+    if started is not None:
+        progress.seconds = time.monotonic() - started
     result = summarise(progress, _last_rate(run), found, verdict)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
