@@ -54,7 +54,7 @@ def score(
     """
     _check(hypotheses, references)
     metrics = {
-        "bleu": _bleu(tokenize, lowercase),
+        "bleu": bleu_metric(tokenize, lowercase),
         "chrf": CHRF(lowercase=lowercase),
         "chrf_bigram": CHRF(char_order=2, lowercase=lowercase),
     }
@@ -127,7 +127,7 @@ def paired_bootstrap(
         raise InputError(f"{samples} bootstrap samples; at least 1 is needed")
     if seed < 1:  # sacrebleu takes seed 0 for "no seed" in the paired test
         raise InputError(f"bootstrap seed {seed}; it must be 1 or more")
-    metrics = {"BLEU": _bleu(tokenize, lowercase), "chrF2": CHRF(lowercase=lowercase)}
+    metrics = {"BLEU": bleu_metric(tokenize, lowercase), "chrF2": CHRF(lowercase=lowercase)}
     with _sacrebleu_seed(seed):
         test = PairedTest(
             list(systems.items()), metrics, [references], test_type="bs", n_samples=samples, n_jobs=1
@@ -140,13 +140,18 @@ def paired_bootstrap(
 
 
 @cache
-def _bleu(tokenize: str, lowercase: bool) -> BLEU:
+def bleu_metric(tokenize: str, lowercase: bool, effective_order: bool = False) -> BLEU:
     """One for all time: its tokenizer remembers lines, and the references of validations come again."""
     if tokenize not in BLEU.TOKENIZERS:
         raise InputError(f"unknown tokenizer {tokenize!r}; known: {', '.join(BLEU.TOKENIZERS)}")
     try:
         # `force`: tokenised text is what "none" is for, so sacrebleu need not warn about it.
-        return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
+        return BLEU(
+            tokenize=tokenize,
+            lowercase=lowercase,
+            force=tokenize == "none",
+            effective_order=effective_order,
+        )
     except (RuntimeError, ImportError, OSError) as error:  # a tokenizer with a package or model of its own
         raise InputError(
             f"tokenizer {tokenize!r} cannot be loaded: {' '.join(str(error).split())}"

@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import CHRF
 from torch import Tensor
 from torch.nn import functional as F
 
-from caesura.config import Training
+from caesura.config import Config, Training
 from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.encoders.base import Encoded
+from caesura.evaluation.scores import bleu_metric
 from caesura.model import Loss, Translator
 from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
@@ -36,7 +37,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     references = [row[: n - 1] for row, n in zip(batch.trg_out.tolist(), lengths, strict=False)]
     candidates = _draw(model, encoded, batch, references, update)
     owners = [b for b, targets in enumerate(candidates) for _ in targets]
-    costs = _costs(candidates, references, model.trg_vocabulary, settings.risk_metric)
+    costs = _costs(candidates, references, model.trg_vocabulary, _score(model.config))
     rows = torch.tensor(owners, device=model.device)
     targets = [target for found in candidates for target in found]
     repeated = Encoded(encoded.states[rows], encoded.lengths[rows], encoded.summary[rows])
@@ -92,19 +93,24 @@ def _seed(settings: Training, update: int, turn: int, index: int) -> int:
 
 
 def _costs(
-    candidates: list[list[list[int]]], references: list[list[int]], vocabulary: Vocabulary, metric: str
+    candidates: list[list[list[int]]], references: list[list[int]], vocabulary: Vocabulary, score: Score
 ) -> Tensor:
     """1 - score of every candidate, one after the other."""
-    score, costs = _score(metric), []
+    costs: list[float] = []
     for targets, reference in zip(candidates, references, strict=True):
         text = vocabulary.decode(reference)
         costs += [1 - score(vocabulary.decode(target), text) for target in targets]
     return torch.tensor(costs)
 
 
-def _score(metric: str) -> Score:
-    """Of one sentence; BLEU is smoothed, as without four words in common it would be 0."""
-    scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+def _score(config: Config) -> Score:
+    """Of one sentence, as the model is scored; BLEU is smoothed, which is 0 without four words in common."""
+    testing, chrf = config.testing, config.training.risk_metric == "chrf"
+    scorer = (
+        CHRF(lowercase=testing.lowercase)
+        if chrf
+        else bleu_metric(testing.bleu_tokenize, testing.lowercase, effective_order=True)
+    )
     return lambda hypothesis, reference: scorer.sentence_score(hypothesis, [reference]).score / 100
 
 

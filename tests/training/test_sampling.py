@@ -138,6 +138,22 @@ def test_the_risk_is_the_expected_cost_of_the_candidates(
     assert (int(loss.symbols), int(loss.sentences)) == (int(plain.symbols), 5)
 
 
+@pytest.mark.parametrize("metric", ["chrf", "bleu"])
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("tokenize", ["13a", "char", "none"])
+def test_what_is_at_risk_is_the_score_that_the_config_asks_for(
+    metric: str, lowercase: bool, tokenize: str
+) -> None:
+    testing = {"bleu_tokenize": tokenize, "lowercase": lowercase}
+    model = tiny_model(training={"risk_metric": metric}, testing=testing)
+    scorer = CHRF(lowercase=lowercase)
+    if metric == "bleu":
+        scorer = BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True, force=True)
+    pair = "Abc def, ghi jkl.", "abc def, ghi Xyz."
+    wanted = scorer.sentence_score(pair[0], [pair[1]]).score / 100
+    assert risk._score(model.config)(*pair) == pytest.approx(wanted)
+
+
 def test_draws_depend_on_the_sentence_and_the_update_not_on_its_company() -> None:
     model = tiny_model(training={"risk_candidates": 3})
     references = [trg for _, trg in PAIRS]
