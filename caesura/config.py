@@ -216,6 +216,9 @@ class Training(Section):
     poison: list[int] = Field(
         default=[], description="for tests: updates whose gradients are made not finite, counted from 0"
     )
+    checkpoint_minutes: float | None = Field(
+        default=10.0, gt=0, description="between checkpoints, besides those at validations; null: only those"
+    )
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"

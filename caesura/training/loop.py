@@ -89,6 +89,8 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         progress.since_validation += len(batch)
         progress.seconds = time.monotonic() - started
         reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
+        if run.due():
+            run.save()
     progress.seconds = time.monotonic() - started
     if interrupt.reason() == BUDGET and progress.since_validation > 0:
         _validate(run, reporter, interrupt, None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -75,6 +76,7 @@ class Run:
     dev: Sentences
     guard: Guard
     window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
+    saved: float = field(default_factory=time.monotonic)  # when
 
     def save(self) -> None:
         """Write a checkpoint that belongs to exactly what is in the log now."""
@@ -84,6 +86,12 @@ class Run:
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
         save_checkpoint(self.folder / "checkpoints", self.model, self.optimizer, self.progress, keep)
+        self.saved = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint again."""
+        minutes = self.config.training.checkpoint_minutes
+        return minutes is not None and time.monotonic() - self.saved >= 60 * minutes
 
     def check(self) -> None:
         """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""

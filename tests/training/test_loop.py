@@ -240,6 +240,35 @@ def test_the_last_validation_of_a_budget_is_made_again_where_it_was_interrupted(
     assert read_outcome(member, 3.0).status == "budget"
 
 
+def test_checkpoints_come_by_the_clock_too_and_change_nothing(
+    corpus: Path, tmp_path: Path, clock: list[float]
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Killer(Ticking):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            super().update(progress, loss)
+            if progress.update == 7:
+                raise Killed
+
+    train(
+        configured(corpus, "word", *DROPOUT, "training.checkpoint_minutes=null"),
+        tmp_path / "rare",
+        Ticking(clock),
+    )
+    config, folder = (
+        configured(corpus, "word", *DROPOUT, "training.checkpoint_minutes=0.033"),
+        tmp_path / "often",
+    )
+    with pytest.raises(Killed):
+        train(config, folder, Killer(clock))
+    [checkpoint] = list_checkpoints(folder / "checkpoints")
+    assert read_progress(checkpoint).update == 6, "two updates, and seconds, after that of the validation"
+    train(config, folder, Ticking(clock))
+    assert outcome(folder) == outcome(tmp_path / "rare")
+
+
 def test_the_learning_rate_halves_and_training_ends_as_the_schedule_says(
     corpus: Path, tmp_path: Path
 ) -> None:
