@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from folders.make_golden import config_keys
 
 from caesura import __version__
 from caesura.data.tensors import load_tensors, save_tensors
@@ -27,6 +28,15 @@ def test_what_is_written_now_is_of_the_newest_golden_format(tmp_path: Path) -> N
     (_, now), (_, then) = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, newest))
     assert now.keys() == then.keys()
     assert now["format"] == then["format"] == FORMAT
+
+
+def test_configs_of_this_format_have_the_keys_that_they_had_from_the_first() -> None:
+    known = (GOLDEN / f"format{FORMAT}.keys").read_text().splitlines()
+    changed = sorted({*known} ^ {*config_keys()})
+    assert not changed, (
+        f"{changed}: versions that read format {FORMAT} do not know or miss these keys; raise FORMAT in "
+        "caesura/model.py, say there what is new, and run tests/folders/make_golden.py tests/folders/golden"
+    )
 
 
 def test_a_folder_of_a_later_version_says_which_version_to_use(tmp_path: Path) -> None:
