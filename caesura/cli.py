@@ -231,7 +231,7 @@ def evaluate(
 ) -> None:
     """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
     from caesura import terminal
-    from caesura.analysis.models import search_name
+    from caesura.analysis.models import search_name, search_settings
 
     translator = _load(model, device, testing)
     if src is None and trg is not None:
@@ -240,7 +240,7 @@ def evaluate(
         src, trg = _test_set(translator)
     found = _evaluate(translator, src, trg, beam, errors)
     if as_json:
-        _print_json({"model": str(model), **found.record()})
+        _print_json({"model": str(model), "search": search_settings(translator, beam), **found.record()})
         return
     terminal.evaluation(found, f"{translator.config.name} on {src}, {search_name(translator, beam)}")
 

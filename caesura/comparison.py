@@ -12,6 +12,7 @@ from caesura import terminal
 from caesura.analysis.cost import training_seconds
 from caesura.analysis.gold import read_gold
 from caesura.analysis.lines import name_of, read_text
+from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report
 from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
@@ -28,7 +29,8 @@ class Row:
     """One model of a comparison."""
 
     name: str
-    parameters: int
+    model: Translator
+    beam: int | None  # None: that of the model's config
     training_seconds: float | None  # to the best validation, as the model folder has it
     translating_seconds: float
     evaluation: Evaluation
@@ -40,7 +42,8 @@ class Row:
         p_values = {"bleu": tested.bleu.p_value, "chrf": tested.chrf.p_value} if tested else None
         return {
             "model": self.name,
-            "parameters": self.parameters,
+            "search": search_settings(self.model, self.beam),
+            "parameters": self.model.parameter_count(),
             "training_seconds": self.training_seconds,
             "translating_seconds": self.translating_seconds,
             "p_values": p_values,
@@ -64,11 +67,14 @@ def compare_models(
             search = model.searcher(beam)
             found = evaluate(model, text.sources, text.references, text.gold, search, progress)
             measured.append((found, time.perf_counter() - began))
-    return compared(models, measured, text)
+    return compared(models, measured, text, beam)
 
 
 def compared(
-    models: Sequence[tuple[str, Translator]], measured: Sequence[tuple[Evaluation, float]], text: Sentences
+    models: Sequence[tuple[str, Translator]],
+    measured: Sequence[tuple[Evaluation, float]],
+    text: Sentences,
+    beam: int | None = None,
 ) -> list[Row]:
     """A row a model from its evaluation and the seconds it took, with the differences to the first tested."""
     tested: dict[str, Comparison] = {}
@@ -82,7 +88,8 @@ def compared(
     return [
         Row(
             folder,
-            model.parameter_count(),
+            model,
+            beam,
             training_seconds(Path(folder)),
             seconds,
             found,
@@ -167,7 +174,7 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
             "" if p is None else f"{p:.3f}",
             f"{found.scores.chrf:.2f}",
             f"{found.scores.exact:.1%}",
-            f"{row.parameters:,}",
+            f"{row.model.parameter_count():,}",
             f"{found.segments.mean:.2f} (max {found.segments.longest})",
             "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
             f"{rate:.0f}",
@@ -180,5 +187,10 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
         cells.append(line)
     scores = rows[0].evaluation.scores
     notes = ["p: paired bootstrap of BLEU against the first model"] if len(rows) > 1 else []
+    searches = {search_name(row.model, row.beam) for row in rows}
+    if len(searches) == 1:
+        where += f", {searches.pop()}"
+    else:
+        notes += [f"{row.name}: {search_name(row.model, row.beam)}" for row in rows]
     caption = "\n".join([scores.signatures["bleu"], scores.signatures["chrf"], *notes])
     terminal.table(where, columns, cells, caption)

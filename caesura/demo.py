@@ -302,7 +302,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
     page = out / "report" / PAGE
     if trained or not page.exists():
         models = [(str(t.run.folder), t.model) for t in tested]
-        rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text)
+        rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
         settings = Analysed(sample=200, beam=1, bpe=BPE)
         page, _ = write_report(models, Text(str(out / "corpus" / "test.tsv")), page.parent, settings, rows)
     terminal.out.print(f"\nAll that can be seen of them, on one page: {page}")

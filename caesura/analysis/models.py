@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from caesura.model import Translator
 
 
@@ -19,7 +21,15 @@ def describe(model: Translator) -> str:
     return f"{name} on {config.data.src.level} symbols, tau {segmenter.tau:g}{more}, {depth}"
 
 
+def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:
+    """What a score depends on besides the model and the text, for JSON."""
+    testing = model.config.testing
+    width = testing.beam_size if beam is None else beam
+    return {"beam": width, "alpha": testing.alpha, "beta": testing.beta, "precision": testing.precision}
+
+
 def search_name(model: Translator, beam: int | None) -> str:
-    """The search in words."""
-    width = model.config.testing.beam_size if beam is None else beam
-    return "greedy" if width == 1 else f"beam {width}"
+    """The search in words; a greedy one asks for no scores of whole sentences."""
+    beam, alpha, beta, precision = search_settings(model, beam).values()
+    how = "greedy search" if beam == 1 else f"beam {beam}, alpha {alpha:g}, beta {beta:g}"
+    return f"{how}, {precision}"

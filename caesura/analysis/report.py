@@ -78,7 +78,7 @@ class Report:
         )
         lead = f"{text.sentences:,} sentences of {escape(text.name)}"
         if first.scores:
-            lead += ", translated greedily" if text.search == "greedy" else f", translated with {text.search}"
+            lead += f", translated with {text.search}"
         heroes = ""
         if first.readings:
             number = first.readings[0].number

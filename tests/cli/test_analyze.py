@@ -36,7 +36,7 @@ def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Pa
         1,
     )
     assert (done.status, done.err) == (0, "")
-    assert done.lines[0] == "12 sentences of dev.de, greedy"
+    assert done.lines[0] == "12 sentences of dev.de, greedy search, float32"
     assert done.lines[-1] == f"the report: {out}/report.html"
     numbers = json.loads((out / "analysis.json").read_text(encoding="utf-8"))
     [act] = numbers["models"]

@@ -216,6 +216,32 @@ def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: 
     assert system != "word" or bleu > 10, "a score of zero would agree with many mistakes"
 
 
+def test_no_score_is_without_its_search(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
+    for settings, name, wanted in (
+        ((), "beam 5, alpha 1, beta 0, float32", (5, 1.0, 0.0, "float32")),
+        (("--beam", 1), "greedy search, float32", (1, 1.0, 0.0, "float32")),
+        (
+            ("--beam", 3, *(f"--set=testing.{s}" for s in ("alpha=0.6", "beta=5.0", "precision=bfloat16"))),
+            "beam 3, alpha 0.6, beta 5, bfloat16",
+            (3, 0.6, 5.0, "bfloat16"),
+        ),
+    ):
+        search = dict(zip(("beam", "alpha", "beta", "precision"), wanted, strict=True))
+        for given in (("evaluate", models["word"]), ("compare", models["word"], models["bpe"])):
+            assert f"{corpus / 'dev.de'}, {name}" in caesura(*given, *text, *settings).out
+            found = json.loads(caesura(*given, *text, *settings, "--json").out)
+            assert [row["search"] for row in (found if given[0] == "compare" else [found])] == [search] * (
+                len(given) - 1
+            )
+    other = tmp_path / "other"
+    model = Translator.from_pretrained(models["bpe"], settings=["testing.alpha=0.5"])
+    model.save_pretrained(other)
+    shown = caesura("compare", models["bpe"], other, *text).out
+    assert f"{models['bpe']}: beam 5, alpha 1, beta 0, float32" in shown
+    assert f"{other}: beam 5, alpha 0.5, beta 0, float32" in shown
+
+
 def test_evaluate_compares_cuts_with_gold_boundaries_and_trivial_cuts(
     models: dict[str, Path], write: Write
 ) -> None:
