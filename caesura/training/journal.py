@@ -24,7 +24,7 @@ class Journal:
         for name in (METRICS, VALIDATIONS):
             path = folder / name
             with path.open("ab") as file:
-                file.truncate(min(sizes.get(name, 0), file.tell()))
+                os.ftruncate(file.fileno(), min(sizes.get(name, 0), file.tell()))
             self._files[name] = path.open("a", encoding="utf-8")
         self._board: Any = None
         if tensorboard:
