@@ -359,11 +359,16 @@ def _evaluate(
 
 
 def _test_set(translator: Translator) -> tuple[str, str | None]:
-    """The files that the config names as its test set."""
+    """The files that the config names as its test set; a stranger's may name anything, so they are told."""
     test = translator.config.data.test
     if test is None:
         raise InputError("--src is missing, and the model's config names no data.test")
-    return (str(test), None) if isinstance(test, Path) else (str(test.src), str(test.trg))
+    files = [test] if isinstance(test, Path) else [test.src, test.trg]
+    for path in files:
+        if not path.is_file():  # a device or a pipe might never end
+            raise InputError(f"{path}: no file, but data.test of the model's config names it; give --src")
+    print(f"test set named by the folder's config: {' and '.join(map(str, files))}", file=sys.stderr)
+    return str(files[0]), str(files[1]) if len(files) > 1 else None
 
 
 def _check_unique(models: list[Path]) -> None:

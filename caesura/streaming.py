@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from caesura.data.corpus import ParallelText, read_lines
 from caesura.data.files import Errors
@@ -14,6 +14,8 @@ from caesura.errors import InputError
 from caesura.model import Search, Translator
 from caesura.output import Output, Segmentation
 from caesura.search.sampling import sample
+
+Line = TypeVar("Line")
 
 
 def process(
@@ -24,26 +26,16 @@ def process(
     lines = enumerate(read_lines(file, errors), 1)
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
     size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
-    problem: InputError | None = None
-    while problem is None:
-        chunk: list[tuple[int, str | None]] = []
-        try:
-            chunk.extend(islice(lines, size))
-        except InputError as found:  # the lines before a bad one are answered first
-            problem = found
-        if not chunk and problem is None:
-            return
+    for chunk in _chunks(lines, size):
         texts = []
         for number, line in chunk:
             if line is None or len(line) > longest:
                 _warn("standard input" if file == "-" else file, number, longest)
                 line = ""
             texts.append(line)
-        first = chunk[0][0] if chunk else 1
-        outputs = translator.process(texts, search and _counted_from(first, search))
+        outputs = translator.process(texts, search and _counted_from(chunk[0][0], search))
         for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
             yield number, output, text
-    raise problem
 
 
 def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:
@@ -53,7 +45,7 @@ def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterat
         raise InputError(f"--target: this model's decoder ({kind}) does not cut what it writes; act does")
     longest = translator.config.testing.max_input
     pairs = enumerate(ParallelText(src, trg).pairs(errors, with_bounds=False), 1)
-    while chunk := list(islice(pairs, 8 * translator.config.testing.batch_size)):
+    for chunk in _chunks(pairs, 8 * translator.config.testing.batch_size):
         texts = []
         for number, (source, text, _) in chunk:
             for name, line in ((src, source), (trg, text)):
@@ -63,6 +55,22 @@ def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterat
             texts.append((source or "", text or ""))
         cuts = translator.segment_targets(*([*side] for side in zip(*texts, strict=True)))
         yield from zip((text for _, text in texts), cuts, strict=True)
+
+
+def _chunks(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
+    """`size` lines at a time; those before a bad one come before its error."""
+    problem: InputError | None = None
+    while problem is None:
+        chunk: list[Line] = []
+        try:
+            chunk.extend(islice(lines, size))
+        except InputError as found:
+            problem = found
+        if chunk:
+            yield chunk
+        elif problem is None:
+            return
+    raise problem
 
 
 def _warn(name: str, number: int, longest: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ Pair = tuple[str | None, str | None, list[int] | None]
 
 _COMPRESSED = (".gz", ".xz")
 
-FORMAT = 1
+FORMAT = 2  # 2: with checksums; what is of another format is numbered again
 MAGIC = b"CAESURA\n"
 HEADER = 4096  # bytes: the magic, JSON, spaces; the offsets follow on a page of their own
 _FLUSH = 1 << 20  # ids and offsets held in memory while building
@@ -149,7 +150,8 @@ class Corpus:
     """The ids of sentence pairs, memory-mapped from two files.
 
     NAME.bin holds the ids of each source and then of its target, 16 or 32 bits each; NAME.idx a page with
-    what the corpus was made from, and then 2N + 1 offsets into the ids, 64 bits each; all little-endian.
+    what the corpus was made from and the CRC-32 of ids, offsets and page, and then 2N + 1 offsets into the
+    ids, 64 bits each; all little-endian.
     """
 
     def __init__(self, ids: NDArray[np.integer], offsets: NDArray[np.int64], header: dict[str, Any]) -> None:
@@ -173,8 +175,12 @@ class Corpus:
         errors: Errors = "strict",
         limit: int = LINE_LIMIT,
         progress: Callable[[int], None] | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> Corpus:
-        """Number the text, or take what an earlier call left in `folder` if nothing has changed since."""
+        """Number the text, or take what an earlier call left in `folder` if nothing has changed since.
+
+        `say` is told of ids there that cannot be used.
+        """
         made_from = {
             "format": FORMAT,
             "text": text.digests(),
@@ -185,6 +191,8 @@ class Corpus:
         corpus = cls._open(stem)
         if corpus is not None and corpus._header["made_from"] == made_from:
             return corpus
+        if corpus is None and _paths(stem)[1].exists() and say is not None:
+            say(f"{stem}.idx: damaged, or of another version; the text is numbered again")
         longest = max_src, max_trg, max_chars
         filtered = _Filter(text, (src_vocabulary, trg_vocabulary), longest, drop_empty)
         try:
@@ -218,6 +226,9 @@ class Corpus:
             offsets = np.memmap(idx_path, dtype="<i8", mode="r", offset=HEADER)
             ids = np.memmap(bin_path, dtype=dtype, mode="r") if count else np.empty(0, dtype)
             if offsets[0] != 0 or offsets[-1] != count:
+                return None
+            sums = header.pop("crc32")
+            if sums != [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]:
                 return None
             return cls(np.asarray(ids), np.asarray(offsets), header)
         except (OSError, ValueError, KeyError, TypeError):
@@ -290,6 +301,10 @@ class _Filter:
         return src_ids, trg_ids
 
 
+def _header_sum(header: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(header).encode())
+
+
 def _write(
     stem: Path, filtered: _Filter, pairs: Iterator[tuple[list[int], list[int]]], made_from: dict[str, Any]
 ) -> None:
@@ -298,7 +313,7 @@ def _write(
     with write_beside(idx_path) as idx:
         with write_beside(bin_path) as bin_file:
             idx.write(b" " * HEADER)
-            kept, count = _stream(pairs, array("I" if wide else "H"), bin_file, idx)
+            kept, count, sums = _stream(pairs, array("I" if wide else "H"), bin_file, idx)
             # Never an old index beside new ids, whatever happens between the two renames.
             idx_path.unlink(missing_ok=True)
         header = {
@@ -308,7 +323,7 @@ def _write(
             "ids": count,
             "report": {"read": filtered.read, "kept": kept, "dropped": filtered.dropped},
         }
-        page = MAGIC + json.dumps(header).encode()
+        page = MAGIC + json.dumps({**header, "crc32": [*sums, _header_sum(header)]}).encode()
         if len(page) > HEADER:
             raise ValueError(f"the header of {idx_path} takes {len(page)} bytes, over {HEADER}")
         idx.seek(0)
@@ -317,9 +332,19 @@ def _write(
 
 def _stream(
     pairs: Iterator[tuple[list[int], list[int]]], ids: array[int], bin_file: IO[bytes], idx: IO[bytes]
-) -> tuple[int, int]:
+) -> tuple[int, int, tuple[int, int]]:
+    """Write ids and offsets: how many pairs and ids there were, and the checksums of what was written."""
     offsets = array("q", [0])
     kept = count = 0
+    sums = 0, 0
+
+    def flush() -> tuple[int, int]:
+        for numbers, file in ((ids, bin_file), (offsets, idx)):
+            file.write(numbers.tobytes())
+        found = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1])
+        del ids[:], offsets[:]
+        return found
+
     for src, trg in pairs:
         ids.fromlist(src)
         ids.fromlist(trg)
@@ -328,9 +353,5 @@ def _stream(
         offsets.append(count)
         kept += 1
         if len(ids) + len(offsets) >= _FLUSH:
-            bin_file.write(ids.tobytes())
-            idx.write(offsets.tobytes())
-            del ids[:], offsets[:]
-    bin_file.write(ids.tobytes())
-    idx.write(offsets.tobytes())
-    return kept, count
+            sums = flush()
+    return kept, count, flush()

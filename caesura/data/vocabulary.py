@@ -27,6 +27,7 @@ MAX_BYTES = 1 << 26  # of a file
 Spans = list[tuple[int, int]]
 
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
+_NEVER = re.compile("[\n\0\ud800-\udfff]")  # no line of text holds these, so that no output may either
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
 
 
@@ -316,9 +317,7 @@ def _checked(content: Any) -> Vocabulary:
         raise InputError(f'"tokens" should have 1 to {MAX_TOKENS} besides the specials, not {len(symbols)}')
     if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
         raise InputError(f"token {twice!r} is there more than once")
-    wrong = next((t for t in symbols if not _well_formed(kind, t)), None)
-    if wrong is not None:
-        raise InputError(f"{wrong!r} is no {kind} token")
+    check_symbols(kind, symbols)
     if counts is not None and not (
         isinstance(counts, list)
         and len(counts) == len(tokens)
@@ -345,7 +344,16 @@ def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:
     return [(a, b) for a, b in merges]
 
 
+def check_symbols(kind: str, symbols: Iterable[str]) -> None:
+    """Refuse what a line of text, cut by a vocabulary of this kind, can never give."""
+    wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
+    if wrong is not None:
+        raise InputError(f"{wrong!r} is no {kind} token")
+
+
 def _well_formed(kind: str, token: str) -> bool:
+    if _NEVER.search(token):
+        return False
     if kind == "char":
         return len(token) == 1
     if kind == "bpe":
@@ -356,6 +364,6 @@ def _well_formed(kind: str, token: str) -> bool:
 
 
 def _rows(items: Sequence[Any]) -> str:
-    # What cannot be seen is escaped: line separators, controls, lone surrogates.
+    # What cannot be seen is escaped: line separators, controls.
     rows = (json.dumps(item, ensure_ascii=not "".join(item).isprintable()) for item in items)
     return "[\n" + ",\n".join(rows) + "]"

@@ -16,6 +16,7 @@ from caesura.data.vocabulary import (
     Vocabulary,
     WordpieceVocabulary,
     WordVocabulary,
+    check_symbols,
 )
 from caesura.errors import InputError
 
@@ -42,6 +43,7 @@ def _train_counted(kind: str, lines: Iterable[str], size: int | None) -> Vocabul
     ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     room = len(ranked) if size is None else size - len(SPECIALS)
     kept, cut = ranked[:room], ranked[room:]
+    check_symbols(kind, (symbol for symbol, _ in kept))
     if not kept:
         raise InputError("no text to make a vocabulary from; is the file empty?")
     counts = [0, sum(n for _, n in cut), 0, 0, *(n for _, n in kept)]
@@ -101,6 +103,7 @@ def _spool(kind: str, lines: Iterable[str], words: IO[str]) -> list[str]:
         if len(line) > _MAX_TRAINED:
             parts = [chunk for word in parts for chunk in _chunks(word)]
         words.write(" ".join(parts) + "\n")
+    check_symbols("char", plain)
     if not plain:
         raise InputError("no text to make a vocabulary from; is the file empty?")
     words.seek(0)

@@ -29,7 +29,13 @@ class Prepared:
     digests: list[str]  # of all text and both vocabularies, so that a resumed run can tell if they changed
 
 
-def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[str, int], None]) -> Prepared:
+def prepare(
+    config: Config,
+    folder: Path,
+    resuming: bool,
+    progress: Callable[[str, int], None],
+    say: Callable[[str], None] | None = None,
+) -> Prepared:
     """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set.
 
     The words of the training text are counted into the folder, for the analysis of unknown and invented ones.
@@ -60,6 +66,7 @@ def prepare(config: Config, folder: Path, resuming: bool, progress: Callable[[st
         max_chars=data.max_chars,
         errors=data.errors,
         progress=lambda lines: progress("numbering the training text", lines),
+        say=say,
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")

@@ -120,7 +120,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
             raise Stop
         reporter.working(what, done)
 
-    data = prepare(config, folder, bool(checkpoints), working)
+    data = prepare(config, folder, bool(checkpoints), working, reporter.say)
     if config.testing.max_output_ratio is None:
         config = _with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)

@@ -3,22 +3,26 @@
 import gzip
 import json
 import lzma
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import Done, caesura, write_config
+from cli.program import Done, caesura, refusal, with_config, write_config
 from folders.test_strangers import at_most, little_memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from caesura.analysis.training_text import training_text
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.files import read_lines
 from caesura.data.vocabulary_training import train_vocabulary
+from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.pieces import split_pieces
+from caesura.model import Translator
 
 LONGEST = 200  # testing.max_input of the models
 
@@ -137,6 +141,26 @@ def check_corpus(folder: Path, path: Path, content: bytes) -> None:
     kept = [line for line in lines if line.strip() and len(line) <= 100]
     assert [vocabulary.decode(source) for source, _ in corpus] == kept
     assert corpus.report.read == len(lines) == corpus.report.kept + sum(corpus.report.dropped.values())
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+def test_a_text_named_by_a_config_is_read_from_a_file_alone(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, kind: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    named = {"device": Path("/dev/zero"), "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
+    test = f"test:\n    src: {named}\n    trg: {named}\n"
+    with_config(models["word"], tmp_path / "test", "test: null\n", test)
+    with at_most(20):
+        said = refusal(caesura("evaluate", tmp_path / "test"))
+    assert said == f"{named}: no file, but data.test of the model's config names it; give --src"
+    with_config(models["word"], tmp_path / "train", str(corpus / "train.de"), str(named))
+    (tmp_path / "train" / WORDS).unlink()
+    with at_most(20):
+        found = training_text(
+            Translator.from_pretrained(tmp_path / "train"), tmp_path / "train", None, "strict"
+        )
+    assert (found.src, found.trg, found.path) == (None, None, None)
 
 
 @pytest.mark.parametrize(("examples", "least"), [(60, 0), pytest.param(1000, 15, marks=pytest.mark.soak)])

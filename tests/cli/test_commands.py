@@ -145,6 +145,18 @@ def test_given_translations_need_a_decoder_that_cuts_and_as_many_lines(
     short = caesura("segment", models["act-act"], src, "--target", write("short.en", "one\n"))
     assert short.status == 2
     assert "short.en" in short.err
+    assert len(short.lines) == 1
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_given_translations_before_a_bad_line_are_cut(
+    models: dict[str, Path], write: Write, side: int
+) -> None:
+    lines = [b"eins\nzwei\ndrei\n"] * 2
+    lines[side] = b"eins\nzwei\n\xff\n"
+    src, trg = write("a", lines[0]), write("b", lines[1])
+    done = caesura("segment", models["act-act"], src, "--target", trg)
+    assert refusal(done, answered=2).startswith(f"{(src, trg)[side]}:3: invalid UTF-8")
 
 
 def test_samples_follow_the_seed_and_the_line_they_are_on(models: dict[str, Path]) -> None:
@@ -317,5 +329,7 @@ def test_evaluate_takes_the_configs_test_set_by_default(
     with_config(models["char"], other, "test: null\n", test)
     given = caesura("evaluate", other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--json")
     default = caesura("evaluate", other, "--json")
+    named = f"{corpus / 'dev.de'} and {corpus / 'dev.en'}"
+    assert default.err == f"test set named by the folder's config: {named}\n"
     assert default.status == given.status == 0
     assert json.loads(default.out)["scores"] == json.loads(given.out)["scores"]

@@ -3,6 +3,7 @@ import io
 import json
 import lzma
 import os
+import random
 import sys
 import tracemalloc
 
@@ -317,6 +318,26 @@ def test_a_torn_cache_is_built_again(build, tmp_path, suffix, tear):
     assert rebuilt
     assert [[side.tolist() for side in pair] for pair in corpus] == whole
     assert len(Corpus.load(tmp_path / "cache", "train")) == len(whole)
+
+
+def test_one_bit_that_is_another_is_noticed_wherever_it_is(build, tmp_path):
+    whole = [[side.tolist() for side in pair] for pair in build()[0]]
+    rng, said = random.Random(1), []
+    for suffix in ["bin", "idx"]:
+        path = tmp_path / "cache" / f"train.{suffix}"
+        content = path.read_bytes()
+        used = [i for i in range(len(content)) if suffix == "bin" or i >= 4096 or content[i] != ord(" ")]
+        for at in rng.sample(used, 60):
+            spoilt = bytearray(content)
+            spoilt[at] ^= 1 << rng.randrange(8)
+            path.write_bytes(spoilt)
+            corpus, rebuilt = build(say=said.append)
+            assert rebuilt, (suffix, at)
+            assert [[side.tolist() for side in pair] for pair in corpus] == whole
+            assert path.read_bytes() == content
+    other = "damaged, or of another version; the text is numbered again"
+    assert said == [f"{tmp_path}/cache/train.idx: {other}"] * 120
+    assert not build()[1]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from torch import Tensor
 from caesura.data.files import checksum
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import CharVocabulary
+from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.model import Translator
 
@@ -32,11 +33,21 @@ SEED = 1
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder; not to be written to."""
-    folder = tmp_path_factory.mktemp("stranger") / "model"
-    tiny_model(ACT, decoder=ACT_DECODER).float().save_pretrained(folder)
-    return folder
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model folder by the kind of its vocabularies; not to be written to."""
+    folder = tmp_path_factory.mktemp("stranger")
+    characters = tiny_model(ACT, decoder=ACT_DECODER).float()
+    characters.save_pretrained(folder / "char")
+    pieces = train_vocabulary("bpe", ["abc abcd hgf edcba"] * 3, 40)
+    torch.manual_seed(0)
+    Translator.build(characters.config, pieces, pieces).save_pretrained(folder / "bpe")
+    return {kind: folder / kind for kind in ("char", "bpe")}
+
+
+@pytest.fixture
+def original(originals: dict[str, Path]) -> Path:
+    """A model of characters; not to be written to."""
+    return originals["char"]
 
 
 @pytest.fixture
@@ -81,7 +92,17 @@ def truncated(content: bytes, rng: random.Random) -> bytes:
     return content[: rng.randrange(len(content))]
 
 
-DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {"flipped": flipped, "truncated": truncated}
+def escaped(content: bytes, rng: random.Random) -> bytes:
+    """With the escape of what no text holds in place of a letter."""
+    at = rng.choice([m.start() for m in re.finditer(rb"[a-z]", content)])
+    return content[:at] + rng.choice([rb"\n", rb"\u0000", rb"\ud800", rb"\u0007"]) + content[at + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "flipped": flipped,
+    "truncated": truncated,
+    "escaped": escaped,
+}
 ROUNDS = [40, pytest.param(1000, marks=pytest.mark.soak)]
 
 
@@ -115,9 +136,11 @@ def test_damage_is_refused_by_the_files_name_or_changes_nothing(
 @pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", ["char", "bpe"])
 def test_a_forged_folder_is_refused_or_translates_line_for_line(
-    original: Path, model: Path, name: str, damage: str, rounds: int
+    originals: dict[str, Path], tmp_path: Path, kind: str, name: str, damage: str, rounds: int
 ) -> None:
+    original, model = originals[kind], Path(shutil.copytree(originals[kind], tmp_path / "model"))
     rng, whole = random.Random(SEED), (original / name).read_bytes()
     outcomes: Counter[str] = Counter()
     for _ in range(rounds):
@@ -132,11 +155,12 @@ def test_a_forged_folder_is_refused_or_translates_line_for_line(
             with at_most(20):
                 loaded = Translator.from_pretrained(model)
                 outcomes["loaded"] += 1
-                assert len(loaded.translate(TEXT, beam=2)) == len(TEXT)
+                found = loaded.translate(TEXT, beam=2)
+                assert len("\n".join(found).encode("utf-8").split(b"\n")) == len(TEXT)
                 assert ["".join(pieces) for pieces in loaded.segment(TEXT)] == TEXT
         except InputError as problem:
             outcomes["refused" if str(problem).startswith(str(model)) else str(problem)] += 1
-    print(name, damage, dict(outcomes))
+    print(kind, name, damage, dict(outcomes))
     assert outcomes.keys() <= {"refused", "loaded", "beyond forging"}
 
 
@@ -187,6 +211,9 @@ SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
     [
         {"tokens": [*SPECIALS, *"aabcdefg"]},
         {"tokens": [*SPECIALS, *"abcdefg", "hi"]},
+        {"tokens": [*SPECIALS, *"abcdefg\n"]},
+        {"tokens": [*SPECIALS, *"abcdefg\0"]},
+        {"tokens": [*SPECIALS, *"abcdefg\ud800"]},
         {"tokens": [*SPECIALS, *"abcdefg"]},
         {"tokens": [*SPECIALS, *"abcdefghi"]},
         {"tokens": "abcdefgh"},
