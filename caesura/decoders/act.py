@@ -11,9 +11,12 @@ from torch.nn import functional as F
 from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, Step
+from caesura.decoders.recurrent import ROWS
 from caesura.encoders.base import Encoded
+from caesura.kernels import pick
 from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step, full
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
+from caesura.kernels.attention_decoder import Sigmoids
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import Segmenter, embedding_table, positions_mask
 
@@ -94,12 +97,16 @@ class ActDecoder(Decoder[ActDecoderState]):
         """The encoder's summary is the outer state; <s> counts as a segment of its own, which has ended."""
         outer, keys, values, mask = self._begin(encoded)
         memory = full(keys), full(values), mask
-        return ActDecoderState.first(full(outer), *memory, self.inner.hidden_size)
+        sizes = self.inner.hidden_size, self.inner.input_size > self.embedding.embedding_dim
+        state = ActDecoderState.first(full(outer), *memory, *sizes)
+        return state if torch.is_grad_enabled() else self._prepare(state)
 
     def step(self, state: ActDecoderState, symbols: Tensor) -> tuple[Step, ActDecoderState]:
         """One symbol further for every hypothesis; attention is the last one where it does not move."""
+        if torch.is_grad_enabled():
+            state = replace(state, sigmoids=None, table=None)
         ends = state.halted.squeeze(2) | (symbols == EOS)
-        inputs = full(self._project(symbols))
+        inputs = full(self._project(symbols) if state.table is None else F.embedding(symbols, state.table))
         with torch.autocast(inputs.device.type, enabled=False):
             state, _ = act_decoder_step(inputs, state, self._weights().to(inputs.dtype), self.epsilon)
         return Step(self._score(state.s), state.attention, ends), state
@@ -109,11 +116,13 @@ class ActDecoder(Decoder[ActDecoderState]):
     ) -> ActDecoderState:
         """Keys and values move only where sentences do."""
         rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
-        memory = ("keys", "values", "mask")
-        own = (name for name in vars(state) if name not in memory)
+        memory, fixed = ("keys", "values", "mask"), ("sigmoids", "table")
+        own = (name for name, part in vars(state).items() if part is not None and name not in memory + fixed)
         moved = {name: getattr(state, name)[rows[:, None], hypotheses] for name in own}
         if sentences is not None:
             moved |= {name: getattr(state, name)[sentences] for name in memory}
+            if state.sigmoids is not None:
+                moved["sigmoids"] = state.sigmoids._replace(memory=state.sigmoids.memory[sentences])
         return replace(state, **moved)
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
@@ -134,6 +143,16 @@ class ActDecoder(Decoder[ActDecoderState]):
             weights=trace.weights.masked_fill(~within, 0),
             scores=scores,
         )
+
+    def _prepare(self, state: ActDecoderState) -> ActDecoderState:
+        """The state with what all steps of a search share, computed once; a GPU would be waited for."""
+        device, symbols = state.keys.device, self.embedding.num_embeddings
+        if device.type != "cpu" or pick(device)[0] == "reference" or not state.keys.numel():
+            return state
+        keys, values = state.keys.contiguous(), state.values.contiguous()
+        random = self.training and self.dropout.p > 0
+        table = None if random or symbols > ROWS else self._project(torch.arange(symbols))
+        return replace(state, keys=keys, values=values, sigmoids=Sigmoids.of(keys), table=table)
 
     def _begin(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The first outer state [B, H], keys [B, S, E], values [B, S, M] and mask [B, S]."""

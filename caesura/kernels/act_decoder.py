@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from caesura.kernels import pick
 from caesura.kernels.act_decoder_fused import ActDecode
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
+from caesura.kernels.attention_decoder import Sigmoids
+from caesura.kernels.attention_step import attend_in_blocks, attend_reference
 from caesura.kernels.gru import gru_step
 
 
@@ -38,12 +40,18 @@ class ActDecoderState:
     keys: Tensor  # [B, S, E]
     values: Tensor  # [B, S, M]
     mask: Tensor  # [B, S]
+    fed: Tensor | None = None  # [B, K, 3A] what the segment's context gives to the inner cell, if anything
+    # For a CPU, where no gradient is wanted:
+    sigmoids: Sigmoids | None = None  # of the keys; only hypotheses that begin a segment attend
+    table: Tensor | None = None  # [V, 3H + 3A] what each symbol gives to the gates
 
     @classmethod
-    def first(cls, outer: Tensor, keys: Tensor, values: Tensor, mask: Tensor, size: int) -> ActDecoderState:
+    def first(
+        cls, outer: Tensor, keys: Tensor, values: Tensor, mask: Tensor, size: int, fed: bool
+    ) -> ActDecoderState:
         """One hypothesis a sentence, before <s>, which counts as a segment of its own that has ended.
 
-        `outer` [B, H] is where the outer RNN begins; `size` is A.
+        `outer` [B, H] is where the outer RNN begins; `size` is A; `fed`: the inner cell reads the context.
         """
         outer = outer[:, None]
         nothing, one = outer.new_zeros(len(outer), 1, size), outer.new_ones(len(outer), 1, 1)
@@ -59,6 +67,7 @@ class ActDecoderState:
             keys=keys,
             values=values,
             mask=mask,
+            fed=outer.new_zeros(len(outer), 1, 3 * size) if fed else None,
         )
 
 
@@ -112,7 +121,8 @@ def act_decode_reference(
     epsilon: float,
 ) -> ActDecoderTrace:
     """The machine in autograd's operations; arguments as of `act_decode`."""
-    state = ActDecoderState.first(outer, keys, values, mask, weights.inner_hh.shape[1])
+    sizes = weights.inner_hh.shape[1], weights.inner_context is not None
+    state = ActDecoderState.first(outer, keys, values, mask, *sizes)
     rows: list[tuple[Tensor, ...]] = []
     # unbind: its gradient is one stack; that of inputs[:, u] would fill a whole [B, U, 3H + 3A] a step
     for x, force in zip(inputs.unsqueeze(2).unbind(1), forced[..., None, None].unbind(1), strict=True):
@@ -139,16 +149,13 @@ def act_decoder_step(
     sizes = (3 * size, x.shape[2] - 3 * size)
     x_outer, x_first = means.split(sizes, 2)
     _, x_next = x.split(sizes, 2)
-    activations = torch.tanh(F.linear(state.outer, weights.query)[:, :, None] + state.keys[:, None])
-    energies = F.linear(activations, weights.energy).squeeze(3).masked_fill(~state.mask[:, None], -torch.inf)
-    attention = torch.where(new, torch.softmax(energies, 2), state.attention)  # l. 7
-    context = attention @ state.values
-    projected = F.linear(state.outer, weights.outer_hh, weights.outer_bias)
-    outer = gru_step(x_outer + F.linear(context, weights.context), projected, state.outer)  # l. 8
-    s = torch.where(new, _mapped(outer, weights.enter_weight, weights.enter_bias), state.s)  # l. 11
+    if state.sigmoids is None:
+        attention, s, fed = _begin_all(x_outer, state, weights)
+    else:
+        attention, s, fed = _begin_some(x_outer, state, state.sigmoids, weights)
     x_inner = torch.where(new, x_first, x_next)  # l. 12, 25
-    if weights.inner_context is not None:
-        x_inner = x_inner + F.linear(context, weights.inner_context)
+    if fed is not None:
+        x_inner = x_inner + fed
     s = gru_step(x_inner, F.linear(s, weights.inner_hh, weights.inner_bias), s)  # l. 14
     h = torch.sigmoid(F.linear(s, weights.halting_weight, weights.halting_bias))  # l. 18
     f = state.H + h >= 1 - epsilon  # l. 19
@@ -158,7 +165,7 @@ def act_decoder_step(
     mean = state.mean + p * s  # l. 22
     after = replace(
         state,
-        outer=_mapped(mean, weights.leave_weight, weights.leave_bias),  # l. 29
+        outer=_left(mean, f if state.sigmoids else None, weights),  # l. 29
         s=s,
         mean=mean.masked_fill(f, 0),  # l. 9
         H=(state.H + h).masked_fill(f, 0),  # l. 10, 20
@@ -166,8 +173,63 @@ def act_decoder_step(
         p=p,
         halted=f,
         attention=attention,
+        fed=fed,
     )
     return after, h
+
+
+Begun = tuple[Tensor, Tensor, Tensor | None]  # attention; s, as the inner cell reads it; fed
+
+
+def _begin_all(x: Tensor, state: ActDecoderState, weights: ActDecoderWeights) -> Begun:
+    """A segment begins everywhere, which is taken back where it goes on: nothing waits for the device."""
+    query = F.linear(state.outer, weights.query)
+    context, found = attend_reference(query, state.keys, state.values, state.mask, weights.energy)  # l. 7
+    s, fed = _entered(x, state.outer, context, weights)
+    attention, s = torch.where(state.halted, found, state.attention), torch.where(state.halted, s, state.s)
+    if fed is None or state.fed is None:
+        return attention, s, None
+    return attention, s, torch.where(state.halted, fed, state.fed)
+
+
+def _begin_some(x: Tensor, state: ActDecoderState, sigmoids: Sigmoids, weights: ActDecoderWeights) -> Begun:
+    """`_begin_all` for the hypotheses alone that begin a segment; it has no gradient."""
+    (B, K, _), rows = state.halted.shape, state.halted.flatten().nonzero().squeeze(1)
+    if not len(rows):
+        return state.attention, state.s, state.fed
+    outer, sentences = state.outer, None
+    if len(rows) < B * K:
+        outer, x = (part.flatten(0, 1)[rows, None] for part in (outer, x))
+        sentences = rows // K
+    query, memory = F.linear(outer, weights.query), (state.keys, state.values, state.mask)
+    context, found = attend_in_blocks(query, *memory, weights.energy, sigmoids, sentences)  # l. 7
+    s, fed = _entered(x, outer, context, weights)
+    attention, s = _put(found, rows, state.attention), _put(s, rows, state.s)
+    return attention, s, None if fed is None or state.fed is None else _put(fed, rows, state.fed)
+
+
+def _entered(
+    x: Tensor, outer: Tensor, context: Tensor, weights: ActDecoderWeights
+) -> tuple[Tensor, Tensor | None]:
+    """The outer RNN's step with its inputs: what the inner cell begins with, and reads of the context."""
+    projected = F.linear(outer, weights.outer_hh, weights.outer_bias)
+    outer = gru_step(x + F.linear(context, weights.context), projected, outer)  # l. 8
+    fed = None if weights.inner_context is None else F.linear(context, weights.inner_context)
+    return _mapped(outer, weights.enter_weight, weights.enter_bias), fed  # l. 11
+
+
+def _left(mean: Tensor, ended: Tensor | None, weights: ActDecoderWeights) -> Tensor:
+    """Where the outer RNN goes on; given which segments `ended` [B, K, 1], only from these."""
+    if ended is None or weights.leave_weight is None:
+        return _mapped(mean, weights.leave_weight, weights.leave_bias)
+    rows = ended.flatten().nonzero().squeeze(1)
+    left = F.linear(mean.flatten(0, 1)[rows], weights.leave_weight, weights.leave_bias)
+    return _put(left, rows, mean.new_zeros(*mean.shape[:2], left.shape[1]))
+
+
+def _put(found: Tensor, rows: Tensor, old: Tensor) -> Tensor:
+    """`old` [B, K, ...] with what was found for some of the B * K rows."""
+    return old.flatten(0, 1).index_copy(0, rows, found.view(-1, old.shape[2])).view_as(old)
 
 
 def _mapped(state: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -28,9 +28,17 @@ def attend_reference(
 
 
 def attend_in_blocks(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, energy: Tensor, sigmoids: Sigmoids
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor,
+    energy: Tensor,
+    sigmoids: Sigmoids,
+    sentences: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """`attend_reference` without gradients, given the keys' `sigmoids`.
+
+    With `sentences` [N], the queries [N, K, A] are of these, which may repeat, and not of one after another.
 
     tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid but for a constant, which the
     softmax takes away.
@@ -40,12 +48,20 @@ def attend_in_blocks(
     if not sigmoids.hold(prepared):
         sigmoids, prepared = Sigmoids.of(keys, safe=True), 2 * query
     (B, K, A), S = query.shape, keys.shape[1]
+    if sentences is not None:
+        mask = mask[sentences]
     count = max(1, BLOCK // (K * S * A))
     energies, y, v = query.new_empty(B, K, S), query.new_empty(min(B, count), K, S, A), -2 * energy[0]
-    blocks = zip(sigmoids.memory.split(count), prepared.split(count), energies.split(count), strict=True)
-    for memory, queries, out in blocks:
-        block = y[: len(out)]
-        sigmoids._replace(memory=memory[:, None]).at(queries[:, :, None], out=block)
-        torch.mv(block.view(-1, A), v, out=out.view(-1))
+    for first in range(0, B, count):
+        block = slice(first, first + count)
+        memory = sigmoids.memory[block if sentences is None else sentences[block]]
+        out, queries = energies[block], prepared[block]
+        found = y[: len(out)]
+        sigmoids._replace(memory=memory[:, None]).at(queries[:, :, None], out=found)
+        torch.mv(found.view(-1, A), v, out=out.view(-1))
     weights = torch.softmax(energies.masked_fill_(~mask[:, None], -torch.inf), 2)
-    return torch.bmm(weights, values), weights
+    if sentences is None:
+        return torch.bmm(weights, values), weights
+    count = max(1, BLOCK // (S * values.shape[2]))
+    pairs = zip(weights.split(count), sentences.split(count), strict=True)
+    return torch.cat([torch.bmm(some, values[own]) for some, own in pairs]), weights

@@ -1,6 +1,5 @@
 """ActDecoder step by step: steps = at once, reordered states go on, greedy search is the listing's."""
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -10,10 +9,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from caesura.data.vocabulary import BOS, EOS
+from caesura.decoders import act
 from caesura.decoders.act import ActDecoder
 from caesura.decoders.act_listing import act_dec
 from caesura.decoders.base import Decoded
 from caesura.encoders.base import Encoded
+from caesura.kernels import VARIABLE, act_decoder
+from caesura.kernels.act_decoder import ActDecoderState
+from caesura.search.graphs import _outline
 from caesura.search.greedy import greedy
 
 
@@ -98,17 +101,19 @@ class Synchronisations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_step_does_not_wait_for_the_device_and_keeps_its_shapes() -> None:
-    made, encoded = decoder(0), memory([4, 2], 0)
+@pytest.mark.parametrize("kind", ["plain", "context fed"])
+def test_a_step_to_be_captured_does_not_wait_for_the_device_and_keeps_its_shapes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "reference")  # on a CPU, what a GPU does
+    made, encoded = decoder(0, **KINDS[kind]), memory([4, 2], 0)
     with torch.no_grad(), Synchronisations() as watched:
         state = made.start(encoded)
         for symbols in ([[BOS], [BOS]], [[4], [5]], [[6], [7]]):
             before = state
             _, state = made.step(state, torch.tensor(symbols))
             state = made.reorder(state, None, torch.zeros(2, 1, dtype=torch.long))
-            for field in fields(state):
-                old, new = getattr(before, field.name), getattr(state, field.name)
-                assert (new.shape, new.dtype) == (old.shape, old.dtype), field.name
+            assert _outline(state) == _outline(before)
         assert watched.seen == []
         bool((state.H > 0).any())
     assert watched.seen, "it would have been noticed"
@@ -125,3 +130,99 @@ def test_greedy_search_is_the_listing_run_greedily() -> None:
     for h, row in zip(found, rows, strict=True):
         logs = torch.log_softmax(row.logits, 1)[torch.arange(len(row.symbols)), torch.tensor(row.symbols)]
         assert h.log_prob == pytest.approx(float(logs.sum()))
+
+
+def walk(made: ActDecoder, state: ActDecoderState, count: int = 9) -> list[list[Tensor]]:
+    """Logits, attention and ends of some steps of two hypotheses a sentence, which change places."""
+    generator = torch.Generator().manual_seed(5)
+    sentences = len(state.keys)
+    state = made.reorder(state, None, torch.zeros(sentences, 2, dtype=torch.long))
+    symbols, taken = torch.full((sentences, 2), BOS), []
+    for t in range(count):
+        step, state = made.step(state, symbols)
+        assert step.attention is not None
+        assert step.ends is not None
+        taken.append([step.logits, step.attention, step.ends])
+        state = made.reorder(
+            state, torch.arange(sentences) if t % 2 else None, torch.tensor([[1, 0]] * sentences)
+        )
+        symbols = torch.randint(EOS + 1, VOCABULARY, (sentences, 2), generator=generator)
+    return taken
+
+
+@pytest.mark.parametrize(
+    "rows", [VOCABULARY - 1, VOCABULARY]
+)  # one symbol too many for a table, and just none
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("regime", REGIMES)
+def test_steps_without_gradients_are_steps_with_them_whatever_is_in_padding(
+    regime: str, kind: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(act, "ROWS", rows)
+    made, encoded = decoder(3, regime, **KINDS[kind]), memory([4, 2, 6], 3, KINDS[kind].get("summary_dim", 6))
+    wanted = walk(made, made.start(encoded))
+    assert all(step[0].requires_grad for step in wanted)
+    encoded.states[torch.arange(6) >= encoded.lengths[:, None]] = torch.nan
+    with torch.no_grad():
+        state = made.start(encoded)
+        assert state.sigmoids is not None
+        assert (state.table is None) == (rows < VOCABULARY)
+        found = walk(made, state)
+    for (logits, attention, ends), (*numbers, ended) in zip(found, wanted, strict=True):
+        close(logits, numbers[0], 1e-12, "logits")
+        close(attention, numbers[1], 1e-12, "attention")
+        assert ends.equal(ended)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_in_a_search_only_hypotheses_that_begin_a_segment_attend(
+    regime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, attend = [], act_decoder.attend_in_blocks
+    made, encoded = decoder(3, regime), memory([4, 2, 6], 3)
+
+    def counting(query: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+        asked.append(query.shape[0] * query.shape[1])
+        return attend(query, *args)
+
+    monkeypatch.setattr(act_decoder, "attend_in_blocks", counting)
+    with torch.no_grad():
+        begun = [int(ends.sum()) for _, _, ends in walk(made, made.start(encoded))]
+    assert asked == [count for count in begun if count]
+    wanted = {"one character": 9 * 6, "whole sentence": 6}
+    assert sum(begun) == wanted.get(regime, sum(begun))
+    assert regime != "mixed" or {0 < count < 6 for count in begun} == {True, False}
+
+
+def test_a_state_started_without_gradients_gives_them_when_stepped_with_them() -> None:
+    made, encoded = decoder(3), memory([4, 2, 6], 3)
+    with torch.no_grad():
+        state = made.start(encoded)
+    parameters = [
+        p for name, p in made.named_parameters() if not name.startswith(("attention.key", "initial"))
+    ]
+    found, wanted = (
+        torch.autograd.grad(walk(made, begun)[-1][0].square().sum(), parameters)
+        for begun in (state, made.start(encoded))
+    )
+    for one, other in zip(found, wanted, strict=True):
+        close(one, other, 1e-10)
+
+
+def test_the_reference_and_training_with_dropout_are_not_prepared_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, encoded = decoder(3, dropout=0.5), memory([4, 2, 6], 3)
+    with torch.no_grad():
+        assert made.train().start(encoded).table is None
+        assert made.eval().start(encoded).table is not None
+        monkeypatch.setenv(VARIABLE, "reference")
+        assert made.start(encoded).sigmoids is None
+
+
+def test_all_sentences_may_leave() -> None:
+    made, nobody = decoder(3), torch.zeros(0, dtype=torch.long)
+    with torch.no_grad():
+        gone = made.reorder(made.start(memory([4, 2])), nobody, nobody.view(0, 2))
+        step, _ = made.step(gone, nobody.view(0, 2))
+    assert step.logits.shape == (0, 2, VOCABULARY)

@@ -59,6 +59,27 @@ def test_blocks_of_any_size_give_the_reference(lengths, K, sizes, block, seed):
         assert_close(blocks(args), attend_reference(*args), 1e-9)
 
 
+@settings(max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    rows=st.lists(st.integers(0, 4), min_size=1, max_size=9),
+    K=st.integers(1, 2),
+    block=st.sampled_from([1, 100, 300, 1 << 20]),
+    large=st.booleans(),
+)
+def test_queries_of_some_sentences_are_answered_as_if_each_had_the_sentence_to_itself(
+    lengths, rows, K, block, large
+):
+    _, *memory, energy = problem(lengths, 1, (5, 3))
+    sentences = torch.tensor(rows) % len(lengths)
+    query = problem([1] * len(rows), K, (5, 3), seed=1)[0] * (300 if large else 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention_step, "BLOCK", block)
+        found = attend_in_blocks(query, *memory, energy, Sigmoids.of(memory[0]), sentences)
+    wanted = attend_reference(query, *(part[sentences] for part in memory), energy)
+    assert_close(found, wanted, 1e-9)
+
+
 def test_float32_is_as_close_to_float64_as_the_reference():
     args = problem([31, 50, 7, 1], 5, (200, 48))
     wanted = attend_reference(*args)
