@@ -333,7 +333,8 @@ def _checked_weights(folder: Path) -> dict[str, Tensor]:
     number = facts.get("format", 0)
     if not isinstance(number, int) or number > FORMAT:
         raise InputError(
-            f"{path}: a model of format {number}, by caesura {facts.get('version')}; this is {__version__}, "
+            f"{path}: a model of format {_brief(number)}, by caesura {_brief(facts.get('version'))}; this is "
+            f"{__version__}, "
             f"which reads up to {FORMAT}: use that version or a later one"
         )
     for name in _DESCRIPTION:
@@ -348,6 +349,12 @@ def _checked_weights(folder: Path) -> dict[str, Tensor]:
                 f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with{hint}"
             )
     return weights
+
+
+def _brief(value: object) -> str:
+    """What a stranger wrote, so that it can be printed."""
+    shown = repr(value)[1:-1] if isinstance(value, str) else str(value) if isinstance(value, int) else "?"
+    return shown if len(shown) <= 20 else f"{shown[:20]}..."
 
 
 def resolve(config: Config) -> Config:

@@ -153,6 +153,21 @@ def refuse_links(paths: Iterable[Path], folder: Path) -> None:
             )
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """A file of a model folder, which may be a stranger's: a plain one, not led out of it, not too large."""
+    refuse_links([path], path.parent)
+    try:
+        if not path.is_file():  # a pipe would never end
+            raise InputError(f"{path}: no plain file")
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    if len(content) > most:
+        raise InputError(f"{path}: larger than {most >> 20} MiB; not of a model folder")
+    return content
+
+
 @contextmanager
 def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write that takes its place at `path` only when it is whole and on disk.
