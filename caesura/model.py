@@ -20,6 +20,7 @@ from caesura.data.batching import Batch, collate
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import EOS, MAX_BYTES, PAD, SPECIALS, Vocabulary, load_vocabulary
+from caesura.data.words import WORDS
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
@@ -126,7 +127,8 @@ class Translator(nn.Module):
         self.trg_vocabulary.save(folder / TRG_VOCABULARY)
         with write_beside(folder / CONFIG) as file:
             file.write(self.config.dump().encode())
-        files = {name: checksum(folder / name) for name in _DESCRIPTION}
+        there = [name for name in (*_DESCRIPTION, WORDS) if (folder / name).is_file()]
+        files = {name: checksum(folder / name) for name in there}
         facts = {"format": FORMAT, "version": __version__, "files": files}
         save_tensors(folder / WEIGHTS, self.state_dict(), facts)
 
