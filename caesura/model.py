@@ -20,6 +20,7 @@ from caesura.data.batching import Batch, collate
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import EOS, MAX_BYTES, PAD, SPECIALS, Vocabulary, load_vocabulary
+from caesura.data.words import WORDS
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoded, Encoder
 from caesura.errors import InputError
@@ -130,7 +131,8 @@ class Translator(nn.Module):
         self.trg_vocabulary.save(folder / TRG_VOCABULARY)
         with write_beside(folder / CONFIG) as file:
             file.write(self.config.dump().encode())
-        files = {name: checksum(folder / name) for name in _DESCRIPTION}
+        there = [name for name in (*_DESCRIPTION, WORDS) if (folder / name).is_file()]
+        files = {name: checksum(folder / name) for name in there}
         facts = {"format": FORMAT, "version": __version__, "files": files}
         save_tensors(folder / WEIGHTS, self.state_dict(), facts)
 
@@ -364,7 +366,8 @@ def _checked_weights(folder: Path) -> dict[str, Tensor]:
     number = facts.get("format", 0)
     if not isinstance(number, int) or number > FORMAT:
         raise InputError(
-            f"{path}: a model of format {number}, by caesura {facts.get('version')}; this is {__version__}, "
+            f"{path}: a model of format {_brief(number)}, by caesura {_brief(facts.get('version'))}; this is "
+            f"{__version__}, "
             f"which reads up to {FORMAT}: use that version or a later one"
         )
     for name in _DESCRIPTION:
@@ -379,6 +382,12 @@ def _checked_weights(folder: Path) -> dict[str, Tensor]:
                 f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with{hint}"
             )
     return weights
+
+
+def _brief(value: object) -> str:
+    """What a stranger wrote, so that it can be printed."""
+    shown = repr(value)[1:-1] if isinstance(value, str) else str(value) if isinstance(value, int) else "?"
+    return shown if len(shown) <= 20 else f"{shown[:20]}..."
 
 
 def resolve(config: Config) -> Config:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from caesura.analysis.characters import visible
+from caesura.data.files import read_bounded
+from caesura.errors import InputError
 from caesura.model import Translator
 from caesura.output import Segmentation
 from caesura.segmenters.act import ActSegmenter
 from caesura.training.journal import METRICS
 
 BINS = 20
+MAX_BYTES = 1 << 28  # of a log: over half a million lines
 
 
 @dataclass(frozen=True)
@@ -126,20 +129,23 @@ def history(folder: Path) -> History | None:
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
+    if not path.is_file():
         return []
     found = []
-    for line in lines:
+    for line in read_bounded(path, MAX_BYTES).split(b"\n"):
         try:
             record = json.loads(line)
         except ValueError:  # the last one, of a run that goes on
             continue
+        except RecursionError as problem:
+            raise InputError(f"{path}: not the log of a training: {problem}") from problem
         if isinstance(record, dict) and "kind" in record:
             found.append(record)
     return found
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+    try:
+        return float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return math.nan

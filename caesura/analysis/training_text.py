@@ -8,10 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 from caesura.config import Files
-from caesura.data.files import Errors, read_lines
+from caesura.data.files import Errors, checksum, read_lines
+from caesura.data.tensors import read_facts
 from caesura.data.words import WORDS, WordCounts, WordTally, load_words
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.model import WEIGHTS, Translator
 
 LINES = 200_000  # of the training text that are read; a longer one is read so far, and that is said
 _CHUNK = 2_000
@@ -71,7 +72,7 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
             raise InputError(f"{given}: no such file; --train should name the source of the training text")
         src, trg = Path(given), None
     there = src if src.is_file() else None
-    read, written = load_words(folder / WORDS) if (folder / WORDS).is_file() else (None, None)
+    read, written = _kept(folder)
     if there is not None and (given is not None or read is None):
         read = _words(read, src, errors, 0)
         written = _words(written, src, errors, 1) if is_tsv(src) else _words(written, trg, errors, 0)
@@ -81,6 +82,20 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
 def is_tsv(path: str | Path) -> bool:
     """Whether a file, which may be compressed, is named as a TSV."""
     return str(path).removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
+
+
+def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:
+    """The words that a model folder keeps; its weights know their checksum, unless they are older."""
+    path = folder / WORDS
+    if not path.is_file():
+        return None, None
+    words = load_words(path)
+    files = read_facts(folder / WEIGHTS).get("files")
+    if isinstance(files, dict) and WORDS in files and files[WORDS] != checksum(path):
+        raise InputError(
+            f"{path}: damaged or changed: not the file that {WEIGHTS} was saved with; it may be deleted"
+        )
+    return words
 
 
 def _words(kept: WordCounts | None, path: Path | None, errors: Errors, column: int) -> WordCounts | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import sys
@@ -12,13 +13,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, Any, Literal, cast
 
 from caesura.errors import InputError
 
 Errors = Literal["strict", "replace"]
 
 LINE_LIMIT = 1_000_000  # bytes
+XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger dictionary 97
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -58,8 +60,54 @@ def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
     if str(path).endswith(".gz"):
         return cast(IO[bytes], gzip.open(path, "rb"))
     if str(path).endswith(".xz"):
-        return lzma.open(path, "rb")
+        return io.BufferedReader(_Xz(path), 1 << 16)
     return open(path, "rb")
+
+
+class _Xz(io.RawIOBase):
+    """What an .xz holds, unpacked in bounded memory; with `lzma.open` its header may ask for 4 GiB."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path, self._file = path, open(path, "rb")  # noqa: SIM115
+        self._stream, self._ended = lzma.LZMADecompressor(memlimit=XZ_MEMORY), False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ended:
+            packed, first = b"", self._stream.eof
+            if first:  # several streams may follow each other, with NULs between them
+                rest = self._stream.unused_data or self._file.read(1 << 16)
+                while rest and not (packed := rest.lstrip(b"\0")):
+                    rest = self._file.read(1 << 16)
+                self._stream = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+                self._ended = not packed
+            elif self._stream.needs_input and not (packed := self._file.read(1 << 16)):
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            found = self._unpacked(packed, len(buffer), first)
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
+        return 0
+
+    def _unpacked(self, packed: bytes, size: int, first: bool) -> bytes:
+        try:
+            return self._stream.decompress(packed, size)
+        except lzma.LZMAError as error:
+            if "limit" in str(error):
+                raise InputError(
+                    f"{self._path}: asks for over {XZ_MEMORY >> 20} MiB of memory to be unpacked, more than "
+                    "what `xz -9` writes; unpack it yourself, or pack it anew"
+                ) from None
+            if not first:
+                raise
+            self._ended = True  # what follows the last stream is no text
+            return b""
 
 
 def _text(body: bytes, place: str, errors: Errors) -> str:
@@ -103,6 +151,21 @@ def refuse_links(paths: Iterable[Path], folder: Path) -> None:
             raise InputError(
                 f"{path}: a link that leads out of the folder; put what it leads to in its place"
             )
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """A file of a model folder, which may be a stranger's: a plain one, not led out of it, not too large."""
+    refuse_links([path], path.parent)
+    try:
+        if not path.is_file():  # a pipe would never end
+            raise InputError(f"{path}: no plain file")
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    if len(content) > most:
+        raise InputError(f"{path}: larger than {most >> 20} MiB; not of a model folder")
+    return content
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import write_beside
+from caesura.data.files import read_bounded, write_beside
 from caesura.errors import InputError
 
 WORDS = "train.words.json"
@@ -18,6 +18,7 @@ WORDS = "train.words.json"
 FORMAT = 1
 COUNTED = 1_000_000  # distinct strings held while counting
 KEPT = 100_000  # words a side that a model folder keeps
+MAX_BYTES = 1 << 28  # of a file: words of both sides at their longest, all escaped, take 244 MB
 _LONGEST = 100  # characters: a longer "word" is a sentence without spaces
 
 
@@ -112,12 +113,10 @@ def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
 def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
     """Read what `save_words` wrote; anything else is refused."""
     try:
-        content = json.loads(Path(path).read_bytes())
+        content = json.loads(read_bounded(Path(path), MAX_BYTES))
         if content["format"] != FORMAT:
             raise ValueError(f'"format" should be {FORMAT}')
         return _side(content["src"]), _side(content["trg"])
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not the word counts of a model folder: {error!r}") from error
 
@@ -128,4 +127,5 @@ def _side(content: Any) -> WordCounts:
         raise ValueError('"total" should be a number and "complete" true or false')
     if not isinstance(counts, dict) or not all(type(n) is int and n > 0 for n in counts.values()):
         raise ValueError('"counts" should have a positive number a word')
+    "".join(counts).encode()  # a lone surrogate could not be printed
     return WordCounts(counts, total, complete)

@@ -7,14 +7,16 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from caesura.errors import InputError
 
 LOCK = ".lock"
+_TRIES, _PAUSE = 10, 0.005  # seconds
 
 
 @contextmanager
@@ -72,7 +74,7 @@ def _acquire(path: Path, say: Callable[[str], None]) -> int:
 def _locked(file: int, path: Path, say: Callable[[str], None]) -> bool:
     """Whether the lock is ours; it is not if its file was removed by its last holder meanwhile."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(file)
     except BlockingIOError:
         who = _holder(os.read(file, 1000))
         raise InputError(
@@ -86,6 +88,14 @@ def _locked(file: int, path: Path, say: Callable[[str], None]) -> bool:
         return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
         return False
+
+
+def _take(file: int) -> None:
+    for _ in range(_TRIES):
+        with suppress(BlockingIOError):  # `is_held` has it for an instant
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(_PAUSE)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _holder(content: bytes) -> str:

@@ -5,6 +5,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from caesura.analysis.training_text import training_text
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.files import read_lines
+from caesura.data.tensors import load_tensors, save_tensors
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
@@ -161,6 +163,22 @@ def test_a_text_named_by_a_config_is_read_from_a_file_alone(
             Translator.from_pretrained(tmp_path / "train"), tmp_path / "train", None, "strict"
         )
     assert (found.src, found.trg, found.path) == (None, None, None)
+
+
+def test_the_words_of_a_folder_are_those_its_weights_were_saved_with(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(models["word"], tmp_path / "model"))
+    model, path = Translator.from_pretrained(folder), folder / WORDS
+    assert training_text(model, folder, None, "strict").src is not None
+    content = path.read_text()
+    path.write_text(content.replace('"total": ', '"total": 1', 1))
+    with pytest.raises(InputError, match=r"train\.words\.json: damaged or changed: .* it may be deleted"):
+        training_text(model, folder, None, "strict")
+    weights, facts = load_tensors(folder / "model.safetensors")
+    facts["files"].pop(WORDS)  # as it was before
+    save_tensors(folder / "model.safetensors", weights, facts)
+    assert training_text(model, folder, None, "strict").src is not None
 
 
 @pytest.mark.parametrize(("examples", "least"), [(60, 0), pytest.param(1000, 15, marks=pytest.mark.soak)])

@@ -6,9 +6,11 @@ import os
 import random
 import sys
 import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
+from folders.test_strangers import little_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +150,43 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     for name in ("cut.gz", "cut.xz", "spoilt.gz", "plain.gz", "plain.xz", "empty.xz", "folder", "missing"):
         with pytest.raises(InputError, match=name):
             list(read_lines(tmp_path / name))
+
+
+def asking_for(dictionary, text):
+    """An .xz whose header asks for a dictionary of this size, in its own code."""
+    content = bytearray(lzma.compress(text))
+    end = 12 + (content[12] + 1) * 4
+    assert bytes(content[14:16]) == b"\x21\x01"  # LZMA2, and one byte about it
+    content[16] = dictionary
+    content[end - 4 : end] = zlib.crc32(content[12 : end - 4]).to_bytes(4, "little")
+    return bytes(content)
+
+
+def test_an_xz_that_asks_for_more_memory_than_the_best_packing_is_refused(tmp_path):
+    path = tmp_path / "t.xz"
+    path.write_bytes(asking_for(28, b"a\nb\n"))  # 64 MiB, as `xz -9`
+    assert [*read_lines(path)] == ["a", "b"]
+    for first in (b"", lzma.compress(b"a\n")):
+        for code in (29, 37, 40):
+            path.write_bytes(first + asking_for(code, b"b\n"))
+            with (
+                little_memory(1 << 28),
+                pytest.raises(InputError, match=r"t\.xz: asks for over 80 MiB .*anew"),
+            ):
+                list(read_lines(path))
+
+
+@pytest.mark.parametrize(
+    "after", [b"", b"\0" * 8, b"\0" * 200_000, b"junk", lzma.compress(b"") + b"\0" * 4], ids=len
+)
+def test_an_xz_of_several_streams_is_one_text(tmp_path, after):
+    path = tmp_path / "t.xz"
+    lines = [f"{i * 7919 % 1009} line" for i in range(50_000)]
+    halves = ["\n".join(lines[:30_000]), "\n".join(lines[30_000:])]
+    path.write_bytes(
+        lzma.compress(halves[0].encode() + b"\n") + b"\0" * 4 + lzma.compress(halves[1].encode()) + after
+    )
+    assert [*read_lines(path)] == lines
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")

@@ -1,6 +1,8 @@
 """A model folder from a stranger is data: damaged, forged or hostile, it is refused or it is a model."""
 
 import json
+import math
+import os
 import random
 import re
 import resource
@@ -19,12 +21,15 @@ from helpers import ACT, ACT_DECODER, tiny_model
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from caesura.analysis.halting import history
 from caesura.data.files import checksum
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import CharVocabulary
 from caesura.data.vocabulary_training import train_vocabulary
+from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
 from caesura.model import Translator
+from caesura.training.journal import METRICS
 
 DESCRIPTION = ("config.yaml", "src.vocab.json", "trg.vocab.json")
 FILES = (*DESCRIPTION, "model.safetensors")
@@ -301,6 +306,57 @@ def test_metadata_that_is_not_what_was_written_is_refused(model: Path, files: ob
     save_tensors(model / "model.safetensors", weights, facts | {"files": files})
     with pytest.raises(InputError, match="not the file that"):
         Translator.from_pretrained(model)
+
+
+@pytest.mark.parametrize("number", [99, 10**4000, "\x1b[2J", [[]], None, 1.5])
+def test_the_version_of_a_later_format_is_shown_escaped_and_short(model: Path, number: object) -> None:
+    weights, facts = load_tensors(model / "model.safetensors")
+    forged = facts | {"format": number, "version": "\x1b]0;owned\x07\n" * 1000}
+    save_tensors(model / "model.safetensors", weights, forged)
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 250 + len(str(model))
+    assert r"by caesura \x1b]0;owned" in str(caught.value)
+
+
+DEEP = b"[" * 100_000
+GUARDED: dict[str, Callable[[Path], object]] = {
+    WORDS: lambda folder: load_words(folder / WORDS),
+    METRICS: history,
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_words_and_log_of_a_folder_are_refused_where_they_are_not_its_own(
+    model: Path, tmp_path: Path, name: str
+) -> None:
+    def refused(told: str) -> None:
+        with little_memory(1 << 29), at_most(20), pytest.raises(InputError) as caught:
+            GUARDED[name](model)
+        assert str(caught.value).startswith(f"{model / name}: ")
+        assert told in str(caught.value)
+        (model / name).unlink()
+
+    (tmp_path / "secret").write_text("{}")
+    (model / name).symlink_to(tmp_path / "secret")
+    refused("a link that leads out of the folder")
+    (model / name).write_bytes(b"")
+    os.truncate(model / name, 1 << 32)  # takes no room on disk
+    refused("larger than 256 MiB")
+    (model / name).write_bytes(DEEP)
+    refused("not the ")
+
+
+def test_words_that_cannot_be_printed_are_refused_and_numbers_no_float_holds_are_none(model: Path) -> None:
+    side = {"total": 1, "complete": True, "counts": {"\ud800": 1}}
+    (model / WORDS).write_text(json.dumps({"format": 1, "src": side, "trg": side}))
+    with pytest.raises(InputError, match="not the word counts"):
+        load_words(model / WORDS)
+    (model / METRICS).write_text(json.dumps({"kind": "validation", "bleu": 10**400}) + "\n\xff\n")
+    found = history(model)
+    assert found is not None
+    assert math.isnan(found.bleu[0])
 
 
 def test_weights_in_another_precision_come_back_in_it(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """One training at a time in a folder."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from cli.program import caesura, command, contents, refusal, write_config, write_corpus
 
 from caesura.errors import InputError
-from caesura.training.lock import LOCK, hold
+from caesura.training.lock import LOCK, hold, is_held
 
 SELF = f"process {os.getpid()} on {socket.gethostname()} (since 20"
 
@@ -50,6 +52,16 @@ def test_what_a_dead_process_left_is_taken_over(tmp_path: Path, left: bytes) -> 
         pass
     whom = "process 7 on far (since long ago)" if b"pid" in left else "another process"
     assert said == ([f"taken over from {whom}, which has ended without a word"] if left else [])
+
+
+def test_a_look_at_the_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    path = tmp_path / LOCK
+    path.touch()
+    with path.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.01, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        with hold(tmp_path, print):
+            assert is_held(tmp_path)
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
