@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from caesura.analysis import figures as draw
@@ -10,7 +10,7 @@ from caesura.analysis import tables
 from caesura.analysis.agreement import Agreement
 from caesura.analysis.drawings import Figures, each, key, place
 from caesura.analysis.page import chip, cut, faint, table_html
-from caesura.analysis.segments import Segment
+from caesura.analysis.segments import Segment, SegmentStatistics
 from caesura.analysis.study import Analysis
 from caesura.analysis.tables import Cell, Column, Table
 
@@ -30,19 +30,27 @@ def segments(found: Sequence[Analysis], figures: Figures) -> str:
             f"characters, {few} of them different: {s.mean:.2f} characters on average, {s.median:g} in the "
             f"median, {s.longest} at most.{_missed(s.missed)}</p>"
         )
-    # A bar at 1 says nothing of a model whose every symbol is a segment, unless there is no other.
-    cutting = [a for a in found if a.segments.longest > 1] or found
-    known = {a.name: a.segments for a in cutting if a.segments.segments}
-    if known:
-        told = each((n, _mode(s.histogram)) for n, s in known.items())
-        caption = f"How long segments are: {told}."
-        parts.append(place(figures, "lengths", draw.length_figure(known), caption))
+    parts.append(_lengths({a.name: a.segments for a in found}, figures, "lengths", "segments"))
     for a in found:
         if any(n > 1 for n in a.segments.top):
             parts += [_frequent(a), _singles(a, figures), _varying(a)]
-    if any(a.target_segments for a in found):
-        parts += [_target(a) for a in found]
+    written = {a.name: a.target_segments for a in found if a.target_segments}
+    parts += [_written(name, s) for name, s in written.items()]
+    parts.append(_lengths(written, figures, "output-lengths", "segments of translations"))
+    listed = tables.segments(found, written=True)
+    if listed.rows:
+        parts.append(f"<details><summary>The most frequent ones</summary>{table_html(listed)}</details>")
     return "".join(parts) + _boundaries(found)
+
+
+def _lengths(models: Mapping[str, SegmentStatistics], figures: Figures, name: str, what: str) -> str:
+    # A bar at 1 says nothing of a model whose every symbol is a segment, unless there is no other.
+    cutting = {n: s for n, s in models.items() if s.longest > 1} or models
+    known = {n: s for n, s in cutting.items() if s.segments}
+    if not known:
+        return ""
+    told = each((n, _mode(s.histogram)) for n, s in known.items())
+    return place(figures, name, draw.length_figure(known), f"How long {what} are: {told}.")
 
 
 def _missed(missed: int) -> str:
@@ -137,12 +145,9 @@ def _varying(a: Analysis) -> str:
     )
 
 
-def _target(a: Analysis) -> str:
-    s = a.target_segments
-    if s is None:
-        return ""
+def _written(name: str, s: SegmentStatistics) -> str:
     return (
-        f"<p>The decoder of <strong>{escape(a.name)}</strong> writes {s.mean:.2f} characters a segment "
+        f"<p>The decoder of <strong>{escape(name)}</strong> writes {s.mean:.2f} characters a segment "
         f"(longest {s.longest}), {s.distinct:,} different ones.</p>"
     )
 

@@ -13,6 +13,7 @@ from caesura.analysis.characters import is_mark, visible
 from caesura.analysis.errors import Bucket
 from caesura.analysis.gates import AROUND
 from caesura.analysis.halting import BINS
+from caesura.analysis.segments import SegmentStatistics
 from caesura.analysis.study import Analysis
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
@@ -85,6 +86,9 @@ def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None 
         lambda: summary(found),
         lambda: lengths(found),
         lambda: segments(found),
+        lambda: summary(found, written=True),
+        lambda: lengths(found, written=True),
+        lambda: segments(found, written=True),
         lambda: characters(found),
         lambda: varying(found),
         lambda: agreements(found),
@@ -107,7 +111,8 @@ def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> T
     """The paper's Table 2."""
     columns = [Column("model"), Column("BLEU", ".2f"), Column("± 95%", ".2f"), Column("p", ".3f")]
     columns += [Column("chrF2", ".2f"), Column("exact", ".1%"), Column("segment length", ".2f")]
-    columns += [Column("longest", "d"), Column("parameters", ",")]
+    columns += [Column("longest", "d"), Column("output segment length", ".2f"), Column("longest output", "d")]
+    columns += [Column("parameters", ",")]
     rows: list[list[Cell]] = []
     for a in found:
         scores, pair = a.scores, compared.get(a.name)
@@ -115,33 +120,44 @@ def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> T
         row += [scores.bleu if scores else None, pair.bleu.interval if pair else None]
         row += [pair.bleu.p_value if pair else None]
         row += [scores.chrf if scores else None, scores.exact if scores else None]
-        rows.append([*row, a.segments.mean, a.segments.longest, a.cost.parameters])
+        row += [a.segments.mean, a.segments.longest]
+        row += [s.mean, s.longest] if (s := a.target_segments) else [None, None]
+        rows.append([*row, a.cost.parameters])
     title = f"{found[0].text.sentences:,} sentences of {found[0].text.name}, {found[0].text.search}"
     return _without_empty(Table("overview", title, columns, rows))
 
 
-def summary(found: Sequence[Analysis]) -> Table:
+def _segments(found: Sequence[Analysis], written: bool) -> list[tuple[str, SegmentStatistics]]:
+    """By model, those of what it reads, or of what it writes if its decoder cuts."""
+    both = ((a.name, a.target_segments if written else a.segments) for a in found)
+    return [(name, s) for name, s in both if s]
+
+
+def _named(key: str, title: str, written: bool) -> tuple[str, str]:
+    return (f"output_{key}", f"{title}, in translations") if written else (key, title)
+
+
+def summary(found: Sequence[Analysis], written: bool = False) -> Table:
     """Segments in a few numbers."""
     rows: list[list[Cell]] = [
-        [a.name, s.sentences, s.characters, s.segments, s.distinct, s.mean, s.median, s.longest]
-        for a in found
-        if (s := a.segments)
+        [name, s.sentences, s.characters, s.segments, s.distinct, s.mean, s.median, s.longest]
+        for name, s in _segments(found, written)
     ]
     heads = ("sentences", "characters", "segments", "distinct")
     columns = [Column("model"), *(Column(head, ",") for head in heads)]
     columns += [Column("mean length", ".2f"), Column("median", "g"), Column("longest", "d")]
-    return Table("segment_summary", "segments in a few numbers", columns, rows)
+    return Table(*_named("segment_summary", "segments in a few numbers", written), columns, rows)
 
 
-def lengths(found: Sequence[Analysis]) -> Table:
+def lengths(found: Sequence[Analysis], written: bool = False) -> Table:
     """The histogram of lengths."""
     rows: list[list[Cell]] = [
-        [a.name, n, count, count / a.segments.segments]
-        for a in found
-        for n, count in a.segments.histogram.items()
+        [name, n, count, count / s.segments]
+        for name, s in _segments(found, written)
+        for n, count in s.histogram.items()
     ]
     columns = [Column("model"), Column("characters", "d"), Column("segments", ","), Column("share", ".1%")]
-    return Table("lengths", "segments of each length", columns, rows)
+    return Table(*_named("lengths", "segments of each length", written), columns, rows)
 
 
 def sentences(found: Sequence[Analysis]) -> Table:
@@ -183,17 +199,18 @@ def training(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("training", "training as the validations saw it", columns, rows))
 
 
-def segments(found: Sequence[Analysis]) -> Table:
+def segments(found: Sequence[Analysis], written: bool = False) -> Table:
     """The paper's Table 5, with counts."""
     rows: list[list[Cell]] = [
-        [a.name, n, visible(s.text), s.count, s.within, s.training]
-        for a in found
-        for n, listed in a.segments.top.items()
+        [name, n, visible(s.text), s.count, s.within, s.training]
+        for name, cut in _segments(found, written)
+        for n, listed in cut.top.items()
         for s in listed
     ]
     columns = [Column("model"), Column("length", "d"), Column("segment"), Column("count", ",")]
     columns += [Column("within longer ones", ","), Column("in training text", ",")]
-    return Table("segments", "the most frequent segments of each length", columns, rows)
+    named = _named("segments", "the most frequent segments of each length", written)
+    return _without_empty(Table(*named, columns, rows))
 
 
 def characters(found: Sequence[Analysis]) -> Table:

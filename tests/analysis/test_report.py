@@ -18,7 +18,7 @@ import pytest
 import torch
 from helpers import ACT, ACT_DECODER, LOOKUP, make_config, tiny_model
 
-from caesura.analysis import plots, study
+from caesura.analysis import plots, study, tables
 from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
@@ -151,17 +151,36 @@ def test_every_number_is_in_the_json(found: list[Analysis], tmp_path: Path) -> N
 def test_a_model_without_a_halting_unit_says_so(found: list[Analysis]) -> None:
     html, figures = Report(found[:1]).page()
     assert "char has no halting unit" in html
-    assert not any(name.startswith(("halting", "scores")) for name in figures)
+    assert not any(name.startswith(("halting", "scores", "output")) for name in figures)
+    assert "output" not in tables.overview(found, {}).text()
+    assert not any(table.key.startswith("output") for table in tables.tables(found))
 
 
-def test_a_decoder_that_cuts_shows_its_segments() -> None:
+def test_a_decoder_that_cuts_shows_its_segments(found: list[Analysis], tmp_path: Path) -> None:
     model = tiny_model(ACT, decoder=ACT_DECODER)
     one = analyse(replace(subject(), model=model), LINES, "text", None, SMALL)
     assert one.target_segments is not None
     assert one.readings[0].target_pieces is not None
     assert one.target_segments.segments > len(LINES)
     assert one.cost.flops is not None
-    assert "The decoder of <strong>act</strong> writes" in Report([one]).page()[0]
+    html, figures = Report([one]).page()
+    assert "The decoder of <strong>act</strong> writes" in html
+    assert {"lengths", "output-lengths"} <= set(figures)
+    assert ">output segment length</th>" in html
+    Report([found[0], replace(one, name="act-act")]).write(tmp_path)
+
+    def rows(name: str) -> list[dict[str, str]]:
+        with (tmp_path / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    char, act = rows("overview")
+    assert (char["output segment length"], char["longest output"]) == ("", "")
+    assert float(act["output segment length"]) == one.target_segments.mean
+    assert int(act["longest output"]) == one.target_segments.longest
+    counted = {int(row["characters"]): int(row["segments"]) for row in rows("output_lengths")}
+    assert counted == one.target_segments.histogram
+    assert [row["model"] for row in rows("output_segment_summary")] == ["act-act"]
+    assert {row["segment"] for row in rows("output_segments")}
 
 
 def test_one_line_of_one_character() -> None:
