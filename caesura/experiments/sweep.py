@@ -27,6 +27,7 @@ from caesura.experiments.sweep_results import (
     Result,
     Sweep,
     curve,
+    differences,
     load,
     merge,
     milliseconds,
@@ -106,7 +107,7 @@ def through(request: Request, found: Sequence[Point]) -> dict[str, Result]:
     known = {}
     for point, member in zip(found, _members(found, request.out), strict=True):
         run = before.get(point.name)
-        if run is None or run.digest != _digest(point.config) or member.folder.exists():
+        if run is None or run.digest != _digest(described(point.config)) or member.folder.exists():
             continue
         spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
         if run.status == "finished" or spent:
@@ -143,17 +144,20 @@ def write(
     """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
     path, limits, known = request.out / SWEEP, request.limits, through(request, found)
     outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
-    runs = [known.get(p.name) or collect(p, o) for p, o in zip(found, outcomes, strict=True)]
+    bases = {point.config.name: described(point.config) for point in reversed(found)}
+    runs = [
+        known.get(p.name) or collect(p, o, bases[p.config.name]) for p, o in zip(found, outcomes, strict=True)
+    ]
     said = [text for outcome in outcomes for text in _signatures(outcome)]
-    configs = {point.config.name: described(point.config) for point in reversed(found)}
     before = load(path) if path.exists() else Sweep([], None, [], {}, [])
     own = {(run.config, run.name) for run in runs}
     left = [run for run in before.runs if (run.config, run.name) not in own]
+    configs = before.configs | {_digest(base): base for base in bases.values()}
     sweep = Sweep(
         over=list(dict.fromkeys([*over, *before.over])),
         budget=limits.budget if not left or before.budget == limits.budget else None,
         signatures=list(dict.fromkeys([*said, *before.signatures])),
-        configs=before.configs | configs,
+        configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
         runs=runs + left,
     )
     request.out.mkdir(parents=True, exist_ok=True)
@@ -161,8 +165,8 @@ def write(
     return load(path)
 
 
-def collect(point: Point, outcome: Outcome) -> Result:
-    """What is kept of a run."""
+def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
+    """What is kept of a run; of its config, what differs from `base`."""
     progress, start = outcome.progress, outcome.start or {}
     found, best = curve(outcome.start, outcome.validations)
     tested = outcome.measured.get("test", {}).get("scores")
@@ -170,8 +174,9 @@ def collect(point: Point, outcome: Outcome) -> Result:
     return Result(
         name=point.name,
         config=point.config.name,
-        digest=_digest(point.config),
-        settings=dict(point.values),
+        digest=_digest(described(point.config)),
+        settings={**differences(base, described(point.config)), **point.values},
+        base=_digest(base),
         seed=point.seed,
         beside=point.beside,
         status=outcome.status,
@@ -208,9 +213,9 @@ def _signatures(outcome: Outcome) -> list[str]:
     return [*last.values(), *tested.values()]
 
 
-def _digest(config: Config) -> str:
-    """A mark of all that is in a config, but where its files are."""
-    return hashlib.blake2b(json.dumps(described(config)).encode(), digest_size=6).hexdigest()
+def _digest(tree: dict[str, Any]) -> str:
+    """A mark of all that is in a config as `described` has it."""
+    return hashlib.blake2b(json.dumps(tree).encode(), digest_size=6).hexdigest()
 
 
 def described(config: Config) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
+from caesura.experiments.sweep_grid import SEED
 
 SWEEP = "sweep.json"
-FORMAT = 1
+FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
 POINTS = 120  # of a curve, at most
 DIGITS = 5  # that are kept of a number
 
@@ -30,9 +32,9 @@ class Result:
     """One run of a sweep."""
 
     name: str
-    config: str  # its key in the sweep's `configs`
+    config: str  # its name
     digest: str  # of its whole config, files by name
-    settings: dict[str, Any]  # what varies in the sweep, as this run had it
+    settings: dict[str, Any]  # what varies in the sweep, and all else that `base` has otherwise
     seed: int
     beside: bool  # a baseline
     status: str  # not run, finished, budget, stopped or failed
@@ -42,6 +44,7 @@ class Result:
     epochs: int
     seconds: float  # of training, validations included
     parallel: int  # runs that shared the machine, at most
+    base: str = ""  # the key in the sweep's `configs` of what the rest of its config is; "": not known
     parameters: int | None = None
     device: str | None = None
     milliseconds: float | None = None  # an update, validations left out
@@ -81,17 +84,48 @@ class Sweep:
     over: list[str]  # the keys that vary, the first one colours the figures
     budget: float | None  # seconds of training a run
     signatures: list[str]  # of the scores
-    configs: dict[str, dict[str, Any]]  # the resolved configs, without what varies
+    configs: dict[str, dict[str, Any]]  # resolved ones, by their digests, that the settings are laid over
     runs: list[Result]
 
     def value(self, run: Result, key: str) -> Any:
-        """A run's value of a key, from its settings or from its config."""
-        if key in run.settings:
-            return run.settings[key]
-        value: Any = {} if run.beside else self.configs.get(run.config, {})
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        return value
+        """A run's own value of a key; None where it has none, where nobody knows it, and for baselines."""
+        return None if run.beside else at(self.config(run), key)
+
+    def config(self, run: Result) -> dict[str, Any]:
+        """The resolved config of a run, or what is known of it."""
+        tree = copy.deepcopy(self.configs.get(run.base, {}))
+        for key, value in (*run.settings.items(), (SEED, run.seed)):
+            *section, last = key.split(".")
+            place = tree
+            for part in section:
+                if not isinstance(place.get(part), dict):
+                    place[part] = {}
+                place = place[part]
+            place[last] = value
+        return tree
+
+
+def at(tree: dict[str, Any], key: str) -> Any:
+    """What a tree has at a dotted key."""
+    value: Any = tree
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """A tree by dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return found
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What `other` has otherwise than `one`, by dotted keys, without the seed."""
+    before, after = flat(one), flat(other)
+    keys = [key for key in (before | after) if key != SEED]
+    return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
 
 
 def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
@@ -151,8 +185,8 @@ def load(path: Path) -> Sweep:
     """Read a sweep that `save` wrote."""
     try:
         tree = json.loads(path.read_bytes())
-        if tree.pop("format") != FORMAT:
-            raise InputError(f"{path}: of another version; this one reads format {FORMAT}")
+        if tree.pop("format") not in (1, FORMAT):
+            raise InputError(f"{path}: of another version; this one reads formats 1 and {FORMAT}")
         runs = [Result(**{"reason": "", "settings": {}} | run) for run in tree.pop("runs")]
         sweep = Sweep(**tree, runs=runs)
     except OSError as problem:

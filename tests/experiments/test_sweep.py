@@ -76,6 +76,30 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
 
 
+def written(request: Request):
+    """What is written of a request before anything is trained."""
+    found = module.points(module._plan(request, module._rows(request)))
+    return module.write(request, found, [*found[0].values], ())
+
+
+def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
+    over = "training.learning_rate"
+    for request in (f"{TAU}=0,0.5", f"{BIAS}=-2,3", f"{over}=0.02"):
+        more = {"test": False, "common": ["model.segmenter.epsilon=0.02"] if request.startswith(over) else []}
+        found = written(request_of(configs, tmp_path, request, **more))
+    values = {run.group: [found.value(run, key) for key in (TAU, BIAS, over)] for run in found.runs}
+    assert values == {
+        "tau=0": [0.0, 1.0, 0.01],
+        "tau=0.5": [0.5, 1.0, 0.01],
+        "b_h=-2": [0.1, -2.0, 0.01],
+        "b_h=3": [0.1, 3.0, 0.01],
+        "learning_rate=0.02": [0.1, 1.0, 0.02],
+    }
+    last = found.runs[0]
+    assert found.value(last, "model.segmenter.epsilon") == 0.02
+    assert last.digest == module._digest(found.config(last))  # all of it can be told
+
+
 def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     made = sweep([*grid([-0.5, 0.0, 1.0], [1.0], seeds=2), baseline("char", 1.0, 20.0)])
     parts = sweep(made.runs[:4]), sweep(made.runs[4:])
@@ -115,7 +139,9 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
 def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
     (point,) = module.points(module._plan(request, module._rows(request)))
-    spent = replace(result("tau=0"), digest=module._digest(point.config), status="budget", seconds=30.0)
+    spent = replace(
+        result("tau=0"), digest=module._digest(module.described(point.config)), status="budget", seconds=30.0
+    )
     for run, budget, known in (
         (spent, 30.0, True),
         (spent, 31.0, False),

@@ -5,12 +5,21 @@ import math
 from dataclasses import replace
 
 import pytest
-from experiments.made import TAU, baseline, grid, result, sweep
+from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments.sweep_results import curve, load, merge, milliseconds, rounded, save
+from caesura.experiments.sweep_results import (
+    curve,
+    differences,
+    flat,
+    load,
+    merge,
+    milliseconds,
+    rounded,
+    save,
+)
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
 
@@ -103,7 +112,14 @@ def test_several_stints_are_one_sweep():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"format": 2}', '{"format": 1, "runs": [{"name": 1}]}', '{"format": 1, "runs": []}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 3, "runs": []}',
+        '{"format": 1, "runs": [{"name": 1}]}',
+        '{"format": 1, "runs": []}',
+    ],
 )
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
@@ -113,10 +129,38 @@ def test_another_file_is_refused(tmp_path, text):
         load(tmp_path / "y.json")
 
 
-def test_a_value_that_a_run_does_not_set_is_its_configs():
-    made = replace(sweep([result(settings={})]), configs={"act": {"model": {"segmenter": {"tau": 0.7}}}})
-    assert made.value(made.runs[0], TAU) == 0.7
-    assert made.value(baseline("act", 1.0, 2.0), TAU) is None
+def test_a_value_that_a_run_does_not_set_is_that_of_what_it_is_laid_over():
+    run = result(settings={BIAS: 2.0}, base="77")
+    made = replace(sweep([run]), configs={"77": {"model": {"segmenter": {"tau": 0.7, "halting_bias": 1.0}}}})
+    assert (made.value(run, TAU), made.value(run, BIAS), made.value(run, "a.b")) == (0.7, 2.0, None)
+    assert made.value(run, "model.segmenter") == {"tau": 0.7, "halting_bias": 2.0}
+    assert made.value(replace(baseline("act", 1.0, 2.0), base="77"), TAU) is None
+
+
+def test_what_an_earlier_file_does_not_say_of_a_run_is_not_known(tmp_path):
+    run = result(settings={BIAS: 2.0})
+    first = {"act": {"model": {"segmenter": {"tau": 0.7}}}}  # the config of some run
+    save(replace(sweep([run]), configs=first), tmp_path / "x.json")
+    text = (tmp_path / "x.json").read_text().replace('"format": 2', '"format": 1')
+    (tmp_path / "x.json").write_text(text)
+    read = load(tmp_path / "x.json")
+    assert (read.value(run, TAU), read.value(run, BIAS)) == (None, 2.0)
+
+
+TREES = st.recursive(
+    st.none() | st.integers(0, 2) | st.lists(st.integers(0, 1), max_size=2),
+    lambda values: st.dictionaries(st.sampled_from("abc"), values, min_size=1, max_size=3),
+    max_leaves=8,
+).filter(lambda tree: isinstance(tree, dict))
+
+
+@given(TREES, TREES)
+def test_a_config_is_its_base_and_what_differs(base, tree):
+    run = result(settings=differences(base, tree), base="0")
+    again = replace(sweep([run]), configs={"0": base}).config(run)
+    again.pop("training")
+    known = {key: value for key, value in flat(again).items() if value is not None}
+    assert known == {key: value for key, value in flat(tree).items() if value is not None}
 
 
 def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
