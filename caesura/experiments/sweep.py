@@ -33,6 +33,7 @@ from caesura.experiments.sweep_results import (
     milliseconds,
     rounded,
     save,
+    told_apart,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
@@ -177,6 +178,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         digest=_digest(described(point.config)),
         settings={**differences(base, described(point.config)), **point.values},
         base=_digest(base),
+        alike=_digest(_seedless(described(point.config))),
         seed=point.seed,
         beside=point.beside,
         status=outcome.status,
@@ -218,6 +220,10 @@ def _digest(tree: dict[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(tree).encode(), digest_size=6).hexdigest()
 
 
+def _seedless(tree: dict[str, Any]) -> dict[str, Any]:
+    return tree | {"training": tree["training"] | {"seed": None}}
+
+
 def described(config: Config) -> dict[str, Any]:
     """A config as a reader elsewhere is told it: files by their names."""
     tree = config.model_dump(mode="json")
@@ -232,6 +238,7 @@ def described(config: Config) -> dict[str, Any]:
 
 def draw(sweep: Sweep, out: Path) -> list[Path]:
     """Write the tables and figures of a sweep; the files."""
+    sweep = told_apart(sweep)
     texts = {
         "table.md": markdown(sweep),
         "table.csv": runs_table(sweep).csv(),

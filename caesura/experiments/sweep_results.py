@@ -6,14 +6,14 @@ import copy
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import SEED
+from caesura.experiments.sweep_grid import SEED, short_name, shown
 
 SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
@@ -45,6 +45,7 @@ class Result:
     seconds: float  # of training, validations included
     parallel: int  # runs that shared the machine, at most
     base: str = ""  # the key in the sweep's `configs` of what the rest of its config is; "": not known
+    alike: str = ""  # the digest of its config without the seed; "": not known
     parameters: int | None = None
     device: str | None = None
     milliseconds: float | None = None  # an update, validations left out
@@ -200,7 +201,7 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
     """Several stints as one; of a run that is in more than one, the state that has seen most sentences."""
     runs: dict[tuple[str, str], Result] = {}
     for run in (run for sweep in sweeps for run in sweep.runs):
-        key = run.config, run.name
+        key = run.digest, run.name
         if key not in runs or run.sentences >= runs[key].sentences:
             runs[key] = run
     budgets = {sweep.budget for sweep in sweeps}
@@ -211,3 +212,37 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
         configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
         runs=list(runs.values()),
     )
+
+
+def told_apart(sweep: Sweep) -> Sweep:
+    """The sweep with what differs added to names that runs of different configs share, as two studies' can."""
+    groups: dict[str, list[Result]] = {}
+    for run in sweep.runs:
+        groups.setdefault(run.group, []).append(run)
+    labels: dict[tuple[str, str], str] = {}
+    for group, runs in groups.items():
+        if len({run.alike for run in runs}) > 1 or len({run.seed for run in runs}) < len(runs):
+            labels |= {(group, digest): label for digest, label in _labels(sweep, runs).items()}
+    named = [
+        replace(run, name=f"{run.group} {label} seed={run.seed}")
+        if (label := labels.get((run.group, run.digest)))
+        else run
+        for run in sweep.runs
+    ]
+    return replace(sweep, runs=named)
+
+
+def _labels(sweep: Sweep, runs: Sequence[Result]) -> dict[str, str]:
+    """By digest, what tells runs of one name apart: their configs' names, their settings, or the digests."""
+    trees = [flat(sweep.config(run)) for run in runs]
+    keys = [key for key in dict.fromkeys(key for tree in trees for key in tree) if key != SEED]
+    varied = [key for key in keys if any(tree.get(key) != trees[0].get(key) for tree in trees)]
+    settings = [
+        " ".join(f"{short_name(key)}={shown(tree[key])}" for key in varied if tree.get(key) is not None)
+        for tree in trees
+    ]
+    kinds = [run.alike or run.digest for run in runs]
+    for labels in ([run.config for run in runs], settings):
+        if len({*labels}) == len({*kinds}) == len({*zip(labels, kinds, strict=True)}):
+            return {run.digest: label for run, label in zip(runs, labels, strict=True)}
+    return {run.digest: run.alike or run.digest for run in runs}

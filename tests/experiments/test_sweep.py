@@ -95,9 +95,18 @@ def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
         "b_h=3": [0.1, 3.0, 0.01],
         "learning_rate=0.02": [0.1, 1.0, 0.02],
     }
+    assert len({run.alike for run in found.runs}) == len({run.digest for run in found.runs}) == 5
     last = found.runs[0]
     assert found.value(last, "model.segmenter.epsilon") == 0.02
     assert last.digest == module._digest(found.config(last))  # all of it can be told
+
+
+def test_seeds_are_alike_and_other_settings_are_not(configs, tmp_path):
+    more = {"test": False, "seeds": [1, 2]}
+    runs = written(request_of(configs, tmp_path / "a", f"{TAU}=0", **more)).runs
+    runs += written(request_of(configs, tmp_path / "b", f"{TAU}=0", common=[f"{BIAS}=2"], **more)).runs
+    assert runs[0].alike == runs[1].alike != runs[2].alike == runs[3].alike
+    assert len({run.digest for run in runs}) == 4
 
 
 def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):

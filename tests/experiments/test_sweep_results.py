@@ -19,6 +19,7 @@ from caesura.experiments.sweep_results import (
     milliseconds,
     rounded,
     save,
+    told_apart,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
@@ -99,7 +100,7 @@ def test_several_stints_are_one_sweep():
     longer = result("tau=0", sentences=50_000)
     shorter = result("tau=0", sentences=24_000, status="stopped")
     other = result("tau=1", settings={TAU: 1.0})
-    elsewhere = result("tau=0", config="act-ja")
+    elsewhere = result("tau=0", config="act-ja", digest="0124")
     for order in ([longer, other], [shorter, elsewhere]), ([shorter, elsewhere], [longer, other]):
         merged = merge([sweep(runs) for runs in order])
         assert {(r.config, r.name): r for r in merged.runs} == {
@@ -108,6 +109,46 @@ def test_several_stints_are_one_sweep():
             ("act-ja", "tau=0 seed=1"): elsewhere,
         }
     assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
+
+
+RATE = "training.learning_rate"
+
+
+def study(rate, base="b", **more):
+    """Two seeds of one setting and a baseline, all with a learning rate."""
+    facts = {"settings": {TAU: 0.0, RATE: rate}, "base": base} | more
+    marks = {"alike": f"a{rate}{more}"}
+    runs = [result("tau=0", seed, digest=f"{rate}{seed}{more}", **facts, **marks) for seed in (1, 2)]
+    char = replace(baseline("char", 1.0, 20.0), digest=f"c{rate}{more}", alike=f"c{rate}{more}")
+    return sweep([*runs, replace(char, settings={RATE: rate}, base=base)])
+
+
+def test_two_studies_are_both_drawn_and_told_apart():
+    one, other = study(0.1), study(0.2)
+    merged = merge([one, other])
+    assert merged.runs == [*one.runs, *other.runs]
+    named = told_apart(merged)
+    assert [run.name for run in named.runs[:3]] == [
+        *("tau=0 learning_rate=0.1 seed=1", "tau=0 learning_rate=0.1 seed=2", "char learning_rate=0.1 seed=1")
+    ]
+    rows = groups_table(named).rows
+    assert [row[:2] for row in rows] == [
+        *(["tau=0 learning_rate=0.1", 2], ["tau=0 learning_rate=0.2", 2]),
+        *(["char learning_rate=0.1", 1], ["char learning_rate=0.2", 1]),
+    ]
+    assert told_apart(one) == one
+    assert len(groups_table(merged).rows) == 4  # under any names
+
+
+def test_studies_of_other_configs_are_told_by_those_and_unknown_ones_by_their_digests():
+    ja = study(0.1, config="act-ja")
+    names = [run.group for run in told_apart(merge([study(0.1), ja])).runs]
+    assert names[:2] + names[3:5] == ["tau=0 act"] * 2 + ["tau=0 act-ja"] * 2
+    old = [result("tau=0", seed, digest=f"{seed}{mark}") for mark in "ab" for seed in (1, 2)]
+    assert [run.name for run in told_apart(sweep(old)).runs] == [
+        *("tau=0 1a seed=1", "tau=0 2a seed=2", "tau=0 1b seed=1", "tau=0 2b seed=2")
+    ]
+    assert told_apart(sweep(old[:2])) == sweep(old[:2])
 
 
 @pytest.mark.parametrize(
