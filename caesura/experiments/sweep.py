@@ -90,9 +90,14 @@ def _train(
     limits: Limits,
 ) -> bool:
     """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
-    known = through(request, found)
-    for name in known:
-        watcher.say(f"{name}: {SWEEP} has it, and its folder is gone: not trained again")
+    known = set()
+    for name, lacking in through(request, found, measures).items():
+        if lacking:
+            what = f"has it without its {' and '.join(lacking)}, and its folder is gone: trained again"
+        else:
+            what = "has it, and its folder is gone: not trained again"
+            known.add(name)
+        watcher.say(f"{name}: {SWEEP} {what}")
 
     def settled() -> None:
         write(request, found, over, measures)
@@ -101,19 +106,33 @@ def _train(
     return run_fleet(members, limits, watcher, measures, settled)
 
 
-def through(request: Request, found: Sequence[Point]) -> dict[str, Result]:
-    """Runs that sweep.json has to their end and whose folders are gone, as on another machine."""
-    path, budget = request.out / SWEEP, request.limits.budget
-    before = {run.name: run for run in load(path).runs} if path.exists() else {}
-    known = {}
+def through(request: Request, found: Sequence[Point], measures: Sequence[Measure]) -> dict[str, list[str]]:
+    """Runs that sweep.json has to their end and whose folders are gone, as on another machine.
+
+    With each, what was not measured of it before; a run that kept no model has nothing to be measured.
+    """
+    budget, before = request.limits.budget, _before(request.out)
+    ended = {}
     for point, member in zip(found, _members(found, request.out), strict=True):
-        run = before.get(point.name)
-        if run is None or run.digest != _digest(described(point.config)) or member.folder.exists():
+        run = _known(before, point)
+        if run is None or member.folder.exists():
             continue
         spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
         if run.status == "finished" or spent:
-            known[point.name] = run
-    return known
+            wanted = [m.name for m in measures if run.best is not None and m.command(member) is not None]
+            ended[point.name] = [name for name in wanted if name not in run.measured]
+    return ended
+
+
+def _before(out: Path) -> Sweep:
+    path = out / SWEEP
+    return load(path) if path.exists() else Sweep([], None, [], {}, [])
+
+
+def _known(before: Sweep, point: Point) -> Result | None:
+    """What an earlier call has kept of a run."""
+    digest = _digest(described(point.config))
+    return next((run for run in before.runs if (run.digest, run.name) == (digest, point.name)), None)
 
 
 def cuts_measure(gold: str | None) -> Measure:
@@ -143,14 +162,15 @@ def write(
     request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
 ) -> Sweep:
     """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
-    path, limits, known = request.out / SWEEP, request.limits, through(request, found)
+    limits, before = request.limits, _before(request.out)
     outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
     bases = {point.config.name: described(point.config) for point in reversed(found)}
-    runs = [
-        known.get(p.name) or collect(p, o, bases[p.config.name]) for p, o in zip(found, outcomes, strict=True)
-    ]
+    runs = []
+    for point, outcome in zip(found, outcomes, strict=True):
+        known = _known(before, point) if outcome.status == "not run" else None
+        kept = known is not None and known.status != "failed"  # what was found elsewhere, until there is more
+        runs.append(known if known and kept else collect(point, outcome, bases[point.config.name]))
     said = [text for outcome in outcomes for text in _signatures(outcome)]
-    before = load(path) if path.exists() else Sweep([], None, [], {}, [])
     own = {(run.config, run.name) for run in runs}
     left = [run for run in before.runs if (run.config, run.name) not in own]
     configs = before.configs | {_digest(base): base for base in bases.values()}
@@ -162,8 +182,8 @@ def write(
         runs=runs + left,
     )
     request.out.mkdir(parents=True, exist_ok=True)
-    save(sweep, path)
-    return load(path)
+    save(sweep, request.out / SWEEP)
+    return load(request.out / SWEEP)
 
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
@@ -193,6 +213,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         milliseconds=milliseconds(read_records(outcome.member.folder)),
         curve=found,
         best=best,
+        measured=[*outcome.measured],
         test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
         if tested
         else None,

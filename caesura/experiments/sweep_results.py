@@ -50,6 +50,7 @@ class Result:
     device: str | None = None
     milliseconds: float | None = None  # an update, validations left out
     curve: dict[str, list[float | None]] = field(default_factory=dict)  # columns of FOLLOWED
+    measured: list[str] = field(default_factory=list)  # the names of its measures
     best: int | None = None  # the place in the curve of the model that was kept
     test: dict[str, float] | None = None  # scores on the test set
     boundaries: dict[str, dict[str, float]] = field(default_factory=dict)  # by reference
@@ -179,15 +180,19 @@ def save(sweep: Sweep, path: Path) -> None:
 
 
 def _compact(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if value not in (None, {}, "")}
+    return {key: value for key, value in record.items() if value not in (None, {}, [], "")}
 
 
 def load(path: Path) -> Sweep:
     """Read a sweep that `save` wrote."""
     try:
         tree = json.loads(path.read_bytes())
-        if tree.pop("format") not in (1, FORMAT):
+        if (version := tree.pop("format")) not in (1, FORMAT):
             raise InputError(f"{path}: of another version; this one reads formats 1 and {FORMAT}")
+        for run in tree["runs"] if version == 1 else ():
+            run["measured"] = [
+                name for name, key in (("test", "test"), ("cuts", "coordination")) if key in run
+            ]
         runs = [Result(**{"reason": "", "settings": {}} | run) for run in tree.pop("runs")]
         sweep = Sweep(**tree, runs=runs)
     except OSError as problem:
@@ -215,7 +220,7 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
 
 
 def told_apart(sweep: Sweep) -> Sweep:
-    """The sweep with what differs added to names that runs of different configs share, as two studies' can."""
+    """With what differs added to names that runs of different configs share, as those of two studies can."""
     groups: dict[str, list[Result]] = {}
     for run in sweep.runs:
         groups.setdefault(run.group, []).append(run)

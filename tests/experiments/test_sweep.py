@@ -151,6 +151,8 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     spent = replace(
         result("tau=0"), digest=module._digest(module.described(point.config)), status="budget", seconds=30.0
     )
+    spent = replace(spent, measured=["test", "cuts"])
+    measures = module.TEST, module.cuts_measure(None)
     for run, budget, known in (
         (spent, 30.0, True),
         (spent, 31.0, False),
@@ -161,7 +163,46 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     ):
         save(sweep([run]), tmp_path / "sweep.json")
         asked = replace(request, limits=Limits(budget=budget))
-        assert bool(module.through(asked, [point])) == known
+        assert module.through(asked, [point], measures) == ({point.name: []} if known else {})
+
+
+def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0")
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    digest = module._digest(module.described(point.config))
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("ab\ta b\n")
+    plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
+    for run, measures, lacking in (
+        (result("tau=0", measured=[]), (module.TEST, plain), ["test", "cuts"]),
+        (result("tau=0", measured=["cuts"]), (module.TEST, plain), ["test"]),
+        (result("tau=0", measured=["cuts"]), (plain,), []),
+        (result("tau=0", measured=["cuts"]), (golden,), [golden.name]),
+        (result("tau=0", measured=[], best=None), (module.TEST, plain), []),
+    ):
+        save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")
+        assert module.through(request, [point], measures) == {point.name: lacking}
+        (kept,) = written(request).runs
+        assert kept.curve == run.curve  # until it is trained again
+    text = (tmp_path / "sweep.json").read_text().replace('"format": 2', '"format": 1')
+    (tmp_path / "sweep.json").write_text(text)
+    assert load(tmp_path / "sweep.json").runs[0].measured == ["test", "cuts"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, monkeypatch):
+    request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    digest = module._digest(module.described(point.config))
+    ended = replace(result("tau=0"), status="finished", digest=digest)
+    trained = []
+    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
+    for measured in ([], ["cuts"]):
+        save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
+        heard = Heard()
+        assert run_sweep(request, heard)
+        assert ("without its cuts" in heard.said[0]) == (not measured)
+    assert trained == [["tau=0 seed=1"], []]
 
 
 @pytest.mark.usefixtures("undrawn")
