@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from caesura.errors import InputError
+from caesura.errors import InputError, Interrupted
 from caesura.options import parse_duration, parse_seeds
 
 
@@ -133,8 +133,12 @@ def sweep(
         files[0], folder, tuple(over or ()), listed, tuple(settings or ()),
         None if seeds is None else parse_seeds(seeds), tuple(beside or ()), gold, test, search, limits,
     )  # fmt: skip
-    with FleetDisplay() as display:
-        good = run_sweep(request, display)
+    try:
+        with FleetDisplay() as display:
+            good = run_sweep(request, display)
+    except Interrupted:
+        print(f"stopped; tables, figures and sweep.json so far: {folder}; the same command goes on from here")
+        raise
     print((folder / "table.md").read_text(encoding="utf-8"))
     print(f"tables, figures and sweep.json: {folder}")
     if not good:

@@ -36,6 +36,7 @@ from caesura.experiments.sweep_results import (
     told_apart,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.training.lock import hold
 
 RUNS = "runs"
 
@@ -64,15 +65,18 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
     """
     measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
     if request.trials is not None:
-        return _Search(request, measures).run(watcher)
+        searched = _Search(request, measures)
+        with hold(request.out, watcher.say):
+            return searched.run(watcher)
     found = points(_plan(request, _rows(request)))
     check_members(_members(found, request.out))
     over = list(dict.fromkeys(key for point in found for key in point.values))
-    try:
-        _train(request, found, over, measures, watcher, request.limits)
-    finally:
-        sweep = write(request, found, over, measures)
-        draw(sweep, request.out)
+    with hold(request.out, watcher.say):
+        try:
+            _train(request, found, over, measures, watcher, request.limits)
+        finally:
+            sweep = write(request, found, over, measures)
+            draw(sweep, request.out)
     return _good(sweep, found)
 
 
@@ -181,7 +185,6 @@ def write(
         configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
         runs=runs + left,
     )
-    request.out.mkdir(parents=True, exist_ok=True)
     save(sweep, request.out / SWEEP)
     return load(request.out / SWEEP)
 
@@ -278,7 +281,12 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
 
 def redraw(files: Sequence[Path], out: Path) -> list[Path]:
     """Draw committed results again, those of several files together."""
-    return draw(merge([load(file) for file in files]), out)
+    sweep = merge([load(file) for file in files])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
+    return draw(sweep, out)
 
 
 def _rest(limits: Limits, elapsed: float) -> Limits:
@@ -300,12 +308,13 @@ class _Search:
         self.over = [dimension.key for dimension in self.dimensions]
         for row in cross(search.ends(self.dimensions)):
             check_members(_members(points(_plan(request, [row])), request.out))
-        self.trials = search.read_trials(request.out, self.dimensions)
+        self.trials: list[search.Trial] = []
         search.propose(self.dimensions, [], [], 0)  # the extra is there
 
     def run(self, watcher: Watcher) -> bool:
         """Draw and train until there are as many trials as wanted, or nothing new is left to draw."""
         request, wanted = self.request, self.request.trials or 0
+        self.trials = search.read_trials(request.out, self.dimensions)
         found: list[Point] = []
         began = time.monotonic()
         try:

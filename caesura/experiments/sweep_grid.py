@@ -106,6 +106,8 @@ def read_rows(path: Path) -> list[tuple[str, Sequence[Setting]]]:
         dimensions = []
         for key, value in row["settings"].items():
             place = source.places[(*at, "settings", key)]
+            if value == []:
+                source.fault((*at, "settings", key), "no values; an empty list as a value is written [[]]")
             texts = [
                 json.dumps(v, ensure_ascii=False) for v in (value if isinstance(value, list) else [value])
             ]

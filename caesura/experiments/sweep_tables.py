@@ -61,7 +61,7 @@ def runs_table(sweep: Sweep) -> Table:
     for run in sorted(sweep.runs, key=lambda run: run.beside):
         counts: list[Cell] = [run.updates, run.sentences, run.seconds]
         rows.append([run.name, *(get(run) for _, get in measures), *counts, ended(run)])
-    return Table("table", f"{len(rows)} runs{_conditions(sweep)}", columns, rows)
+    return Table("table", f"{len(rows)} run{'s' * (len(rows) != 1)}{_conditions(sweep)}", columns, rows)
 
 
 def groups_table(sweep: Sweep) -> Table:

@@ -9,13 +9,14 @@ from cli.program import caesura, contents, refusal, write_config
 from experiments.fleets import QUICK, Heard, member, write_text
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 
-from caesura.errors import Interrupted
+from caesura.errors import InputError, Interrupted
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
 from caesura.experiments.sweep import Request, run_sweep
 from caesura.experiments.sweep_results import load, save
 from caesura.model import Translator
+from caesura.training.lock import hold
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,7 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
 def written(request: Request):
     """What is written of a request before anything is trained."""
     found = module.points(module._plan(request, module._rows(request)))
+    request.out.mkdir(exist_ok=True)
     return module.write(request, found, [*found[0].values], ())
 
 
@@ -306,6 +308,36 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert said in refusal(caesura("sweep", configs["act"], *words))
     assert not [*tmp_path.rglob("*")]
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(configs, tmp_path):
+    assert "/proc/x: cannot be written to" in refusal(caesura("sweep", configs["act"], "--out", "/proc/x"))
+    save(sweep([result()]), tmp_path / "sweep.json")
+    done = caesura("sweep", "--draw", tmp_path / "sweep.json", "--out", "/proc/x")
+    assert "/proc/x: cannot be written to" in refusal(done)
+
+
+@pytest.mark.parametrize("trials", [None, 2])
+def test_two_sweeps_are_not_run_in_one_folder(configs, tmp_path, monkeypatch, trials):
+    if trials:
+        pytest.importorskip("optuna")
+    monkeypatch.setattr(module, "run_fleet", lambda *_: pytest.fail("begun"))
+    over = f"{TAU}=0.1:1.0" if trials else f"{TAU}=0"
+    with hold(tmp_path / "out", print), pytest.raises(InputError, match="is training here"):
+        run_sweep(request_of(configs, tmp_path / "out", over, trials=trials), Heard())
+    assert not (tmp_path / "out" / "sweep.json").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_one_that_is_interrupted_says_where_things_are(configs, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise Interrupted(2)
+
+    monkeypatch.setattr(module, "run_fleet", interrupted)
+    done = caesura("sweep", configs["act"], "--no-test", "--out", tmp_path / "out")
+    assert done.status == 130
+    assert f"{tmp_path / 'out'}; the same command goes on" in done.out
+    assert (tmp_path / "out" / "table.md").read_text().startswith("**1 run**")
 
 
 @pytest.mark.slow

@@ -163,6 +163,7 @@ def test_lists_of_values_are_crossed(config, tmp_path):
     ("text", "said"),
     [
         ("- {name: x, settings: {model.segmenter.tau: [1, 2]}}\n", r"members.0.name: of 2 combinations"),
+        ("- settings:\n    model.segmenter.tau: []\n", r"list.yaml:2: .*tau: no values"),
         ("a: 1\n", r"list.yaml:1: the file must hold a list"),
         ("", r"list.yaml:1: the file must hold a list"),
         ("- settings: {}\n- 3\n", r"list.yaml:2: members.1: should be"),
