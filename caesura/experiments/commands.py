@@ -85,6 +85,13 @@ def sweep(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"] | None,
+        typer.Option("--device", help="short for --set training.device=..."),
+    ] = None,
     gold: Annotated[
         str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")
     ] = None,
@@ -128,10 +135,11 @@ def sweep(
         parallel,
         None if time_limit is None else parse_duration(time_limit),
     )
-    folder = out or Path("runs") / f"sweep-{load_config(files[0], settings or ()).name}"
+    common = (*(settings or ()), *([f"training.device={device}"] if device else ()))
+    folder = out or Path("runs") / f"sweep-{load_config(files[0], common).name}"
     request = Request(
-        files[0], folder, tuple(over or ()), listed, tuple(settings or ()),
-        None if seeds is None else parse_seeds(seeds), tuple(beside or ()), gold, test, search, limits,
+        files[0], folder, tuple(over or ()), listed, common,
+        None if seeds is None else parse_seeds(seeds), tuple(beside or ()), gold, test, search, data, limits,
     )  # fmt: skip
     try:
         with FleetDisplay() as display:

@@ -55,6 +55,7 @@ class Request:
     gold: str | None = None
     test: bool = True  # evaluate each on the test set
     trials: int | None = None  # of a search; None: a grid or a list
+    data: Path | None = None  # a folder with the text of all
     limits: Limits = Limits()  # noqa: RUF009  frozen
 
 
@@ -155,7 +156,7 @@ def _rows(request: Request) -> Any:
 
 
 def _plan(request: Request, rows: Any) -> Plan:
-    return Plan(request.config, rows, request.common, request.seeds, request.beside)
+    return Plan(request.config, rows, request.common, request.seeds, request.beside, request.data)
 
 
 def _members(found: Sequence[Point], out: Path) -> list[Member]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import SEED, short_name, shown
+from caesura.experiments.sweep_grid import SEED, flat, short_name, shown
 
 SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
@@ -113,14 +113,6 @@ def at(tree: dict[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A tree by dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
-    return found
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

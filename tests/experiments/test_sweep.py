@@ -310,6 +310,19 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
     assert not [*tmp_path.rglob("*")]
 
 
+def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "run_sweep", lambda request, _: asked.append(request) or True)
+    (tmp_path / "table.md").touch()
+    words = ("--data", configs["act"].parent, "--device", "cpu", "--set", "training.updates=3")
+    done = caesura("sweep", configs["act"], *words, "--out", tmp_path)
+    assert done.status == 0, done.err
+    (request,) = asked
+    assert request.common == ("training.updates=3", "training.device=cpu")
+    (point,) = module.points(module._plan(request, []))
+    assert point.config.data.test.src == configs["act"].parent / "test.de"
+
+
 def test_a_folder_that_cannot_be_written_is_bad_input(configs, tmp_path):
     assert "/proc/x: cannot be written to" in refusal(caesura("sweep", configs["act"], "--out", "/proc/x"))
     save(sweep([result()]), tmp_path / "sweep.json")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
+from caesura.experiments.sweep_grid import flat
 from caesura.experiments.sweep_results import (
     curve,
     differences,
-    flat,
     load,
     merge,
     milliseconds,
