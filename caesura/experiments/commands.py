@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from caesura.errors import InputError
+from caesura.errors import InputError, Interrupted
 from caesura.options import parse_duration, parse_seeds
 
 
@@ -85,6 +85,13 @@ def sweep(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"] | None,
+        typer.Option("--device", help="short for --set training.device=..."),
+    ] = None,
     gold: Annotated[
         str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")
     ] = None,
@@ -128,13 +135,18 @@ def sweep(
         parallel,
         None if time_limit is None else parse_duration(time_limit),
     )
-    folder = out or Path("runs") / f"sweep-{load_config(files[0], settings or ()).name}"
+    common = (*(settings or ()), *([f"training.device={device}"] if device else ()))
+    folder = out or Path("runs") / f"sweep-{load_config(files[0], common).name}"
     request = Request(
-        files[0], folder, tuple(over or ()), listed, tuple(settings or ()),
-        None if seeds is None else parse_seeds(seeds), tuple(beside or ()), gold, test, search, limits,
+        files[0], folder, tuple(over or ()), listed, common,
+        None if seeds is None else parse_seeds(seeds), tuple(beside or ()), gold, test, search, data, limits,
     )  # fmt: skip
-    with FleetDisplay() as display:
-        good = run_sweep(request, display)
+    try:
+        with FleetDisplay() as display:
+            good = run_sweep(request, display)
+    except Interrupted:
+        print(f"stopped; tables, figures and sweep.json so far: {folder}; the same command goes on from here")
+        raise
     print((folder / "table.md").read_text(encoding="utf-8"))
     print(f"tables, figures and sweep.json: {folder}")
     if not good:

@@ -177,7 +177,7 @@ def _system(recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: Rows, 
     except InputError as problem:
         message = str(problem).replace("\n", "; ")
         raise recipe.error(key, f"cannot be trained: {message}") from problem
-    text = () if chosen.data is None else tuple(_text(chosen.data, config))
+    text = () if chosen.data is None else tuple(text_settings(chosen.data, config))
     members = {}
     for seed in chosen.seeds or row.seeds or rows.seeds:
         over = (*settings, *text, *chosen.settings, f"training.seed={seed}")
@@ -187,7 +187,7 @@ def _system(recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: Rows, 
     return System(table, name, row.title or name, row.paper, members)
 
 
-def _text(folder: Path, config: Config) -> Iterator[str]:
+def text_settings(folder: Path, config: Config) -> Iterator[str]:
     """Settings that take the text from a folder: train.de or train.de.xz, and so on."""
     for part in ("train", "dev", "test"):
         for side, language in (("src", config.data.src.lang), ("trg", config.data.trg.lang)):

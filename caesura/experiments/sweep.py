@@ -27,13 +27,16 @@ from caesura.experiments.sweep_results import (
     Result,
     Sweep,
     curve,
+    differences,
     load,
     merge,
     milliseconds,
     rounded,
     save,
+    told_apart,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.training.lock import hold
 
 RUNS = "runs"
 
@@ -52,6 +55,7 @@ class Request:
     gold: str | None = None
     test: bool = True  # evaluate each on the test set
     trials: int | None = None  # of a search; None: a grid or a list
+    data: Path | None = None  # a folder with the text of all
     limits: Limits = Limits()  # noqa: RUF009  frozen
 
 
@@ -62,15 +66,18 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
     """
     measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
     if request.trials is not None:
-        return _Search(request, measures).run(watcher)
+        searched = _Search(request, measures)
+        with hold(request.out, watcher.say):
+            return searched.run(watcher)
     found = points(_plan(request, _rows(request)))
     check_members(_members(found, request.out))
     over = list(dict.fromkeys(key for point in found for key in point.values))
-    try:
-        _train(request, found, over, measures, watcher, request.limits)
-    finally:
-        sweep = write(request, found, over, measures)
-        draw(sweep, request.out)
+    with hold(request.out, watcher.say):
+        try:
+            _train(request, found, over, measures, watcher, request.limits)
+        finally:
+            sweep = write(request, found, over, measures)
+            draw(sweep, request.out)
     return _good(sweep, found)
 
 
@@ -88,9 +95,14 @@ def _train(
     limits: Limits,
 ) -> bool:
     """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
-    known = through(request, found)
-    for name in known:
-        watcher.say(f"{name}: {SWEEP} has it, and its folder is gone: not trained again")
+    known = set()
+    for name, lacking in through(request, found, measures).items():
+        if lacking:
+            what = f"has it without its {' and '.join(lacking)}, and its folder is gone: trained again"
+        else:
+            what = "has it, and its folder is gone: not trained again"
+            known.add(name)
+        watcher.say(f"{name}: {SWEEP} {what}")
 
     def settled() -> None:
         write(request, found, over, measures)
@@ -99,19 +111,33 @@ def _train(
     return run_fleet(members, limits, watcher, measures, settled)
 
 
-def through(request: Request, found: Sequence[Point]) -> dict[str, Result]:
-    """Runs that sweep.json has to their end and whose folders are gone, as on another machine."""
-    path, budget = request.out / SWEEP, request.limits.budget
-    before = {run.name: run for run in load(path).runs} if path.exists() else {}
-    known = {}
+def through(request: Request, found: Sequence[Point], measures: Sequence[Measure]) -> dict[str, list[str]]:
+    """Runs that sweep.json has to their end and whose folders are gone, as on another machine.
+
+    With each, what was not measured of it before; a run that kept no model has nothing to be measured.
+    """
+    budget, before = request.limits.budget, _before(request.out)
+    ended = {}
     for point, member in zip(found, _members(found, request.out), strict=True):
-        run = before.get(point.name)
-        if run is None or run.digest != _digest(point.config) or member.folder.exists():
+        run = _known(before, point)
+        if run is None or member.folder.exists():
             continue
         spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
         if run.status == "finished" or spent:
-            known[point.name] = run
-    return known
+            wanted = [m.name for m in measures if run.best is not None and m.command(member) is not None]
+            ended[point.name] = [name for name in wanted if name not in run.measured]
+    return ended
+
+
+def _before(out: Path) -> Sweep:
+    path = out / SWEEP
+    return load(path) if path.exists() else Sweep([], None, [], {}, [])
+
+
+def _known(before: Sweep, point: Point) -> Result | None:
+    """What an earlier call has kept of a run."""
+    digest = _digest(described(point.config))
+    return next((run for run in before.runs if (run.digest, run.name) == (digest, point.name)), None)
 
 
 def cuts_measure(gold: str | None) -> Measure:
@@ -130,7 +156,7 @@ def _rows(request: Request) -> Any:
 
 
 def _plan(request: Request, rows: Any) -> Plan:
-    return Plan(request.config, rows, request.common, request.seeds, request.beside)
+    return Plan(request.config, rows, request.common, request.seeds, request.beside, request.data)
 
 
 def _members(found: Sequence[Point], out: Path) -> list[Member]:
@@ -141,28 +167,31 @@ def write(
     request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
 ) -> Sweep:
     """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
-    path, limits, known = request.out / SWEEP, request.limits, through(request, found)
+    limits, before = request.limits, _before(request.out)
     outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
-    runs = [known.get(p.name) or collect(p, o) for p, o in zip(found, outcomes, strict=True)]
+    bases = {point.config.name: described(point.config) for point in reversed(found)}
+    runs = []
+    for point, outcome in zip(found, outcomes, strict=True):
+        known = _known(before, point) if outcome.status == "not run" else None
+        kept = known is not None and known.status != "failed"  # what was found elsewhere, until there is more
+        runs.append(known if known and kept else collect(point, outcome, bases[point.config.name]))
     said = [text for outcome in outcomes for text in _signatures(outcome)]
-    configs = {point.config.name: described(point.config) for point in reversed(found)}
-    before = load(path) if path.exists() else Sweep([], None, [], {}, [])
     own = {(run.config, run.name) for run in runs}
     left = [run for run in before.runs if (run.config, run.name) not in own]
+    configs = before.configs | {_digest(base): base for base in bases.values()}
     sweep = Sweep(
         over=list(dict.fromkeys([*over, *before.over])),
         budget=limits.budget if not left or before.budget == limits.budget else None,
         signatures=list(dict.fromkeys([*said, *before.signatures])),
-        configs=before.configs | configs,
+        configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
         runs=runs + left,
     )
-    request.out.mkdir(parents=True, exist_ok=True)
-    save(sweep, path)
-    return load(path)
+    save(sweep, request.out / SWEEP)
+    return load(request.out / SWEEP)
 
 
-def collect(point: Point, outcome: Outcome) -> Result:
-    """What is kept of a run."""
+def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
+    """What is kept of a run; of its config, what differs from `base`."""
     progress, start = outcome.progress, outcome.start or {}
     found, best = curve(outcome.start, outcome.validations)
     tested = outcome.measured.get("test", {}).get("scores")
@@ -170,8 +199,10 @@ def collect(point: Point, outcome: Outcome) -> Result:
     return Result(
         name=point.name,
         config=point.config.name,
-        digest=_digest(point.config),
-        settings=dict(point.values),
+        digest=_digest(described(point.config)),
+        settings={**differences(base, described(point.config)), **point.values},
+        base=_digest(base),
+        alike=_digest(_seedless(described(point.config))),
         seed=point.seed,
         beside=point.beside,
         status=outcome.status,
@@ -186,6 +217,7 @@ def collect(point: Point, outcome: Outcome) -> Result:
         milliseconds=milliseconds(read_records(outcome.member.folder)),
         curve=found,
         best=best,
+        measured=[*outcome.measured],
         test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
         if tested
         else None,
@@ -208,9 +240,13 @@ def _signatures(outcome: Outcome) -> list[str]:
     return [*last.values(), *tested.values()]
 
 
-def _digest(config: Config) -> str:
-    """A mark of all that is in a config, but where its files are."""
-    return hashlib.blake2b(json.dumps(described(config)).encode(), digest_size=6).hexdigest()
+def _digest(tree: dict[str, Any]) -> str:
+    """A mark of all that is in a config as `described` has it."""
+    return hashlib.blake2b(json.dumps(tree).encode(), digest_size=6).hexdigest()
+
+
+def _seedless(tree: dict[str, Any]) -> dict[str, Any]:
+    return tree | {"training": tree["training"] | {"seed": None}}
 
 
 def described(config: Config) -> dict[str, Any]:
@@ -227,6 +263,7 @@ def described(config: Config) -> dict[str, Any]:
 
 def draw(sweep: Sweep, out: Path) -> list[Path]:
     """Write the tables and figures of a sweep; the files."""
+    sweep = told_apart(sweep)
     texts = {
         "table.md": markdown(sweep),
         "table.csv": runs_table(sweep).csv(),
@@ -245,7 +282,12 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
 
 def redraw(files: Sequence[Path], out: Path) -> list[Path]:
     """Draw committed results again, those of several files together."""
-    return draw(merge([load(file) for file in files]), out)
+    sweep = merge([load(file) for file in files])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
+    return draw(sweep, out)
 
 
 def _rest(limits: Limits, elapsed: float) -> Limits:
@@ -267,12 +309,13 @@ class _Search:
         self.over = [dimension.key for dimension in self.dimensions]
         for row in cross(search.ends(self.dimensions)):
             check_members(_members(points(_plan(request, [row])), request.out))
-        self.trials = search.read_trials(request.out, self.dimensions)
+        self.trials: list[search.Trial] = []
         search.propose(self.dimensions, [], [], 0)  # the extra is there
 
     def run(self, watcher: Watcher) -> bool:
         """Draw and train until there are as many trials as wanted, or nothing new is left to draw."""
         request, wanted = self.request, self.request.trials or 0
+        self.trials = search.read_trials(request.out, self.dimensions)
         found: list[Point] = []
         began = time.monotonic()
         try:

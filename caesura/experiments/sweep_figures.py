@@ -127,7 +127,7 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
 
 
 @styled
-def score_and_length(sweep: Sweep) -> Figure:
+def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     """BLEU against segment length at the last validation; the dot's area is the time of an update.
 
     Where the best model came earlier, a thin line leads to where that one was.
@@ -138,25 +138,25 @@ def score_and_length(sweep: Sweep) -> Figure:
     slowest = max(times, default=1.0)
     every = []
     for run in sweep.runs:
-        x, y = run.last("segment_length"), run.last("bleu")
+        x, y = run.last(field), run.last("bleu")
         if x is None or y is None or not x > 0:
             continue
         every.append(x)
         colour = INK if run.beside else seen.colour(sweep, run)
         area = LARGEST * run.milliseconds / slowest if run.milliseconds else SMALLEST
-        best = run.at_best("segment_length"), run.at_best("bleu")
+        best = run.at_best(field), run.at_best("bleu")
         if best[0] and best[1] is not None and best != (x, y):
             every.append(best[0])
             axes.plot([x, best[0]], [y, best[1]], color=colour, linewidth=0.7, alpha=0.6)
             axes.plot(best[0], best[1], marker=".", markersize=3, color=colour)
         _dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
-    for name, (x, y) in _baselines(sweep, "segment_length", "bleu").items():
+    for name, (x, y) in _baselines(sweep, field, "bleu").items():
         axes.annotate(
             name, (x, y), xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
         )
     _log_lengths(axes.xaxis, every)
     axes.margins(x=0.12, y=0.12)
-    axes.set_xlabel("characters in a segment at the end")
+    axes.set_xlabel(f"{_unit(field)} at the end")
     axes.set_ylabel("BLEU on dev at the end")
     sizes = [_size(ms, slowest) for ms in _round_times(times)]
     extra = [_mark("X", "baseline")] if any(run.beside for run in sweep.runs) else []
@@ -171,19 +171,35 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
     "gradient": gradient_curves,
     "output-trajectories": lambda sweep: length_curves(sweep, "output_segment_length"),
     "output-start-and-end": lambda sweep: start_and_end(sweep, "output_segment_length"),
+    "output-bleu": lambda sweep: score_and_length(sweep, "output_segment_length"),
     "output-gradient": lambda sweep: gradient_curves(sweep, "output_gradient_share"),
 }
 
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
-    """Every figure that there is something to draw in."""
-    needs = {"gradient": "gradient_share", "output-gradient": "output_gradient_share"}
+    """Every figure that there is something to draw in: those of a side on which some run halts, or moves."""
     made = {}
     for name, draw in FIGURES.items():
-        field = needs.get(name, "output_segment_length" if name.startswith("output") else "segment_length")
-        if any(run.last(field) is not None for run in sweep.runs):
+        side = "output_" if name.startswith("output") else ""
+        field = f"{side}gradient_share" if name.endswith("gradient") else f"{side}segment_length"
+        if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
             made[name] = draw(sweep)
     return made
+
+
+def _moves(sweep: Sweep, side: str) -> bool:
+    """Whether a run of the grid cuts a side by a halting unit, or in any case not always alike.
+
+    Where none does, as on the source of a sweep of decoders, all would stand on one spot.
+    """
+    members = _members(sweep) or sweep.runs
+    if any(run.last(f"{side}gradient_share") is not None for run in members):
+        return True
+    lengths = {value for run in members for value in run.curve.get(f"{side}segment_length", ())}
+    other = "" if side else "output_"
+    return len(lengths - {None}) > 1 or not any(
+        run.last(f"{other}gradient_share") is not None for run in members
+    )
 
 
 def _unit(field: str) -> str:

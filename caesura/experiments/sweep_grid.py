@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -14,6 +15,7 @@ from typing import Any
 from caesura import yamlfile
 from caesura.config import Config, load_config
 from caesura.errors import InputError
+from caesura.experiments.recipe import text_settings
 from caesura.model import resolve
 
 SEED = "training.seed"
@@ -67,6 +69,7 @@ class Plan:
     common: Sequence[str] = ()  # --set, for all runs
     seeds: Sequence[int] | None = None  # None: the config's
     beside: Sequence[Path] = ()
+    data: Path | None = None  # a folder with the text of all; None: each config's
 
 
 def parse_over(text: str) -> list[Setting]:
@@ -106,6 +109,8 @@ def read_rows(path: Path) -> list[tuple[str, Sequence[Setting]]]:
         dimensions = []
         for key, value in row["settings"].items():
             place = source.places[(*at, "settings", key)]
+            if value == []:
+                source.fault((*at, "settings", key), "no values; an empty list as a value is written [[]]")
             texts = [
                 json.dumps(v, ensure_ascii=False) for v in (value if isinstance(value, list) else [value])
             ]
@@ -139,17 +144,31 @@ def points(plan: Plan) -> list[Point]:
 
 def _seeded(plan: Plan, path: Path, row: Sequence[Setting]) -> Iterator[tuple[Config, tuple[str, ...]]]:
     """The checked config of each seed, and what makes it of the file."""
-    changes = (*plan.common, *map(str, row))
     try:
+        text = () if plan.data is None else (*text_settings(plan.data, load_config(path, plan.common)),)
+        changes = (*text, *plan.common, *map(str, row))
         first = resolve(load_config(path, changes))
     except InputError as problem:
-        message = str(problem)
-        for setting in row:
-            message = message.replace(f"--set {setting}:", f"{setting.origin}:")
-        raise InputError(message) from None
+        raise InputError(_explained(str(problem), plan, path, row)) from None
     for seed in plan.seeds or (first.training.seed,):
         training = first.training.model_copy(update={"seed": seed})
         yield first.model_copy(update={"training": training}), (*changes, f"{SEED}={seed}")
+
+
+def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> str:
+    """What is wrong with a config, by where it was written."""
+    for setting in row:
+        said, origin = f"--set {setting}: ", setting.origin
+        named = "" if origin.startswith("--over ") else f"{setting.key}: "
+        if f"{said}unknown key" in message and "did you mean" not in message:
+            known = flat(load_config(path, plan.common).model_dump(mode="json"))
+            guess = difflib.get_close_matches(setting.key, known, n=1, cutoff=0.8)
+            message = message.replace("unknown key", "unknown key" + "".join(f"; is it {g}?" for g in guess))
+        message = message.replace(said, f"{origin}: {named}")
+    if path != plan.config and "--set " in message:
+        advice = "--set is for baselines too; for the swept config alone: --over KEY=VALUE"
+        message = f"{path}: {message} ({advice})"
+    return message
 
 
 def _point(
@@ -179,6 +198,14 @@ def value_of(config: Config, key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """A tree by dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return found
 
 
 def short_name(key: str) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
+from caesura.experiments.sweep_grid import SEED, flat, short_name, shown
 
 SWEEP = "sweep.json"
-FORMAT = 1
+FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
 POINTS = 120  # of a curve, at most
 DIGITS = 5  # that are kept of a number
 
@@ -30,9 +32,9 @@ class Result:
     """One run of a sweep."""
 
     name: str
-    config: str  # its key in the sweep's `configs`
+    config: str  # its name
     digest: str  # of its whole config, files by name
-    settings: dict[str, Any]  # what varies in the sweep, as this run had it
+    settings: dict[str, Any]  # what varies in the sweep, and all else that `base` has otherwise
     seed: int
     beside: bool  # a baseline
     status: str  # not run, finished, budget, stopped or failed
@@ -42,10 +44,13 @@ class Result:
     epochs: int
     seconds: float  # of training, validations included
     parallel: int  # runs that shared the machine, at most
+    base: str = ""  # the key in the sweep's `configs` of what the rest of its config is; "": not known
+    alike: str = ""  # the digest of its config without the seed; "": not known
     parameters: int | None = None
     device: str | None = None
     milliseconds: float | None = None  # an update, validations left out
     curve: dict[str, list[float | None]] = field(default_factory=dict)  # columns of FOLLOWED
+    measured: list[str] = field(default_factory=list)  # the names of its measures
     best: int | None = None  # the place in the curve of the model that was kept
     test: dict[str, float] | None = None  # scores on the test set
     boundaries: dict[str, dict[str, float]] = field(default_factory=dict)  # by reference
@@ -81,17 +86,40 @@ class Sweep:
     over: list[str]  # the keys that vary, the first one colours the figures
     budget: float | None  # seconds of training a run
     signatures: list[str]  # of the scores
-    configs: dict[str, dict[str, Any]]  # the resolved configs, without what varies
+    configs: dict[str, dict[str, Any]]  # resolved ones, by their digests, that the settings are laid over
     runs: list[Result]
 
     def value(self, run: Result, key: str) -> Any:
-        """A run's value of a key, from its settings or from its config."""
-        if key in run.settings:
-            return run.settings[key]
-        value: Any = {} if run.beside else self.configs.get(run.config, {})
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        return value
+        """A run's own value of a key; None where it has none, where nobody knows it, and for baselines."""
+        return None if run.beside else at(self.config(run), key)
+
+    def config(self, run: Result) -> dict[str, Any]:
+        """The resolved config of a run, or what is known of it."""
+        tree = copy.deepcopy(self.configs.get(run.base, {}))
+        for key, value in (*run.settings.items(), (SEED, run.seed)):
+            *section, last = key.split(".")
+            place = tree
+            for part in section:
+                if not isinstance(place.get(part), dict):
+                    place[part] = {}
+                place = place[part]
+            place[last] = value
+        return tree
+
+
+def at(tree: dict[str, Any], key: str) -> Any:
+    """What a tree has at a dotted key."""
+    value: Any = tree
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What `other` has otherwise than `one`, by dotted keys, without the seed."""
+    before, after = flat(one), flat(other)
+    keys = [key for key in (before | after) if key != SEED]
+    return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
 
 
 def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
@@ -144,15 +172,19 @@ def save(sweep: Sweep, path: Path) -> None:
 
 
 def _compact(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if value not in (None, {}, "")}
+    return {key: value for key, value in record.items() if value not in (None, {}, [], "")}
 
 
 def load(path: Path) -> Sweep:
     """Read a sweep that `save` wrote."""
     try:
         tree = json.loads(path.read_bytes())
-        if tree.pop("format") != FORMAT:
-            raise InputError(f"{path}: of another version; this one reads format {FORMAT}")
+        if (version := tree.pop("format")) not in (1, FORMAT):
+            raise InputError(f"{path}: of another version; this one reads formats 1 and {FORMAT}")
+        for run in tree["runs"] if version == 1 else ():
+            run["measured"] = [
+                name for name, key in (("test", "test"), ("cuts", "coordination")) if key in run
+            ]
         runs = [Result(**{"reason": "", "settings": {}} | run) for run in tree.pop("runs")]
         sweep = Sweep(**tree, runs=runs)
     except OSError as problem:
@@ -166,7 +198,7 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
     """Several stints as one; of a run that is in more than one, the state that has seen most sentences."""
     runs: dict[tuple[str, str], Result] = {}
     for run in (run for sweep in sweeps for run in sweep.runs):
-        key = run.config, run.name
+        key = run.digest, run.name
         if key not in runs or run.sentences >= runs[key].sentences:
             runs[key] = run
     budgets = {sweep.budget for sweep in sweeps}
@@ -177,3 +209,37 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
         configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
         runs=list(runs.values()),
     )
+
+
+def told_apart(sweep: Sweep) -> Sweep:
+    """With what differs added to names that runs of different configs share, as those of two studies can."""
+    groups: dict[str, list[Result]] = {}
+    for run in sweep.runs:
+        groups.setdefault(run.group, []).append(run)
+    labels: dict[tuple[str, str], str] = {}
+    for group, runs in groups.items():
+        if len({run.alike for run in runs}) > 1 or len({run.seed for run in runs}) < len(runs):
+            labels |= {(group, digest): label for digest, label in _labels(sweep, runs).items()}
+    named = [
+        replace(run, name=f"{run.group} {label} seed={run.seed}")
+        if (label := labels.get((run.group, run.digest)))
+        else run
+        for run in sweep.runs
+    ]
+    return replace(sweep, runs=named)
+
+
+def _labels(sweep: Sweep, runs: Sequence[Result]) -> dict[str, str]:
+    """By digest, what tells runs of one name apart: their configs' names, their settings, or the digests."""
+    trees = [flat(sweep.config(run)) for run in runs]
+    keys = [key for key in dict.fromkeys(key for tree in trees for key in tree) if key != SEED]
+    varied = [key for key in keys if any(tree.get(key) != trees[0].get(key) for tree in trees)]
+    settings = [
+        " ".join(f"{short_name(key)}={shown(tree[key])}" for key in varied if tree.get(key) is not None)
+        for tree in trees
+    ]
+    kinds = [run.alike or run.digest for run in runs]
+    for labels in ([run.config for run in runs], settings):
+        if len({*labels}) == len({*kinds}) == len({*zip(labels, kinds, strict=True)}):
+            return {run.digest: label for run, label in zip(runs, labels, strict=True)}
+    return {run.digest: run.alike or run.digest for run in runs}

@@ -61,18 +61,18 @@ def runs_table(sweep: Sweep) -> Table:
     for run in sorted(sweep.runs, key=lambda run: run.beside):
         counts: list[Cell] = [run.updates, run.sentences, run.seconds]
         rows.append([run.name, *(get(run) for _, get in measures), *counts, ended(run)])
-    return Table("table", f"{len(rows)} runs{_conditions(sweep)}", columns, rows)
+    return Table("table", f"{len(rows)} run{'s' * (len(rows) != 1)}{_conditions(sweep)}", columns, rows)
 
 
 def groups_table(sweep: Sweep) -> Table:
     """One row a setting: mean ± standard deviation over seeds, and how many they are."""
-    groups: dict[tuple[bool, str, str], list[Result]] = {}
+    groups: dict[tuple[bool, str, str, str], list[Result]] = {}
     for run in sorted(sweep.runs, key=lambda run: run.beside):
-        groups.setdefault((run.beside, run.config, run.group), []).append(run)
+        groups.setdefault((run.beside, run.config, run.alike, run.group), []).append(run)
     measures = _measures(sweep)
     columns = [Column("setting"), Column("seeds", "d"), *(Column(column.name) for column, _ in measures)]
     rows: list[list[Cell]] = []
-    for (_, _, name), runs in groups.items():
+    for (*_, name), runs in groups.items():
         tried = [run for run in runs if run.best is not None]
         cells: list[Cell] = [_spread(column, [get(run) for run in tried]) for column, get in measures]
         rows.append([name, len(tried), *cells])

@@ -9,13 +9,14 @@ from cli.program import caesura, contents, refusal, write_config
 from experiments.fleets import QUICK, Heard, member, write_text
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 
-from caesura.errors import Interrupted
+from caesura.errors import InputError, Interrupted
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
 from caesura.experiments.sweep import Request, run_sweep
 from caesura.experiments.sweep_results import load, save
 from caesura.model import Translator
+from caesura.training.lock import hold
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,40 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
 
 
+def written(request: Request):
+    """What is written of a request before anything is trained."""
+    found = module.points(module._plan(request, module._rows(request)))
+    request.out.mkdir(exist_ok=True)
+    return module.write(request, found, [*found[0].values], ())
+
+
+def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
+    over = "training.learning_rate"
+    for request in (f"{TAU}=0,0.5", f"{BIAS}=-2,3", f"{over}=0.02"):
+        more = {"test": False, "common": ["model.segmenter.epsilon=0.02"] if request.startswith(over) else []}
+        found = written(request_of(configs, tmp_path, request, **more))
+    values = {run.group: [found.value(run, key) for key in (TAU, BIAS, over)] for run in found.runs}
+    assert values == {
+        "tau=0": [0.0, 1.0, 0.01],
+        "tau=0.5": [0.5, 1.0, 0.01],
+        "b_h=-2": [0.1, -2.0, 0.01],
+        "b_h=3": [0.1, 3.0, 0.01],
+        "learning_rate=0.02": [0.1, 1.0, 0.02],
+    }
+    assert len({run.alike for run in found.runs}) == len({run.digest for run in found.runs}) == 5
+    last = found.runs[0]
+    assert found.value(last, "model.segmenter.epsilon") == 0.02
+    assert last.digest == module._digest(found.config(last))  # all of it can be told
+
+
+def test_seeds_are_alike_and_other_settings_are_not(configs, tmp_path):
+    more = {"test": False, "seeds": [1, 2]}
+    runs = written(request_of(configs, tmp_path / "a", f"{TAU}=0", **more)).runs
+    runs += written(request_of(configs, tmp_path / "b", f"{TAU}=0", common=[f"{BIAS}=2"], **more)).runs
+    assert runs[0].alike == runs[1].alike != runs[2].alike == runs[3].alike
+    assert len({run.digest for run in runs}) == 4
+
+
 def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     made = sweep([*grid([-0.5, 0.0, 1.0], [1.0], seeds=2), baseline("char", 1.0, 20.0)])
     parts = sweep(made.runs[:4]), sweep(made.runs[4:])
@@ -115,7 +150,11 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
 def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
     (point,) = module.points(module._plan(request, module._rows(request)))
-    spent = replace(result("tau=0"), digest=module._digest(point.config), status="budget", seconds=30.0)
+    spent = replace(
+        result("tau=0"), digest=module._digest(module.described(point.config)), status="budget", seconds=30.0
+    )
+    spent = replace(spent, measured=["test", "cuts"])
+    measures = module.TEST, module.cuts_measure(None)
     for run, budget, known in (
         (spent, 30.0, True),
         (spent, 31.0, False),
@@ -126,7 +165,46 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     ):
         save(sweep([run]), tmp_path / "sweep.json")
         asked = replace(request, limits=Limits(budget=budget))
-        assert bool(module.through(asked, [point])) == known
+        assert module.through(asked, [point], measures) == ({point.name: []} if known else {})
+
+
+def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0")
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    digest = module._digest(module.described(point.config))
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("ab\ta b\n")
+    plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
+    for run, measures, lacking in (
+        (result("tau=0", measured=[]), (module.TEST, plain), ["test", "cuts"]),
+        (result("tau=0", measured=["cuts"]), (module.TEST, plain), ["test"]),
+        (result("tau=0", measured=["cuts"]), (plain,), []),
+        (result("tau=0", measured=["cuts"]), (golden,), [golden.name]),
+        (result("tau=0", measured=[], best=None), (module.TEST, plain), []),
+    ):
+        save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")
+        assert module.through(request, [point], measures) == {point.name: lacking}
+        (kept,) = written(request).runs
+        assert kept.curve == run.curve  # until it is trained again
+    text = (tmp_path / "sweep.json").read_text().replace('"format": 2', '"format": 1')
+    (tmp_path / "sweep.json").write_text(text)
+    assert load(tmp_path / "sweep.json").runs[0].measured == ["test", "cuts"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, monkeypatch):
+    request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    digest = module._digest(module.described(point.config))
+    ended = replace(result("tau=0"), status="finished", digest=digest)
+    trained = []
+    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
+    for measured in ([], ["cuts"]):
+        save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
+        heard = Heard()
+        assert run_sweep(request, heard)
+        assert ("without its cuts" in heard.said[0]) == (not measured)
+    assert trained == [["tau=0 seed=1"], []]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -230,6 +308,49 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert said in refusal(caesura("sweep", configs["act"], *words))
     assert not [*tmp_path.rglob("*")]
+
+
+def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "run_sweep", lambda request, _: asked.append(request) or True)
+    (tmp_path / "table.md").touch()
+    words = ("--data", configs["act"].parent, "--device", "cpu", "--set", "training.updates=3")
+    done = caesura("sweep", configs["act"], *words, "--out", tmp_path)
+    assert done.status == 0, done.err
+    (request,) = asked
+    assert request.common == ("training.updates=3", "training.device=cpu")
+    (point,) = module.points(module._plan(request, []))
+    assert point.config.data.test.src == configs["act"].parent / "test.de"
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(configs, tmp_path):
+    assert "/proc/x: cannot be written to" in refusal(caesura("sweep", configs["act"], "--out", "/proc/x"))
+    save(sweep([result()]), tmp_path / "sweep.json")
+    done = caesura("sweep", "--draw", tmp_path / "sweep.json", "--out", "/proc/x")
+    assert "/proc/x: cannot be written to" in refusal(done)
+
+
+@pytest.mark.parametrize("trials", [None, 2])
+def test_two_sweeps_are_not_run_in_one_folder(configs, tmp_path, monkeypatch, trials):
+    if trials:
+        pytest.importorskip("optuna")
+    monkeypatch.setattr(module, "run_fleet", lambda *_: pytest.fail("begun"))
+    over = f"{TAU}=0.1:1.0" if trials else f"{TAU}=0"
+    with hold(tmp_path / "out", print), pytest.raises(InputError, match="is training here"):
+        run_sweep(request_of(configs, tmp_path / "out", over, trials=trials), Heard())
+    assert not (tmp_path / "out" / "sweep.json").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_one_that_is_interrupted_says_where_things_are(configs, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise Interrupted(2)
+
+    monkeypatch.setattr(module, "run_fleet", interrupted)
+    done = caesura("sweep", configs["act"], "--no-test", "--out", tmp_path / "out")
+    assert done.status == 130
+    assert f"{tmp_path / 'out'}; the same command goes on" in done.out
+    assert (tmp_path / "out" / "table.md").read_text().startswith("**1 run**")
 
 
 @pytest.mark.slow

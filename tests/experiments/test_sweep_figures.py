@@ -125,8 +125,25 @@ def test_nothing_at_all_draws_nothing():
 def test_a_decoder_that_segments_has_figures_of_its_output():
     columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
     drawn = figures(sweep([bare(**columns)]))
-    assert {"output-trajectories", "output-start-and-end", "output-gradient"} <= {*drawn}
+    assert {"output-trajectories", "output-start-and-end", "output-bleu", "output-gradient"} <= {*drawn}
+    assert [tuple(dot.get_offsets()[0]) for dot in drawn["output-bleu"].axes[0].collections] == [(9.0, 1.0)]
+    assert drawn["output-bleu"].axes[0].get_xlabel() == "characters in an output segment at the end"
     assert list(lines(drawn["output-trajectories"])[0].get_ydata()) == [1.1, 9.0]
+
+
+def test_a_source_that_nobody_segments_has_no_figures():
+    output = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    still = bare(segment_length=[1.0, 1.0], **output)
+    beside = baseline("act", 2.0, 3.0)
+    names = {"output-trajectories", "output-start-and-end", "output-bleu", "output-gradient"}
+    assert {*figures(sweep([still, still, beside]))} == names
+    halting = bare(segment_length=[1.0, 1.0], gradient_share=[0.0, 0.0], **output)
+    assert {*figures(sweep([still, halting]))} == names | {
+        "trajectories",
+        "start-and-end",
+        "bleu",
+        "gradient",
+    }
 
 
 def test_names_are_shown_as_they_are():

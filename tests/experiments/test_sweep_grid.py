@@ -58,6 +58,28 @@ def test_baselines_stand_beside_and_share_what_all_have(config):
     assert found[-1].path == char
 
 
+def test_a_setting_that_a_baseline_cannot_have_names_it(config):
+    char = config.with_name("char.yaml")
+    with pytest.raises(
+        InputError, match=r"char\.yaml: --set model\.segmenter\.act_size=9: .*--over KEY=VALUE"
+    ):
+        grid(config, beside=[char], common=["model.segmenter.act_size=9"])
+    found = grid(config, "model.segmenter.act_size=9", beside=[char])
+    assert [point.beside for point in found] == [False, True]
+
+
+def test_the_text_of_all_is_taken_from_a_folder(config, tmp_path):
+    with pytest.raises(InputError, match=r"--data .*: no train\.de there"):
+        grid(config, data=tmp_path)
+    for name in ("train.de", "train.en.xz", "dev.de", "dev.en", "test.de.gz", "test.en"):
+        (tmp_path / name).touch()
+    for point in grid(config, f"{TAU}=1", beside=[config.with_name("char.yaml")], data=tmp_path):
+        assert point.config.data.train.src == tmp_path / "train.de"
+        assert point.config.data.train.trg == tmp_path / "train.en.xz"
+        assert point.config.data.test.src == tmp_path / "test.de.gz"
+        assert f"data.dev.trg={tmp_path}/dev.en" in point.changes
+
+
 def test_without_anything_to_vary_there_is_one_run(config):
     assert [point.name for point in grid(config)] == ["act seed=1"]
 
@@ -163,13 +185,28 @@ def test_lists_of_values_are_crossed(config, tmp_path):
     ("text", "said"),
     [
         ("- {name: x, settings: {model.segmenter.tau: [1, 2]}}\n", r"members.0.name: of 2 combinations"),
+        ("- settings:\n    model.segmenter.tau: []\n", r"list.yaml:2: .*tau: no values"),
         ("a: 1\n", r"list.yaml:1: the file must hold a list"),
         ("", r"list.yaml:1: the file must hold a list"),
         ("- settings: {}\n- 3\n", r"list.yaml:2: members.1: should be"),
         ("- settings: {}\n  nmae: x\n", r"list.yaml:2: members.0.nmae: unknown key"),
         ("- name: a/b\n  settings: {}\n", r"list.yaml:1: members.0.name: may hold"),
-        ("- settings:\n    model.segmenter.tau: x\n", r"list.yaml:2: 'x' is not a number"),
-        ("- settings:\n    model.segmenter.tua: 1\n", r"list.yaml:2: .*unknown key"),
+        (
+            "- settings:\n    model.segmenter.tau: x\n",
+            r"list.yaml:2: model.segmenter.tau: 'x' is not a number",
+        ),
+        (
+            "- settings:\n    model.segmenter.tua: 1\n",
+            r"list.yaml:2: model.segmenter.tua: unknown key; is it model.segmenter.tau\?",
+        ),
+        (
+            "- settings:\n    model.segmenter.act_sise: [1]\n",
+            r"list.yaml:2: model.segmenter.act_sise: unknown key; did you mean 'act_size'\?",
+        ),
+        (
+            "- settings:\n    model.segmentr.tau: [1]\n",
+            r"list.yaml:2: .*segmentr.*did you mean 'segmenter'\?",
+        ),
     ],
 )
 def test_mistakes_in_a_list_have_their_line(config, tmp_path, text, said):

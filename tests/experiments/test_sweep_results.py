@@ -5,12 +5,22 @@ import math
 from dataclasses import replace
 
 import pytest
-from experiments.made import TAU, baseline, grid, result, sweep
+from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments.sweep_results import curve, load, merge, milliseconds, rounded, save
+from caesura.experiments.sweep_grid import flat
+from caesura.experiments.sweep_results import (
+    curve,
+    differences,
+    load,
+    merge,
+    milliseconds,
+    rounded,
+    save,
+    told_apart,
+)
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
 
@@ -90,7 +100,7 @@ def test_several_stints_are_one_sweep():
     longer = result("tau=0", sentences=50_000)
     shorter = result("tau=0", sentences=24_000, status="stopped")
     other = result("tau=1", settings={TAU: 1.0})
-    elsewhere = result("tau=0", config="act-ja")
+    elsewhere = result("tau=0", config="act-ja", digest="0124")
     for order in ([longer, other], [shorter, elsewhere]), ([shorter, elsewhere], [longer, other]):
         merged = merge([sweep(runs) for runs in order])
         assert {(r.config, r.name): r for r in merged.runs} == {
@@ -101,9 +111,56 @@ def test_several_stints_are_one_sweep():
     assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
 
 
+RATE = "training.learning_rate"
+
+
+def study(rate, base="b", **more):
+    """Two seeds of one setting and a baseline, all with a learning rate."""
+    facts = {"settings": {TAU: 0.0, RATE: rate}, "base": base} | more
+    marks = {"alike": f"a{rate}{more}"}
+    runs = [result("tau=0", seed, digest=f"{rate}{seed}{more}", **facts, **marks) for seed in (1, 2)]
+    char = replace(baseline("char", 1.0, 20.0), digest=f"c{rate}{more}", alike=f"c{rate}{more}")
+    return sweep([*runs, replace(char, settings={RATE: rate}, base=base)])
+
+
+def test_two_studies_are_both_drawn_and_told_apart():
+    one, other = study(0.1), study(0.2)
+    merged = merge([one, other])
+    assert merged.runs == [*one.runs, *other.runs]
+    named = told_apart(merged)
+    assert [run.name for run in named.runs[:3]] == [
+        *("tau=0 learning_rate=0.1 seed=1", "tau=0 learning_rate=0.1 seed=2", "char learning_rate=0.1 seed=1")
+    ]
+    rows = groups_table(named).rows
+    assert [row[:2] for row in rows] == [
+        *(["tau=0 learning_rate=0.1", 2], ["tau=0 learning_rate=0.2", 2]),
+        *(["char learning_rate=0.1", 1], ["char learning_rate=0.2", 1]),
+    ]
+    assert told_apart(one) == one
+    assert len(groups_table(merged).rows) == 4  # under any names
+
+
+def test_studies_of_other_configs_are_told_by_those_and_unknown_ones_by_their_digests():
+    ja = study(0.1, config="act-ja")
+    names = [run.group for run in told_apart(merge([study(0.1), ja])).runs]
+    assert names[:2] + names[3:5] == ["tau=0 act"] * 2 + ["tau=0 act-ja"] * 2
+    old = [result("tau=0", seed, digest=f"{seed}{mark}") for mark in "ab" for seed in (1, 2)]
+    assert [run.name for run in told_apart(sweep(old)).runs] == [
+        *("tau=0 1a seed=1", "tau=0 2a seed=2", "tau=0 1b seed=1", "tau=0 2b seed=2")
+    ]
+    assert told_apart(sweep(old[:2])) == sweep(old[:2])
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"format": 2}', '{"format": 1, "runs": [{"name": 1}]}', '{"format": 1, "runs": []}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 3, "runs": []}',
+        '{"format": 1, "runs": [{"name": 1}]}',
+        '{"format": 1, "runs": []}',
+    ],
 )
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
@@ -113,10 +170,38 @@ def test_another_file_is_refused(tmp_path, text):
         load(tmp_path / "y.json")
 
 
-def test_a_value_that_a_run_does_not_set_is_its_configs():
-    made = replace(sweep([result(settings={})]), configs={"act": {"model": {"segmenter": {"tau": 0.7}}}})
-    assert made.value(made.runs[0], TAU) == 0.7
-    assert made.value(baseline("act", 1.0, 2.0), TAU) is None
+def test_a_value_that_a_run_does_not_set_is_that_of_what_it_is_laid_over():
+    run = result(settings={BIAS: 2.0}, base="77")
+    made = replace(sweep([run]), configs={"77": {"model": {"segmenter": {"tau": 0.7, "halting_bias": 1.0}}}})
+    assert (made.value(run, TAU), made.value(run, BIAS), made.value(run, "a.b")) == (0.7, 2.0, None)
+    assert made.value(run, "model.segmenter") == {"tau": 0.7, "halting_bias": 2.0}
+    assert made.value(replace(baseline("act", 1.0, 2.0), base="77"), TAU) is None
+
+
+def test_what_an_earlier_file_does_not_say_of_a_run_is_not_known(tmp_path):
+    run = result(settings={BIAS: 2.0})
+    first = {"act": {"model": {"segmenter": {"tau": 0.7}}}}  # the config of some run
+    save(replace(sweep([run]), configs=first), tmp_path / "x.json")
+    text = (tmp_path / "x.json").read_text().replace('"format": 2', '"format": 1')
+    (tmp_path / "x.json").write_text(text)
+    read = load(tmp_path / "x.json")
+    assert (read.value(run, TAU), read.value(run, BIAS)) == (None, 2.0)
+
+
+TREES = st.recursive(
+    st.none() | st.integers(0, 2) | st.lists(st.integers(0, 1), max_size=2),
+    lambda values: st.dictionaries(st.sampled_from("abc"), values, min_size=1, max_size=3),
+    max_leaves=8,
+).filter(lambda tree: isinstance(tree, dict))
+
+
+@given(TREES, TREES)
+def test_a_config_is_its_base_and_what_differs(base, tree):
+    run = result(settings=differences(base, tree), base="0")
+    again = replace(sweep([run]), configs={"0": base}).config(run)
+    again.pop("training")
+    known = {key: value for key, value in flat(again).items() if value is not None}
+    assert known == {key: value for key, value in flat(tree).items() if value is not None}
 
 
 def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
