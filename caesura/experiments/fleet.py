@@ -41,7 +41,7 @@ _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one t
 class Limits:
     """How long and how many."""
 
-    budget: float | None = None  # seconds of training a member, validations included, over all calls
+    budget: float | None = None  # seconds of training a member, validations included; None: as it was given
     parallel: int = 1
     time_limit: float | None = None  # seconds of a call
 
@@ -128,6 +128,7 @@ class _Fleet:
         self._sizes: dict[str, int] = {}
         self._lines: dict[str, str] = {}
         self._together: dict[str, int] = {}
+        self._budgets: dict[str, float | None] = {}
         self._environment = self._threads()
 
     def step(self) -> bool:
@@ -170,8 +171,9 @@ class _Fleet:
     def _start(self, member: Member) -> None:
         """Start what comes next for a member, if anything does."""
         found = read_outcome(member, self.limits.budget, self.measures)
+        self._keep_budget(member, found.budget)
         if not found.trained:
-            budget = () if self.limits.budget is None else ("--budget", f"{self.limits.budget:f}")
+            budget = () if found.budget is None else ("--budget", f"{found.budget:f}")
             settings = [word for setting in member.settings for word in ("--set", setting)]
             command = ["caesura.cli", "train", str(member.config), *settings, "--out", str(member.folder)]
             self._seen.setdefault(member.name, len(found.validations))
@@ -208,6 +210,12 @@ class _Fleet:
             file.write(content.encode() + b"\n")
         printed.unlink()
 
+    def _keep_budget(self, member: Member, budget: float | None) -> None:
+        self._budgets[member.name] = budget
+        if budget is not None:
+            member.folder.parent.mkdir(parents=True, exist_ok=True)
+            member.allowance.write_text(f"{budget:g}", encoding="utf-8")
+
     def _fail(self, member: Member, reason: str) -> None:
         with write_beside(member.failure) as file:
             file.write(reason.encode())
@@ -241,7 +249,7 @@ class _Fleet:
         for record in validations[self._seen.get(member.name, 0) :]:
             self.watcher.validation(member.name, record)
         self._seen[member.name] = len(validations)
-        self._lines[member.name] = progress_line(records, self.limits.budget)
+        self._lines[member.name] = progress_line(records, self._budgets.get(member.name))
 
     def _threads(self) -> dict[str, str]:
         """Where members compute on a CPU and nobody has said how, its cores are shared out."""

@@ -45,6 +45,11 @@ class Member:
         """A file with how many processes ran at once, at most, while it trained."""
         return Path(f"{self.folder}.beside")
 
+    @property
+    def allowance(self) -> Path:
+        """A file with the seconds of training that it was given, where it was given a budget."""
+        return Path(f"{self.folder}.budget")
+
     def load(self) -> Config:
         """Its config, as training will see it."""
         return load_config(self.config, self.settings)
@@ -108,6 +113,7 @@ class Outcome:
     start: dict[str, Any] | None  # the first record of its log: segments before training, parameters
     validations: list[dict[str, Any]]  # records of its log, without examples
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
+    budget: float | None = None  # seconds of training that it may take
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -131,6 +137,7 @@ class Outcome:
             "status": self.status,
             "reason": self.reason,
             "seconds": round(progress.seconds, 1),
+            "budget": self.budget,
             "side_by_side": self.side_by_side,
             "updates": progress.update,
             "sentences": progress.sentences,
@@ -143,8 +150,13 @@ class Outcome:
 
 
 def read_outcome(member: Member, budget: float | None = None, measures: Sequence[Measure] = ()) -> Outcome:
-    """What a member's folder tells of it."""
+    """What a member's folder tells of it.
+
+    The budget is the one that it was given, but for another that is given now: a training that has spent its
+    own goes on for a larger one alone.
+    """
     progress = _progress(member.folder)
+    budget = _allowed(member, progress, budget)
     records = read_records(member.folder)
     status: Status = "stopped"
     reason = ""
@@ -154,7 +166,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         status = "not run"
     elif progress.finished:
         status, reason = "finished", progress.finished
-    elif budget is not None and progress.seconds >= budget - _ROUNDING:
+    elif _spent(progress, budget):
         status = "budget"
     found = {measure.name: measure.read(member) for measure in measures}
     return Outcome(
@@ -166,6 +178,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         next((r for r in records if r["kind"] == "start"), None),
         [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
         {name: value for name, value in found.items() if value is not None},
+        budget,
     )
 
 
@@ -180,6 +193,20 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         except ValueError:  # written over by a run that went on from before it
             continue
     return records
+
+
+def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:
+    try:
+        given = float(member.allowance.read_bytes())
+    except (OSError, ValueError):
+        return budget
+    if budget is None:
+        return given
+    return max(given, budget) if progress is not None and _spent(progress, given) else budget
+
+
+def _spent(progress: Progress, budget: float | None) -> bool:
+    return budget is not None and progress.seconds >= budget - _ROUNDING
 
 
 def _company(member: Member) -> int:

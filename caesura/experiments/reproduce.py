@@ -24,6 +24,7 @@ from caesura.experiments.processes import Children
 from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
 from caesura.experiments.results import (
     Result,
+    budgets,
     comparison_table,
     keep_metrics,
     seeds_table,
@@ -44,7 +45,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     members = [member for system in shown for member in system.members.values()]
     check_members(members)
     splits = measure_text(members[0].load())
-    experiment = _Experiment(recipe, chosen.out, shown, splits, limits)
+    experiment = _Experiment(recipe, chosen.out, shown, splits)
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
@@ -97,10 +98,8 @@ def _begun(member: Member) -> bool:
 class _Experiment:
     """The results of a recipe in a folder, read anew whenever they are written."""
 
-    def __init__(
-        self, recipe: Recipe, out: Path, shown: Sequence[System], splits: Sequence[Split], limits: Limits
-    ) -> None:
-        self.recipe, self.out, self.shown, self.splits, self.limits = recipe, out, shown, splits, limits
+    def __init__(self, recipe: Recipe, out: Path, shown: Sequence[System], splits: Sequence[Split]) -> None:
+        self.recipe, self.out, self.shown, self.splits = recipe, out, shown, splits
 
     def results(self) -> list[Result]:
         """What the folders tell now."""
@@ -109,7 +108,7 @@ class _Experiment:
         ]
 
     def _read(self, member: Member) -> Outcome:
-        return read_outcome(member, self.limits.budget, (TEST,))
+        return read_outcome(member, None, (TEST,))
 
     def write(self) -> None:
         """Write table.md, table.json, table.csv and metrics/."""
@@ -119,7 +118,6 @@ class _Experiment:
             "title": self.recipe.title,
             "command": _command(),
             "made_with": _versions(),
-            "budget": self.limits.budget,
             "notes": self._notes(results),
             "text": [asdict(split) for split in self.splits],
             "paper_text": self.recipe.paper_text and self.recipe.paper_text.model_dump(),
@@ -217,9 +215,9 @@ class _Experiment:
         ]
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
-        if self.limits.budget is not None:
-            allowed = terminal.duration(self.limits.budget)
-            notes.append(f"Each was given {allowed} of training, validations included, reading text not.")
+        if allowed := budgets(results):
+            given = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
+            notes.append(f"Each was given {given} of training, validations included, reading text not.")
         if together > 1:
             notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]

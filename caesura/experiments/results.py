@@ -106,12 +106,23 @@ def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
     """Ours, a row a system, with the paper's row beneath each that it has."""
     heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "segments (longest)", "to best", "trained"]
     columns = [Column("system"), Column("seeds", "d"), *(Column(head, "s") for head in heads)]
+    columns.append(Column("ended by"))
+    each = len(budgets(results)) > 1
+    if each:
+        columns.append(Column("budget"))
     rows: list[list[Cell]] = []
     for result in results:
-        rows.append([result.system.title, *_ours(result)])
+        given: list[Cell] = [", ".join(map(duration, budgets([result])))] if each else []
+        rows.append([result.system.title, *_ours(result), *given])
         if (paper := result.system.paper) is not None:
-            rows.append([f"the paper's {paper.system or ''}".strip(), *_papers(paper)])
-    return Table(name, title, [*columns, Column("ended by")], rows)
+            rows.append([f"the paper's {paper.system or ''}".strip(), *_papers(paper), *([None] * each)])
+    return Table(name, title, columns, rows)
+
+
+def budgets(results: Sequence[Result]) -> list[float]:
+    """The budgets that were given, each once, the smallest first."""
+    given = {outcome.budget for result in results for outcome in result.outcomes.values()}
+    return sorted(budget for budget in given if budget is not None)
 
 
 def _ours(result: Result) -> list[Cell]:

@@ -57,6 +57,18 @@ def test_a_budget_is_of_training_over_all_calls_and_a_larger_one_goes_on(tmp_pat
     assert "test" in second.measured
 
 
+def test_a_budget_belongs_to_its_member(tmp_path: Path) -> None:
+    one, other = member(tmp_path, "one", *ENDLESS), member(tmp_path, "other", *QUICK)
+    run_fleet([one], Limits(budget=0.5), Heard(), measures=())
+    log, first = one.log.read_bytes(), read_outcome(one)
+    assert (first.status, first.budget) == ("budget", 0.5)
+    for budget in (None, 0.25):
+        run_fleet([one, other], Limits(budget=budget), Heard(), measures=())
+        assert (one.log.read_bytes(), read_outcome(one)) == (log, first)
+    assert read_outcome(other).budget == 0.25
+    assert read_outcome(one, 1.0).status == "stopped"
+
+
 def test_weights_that_were_trained_on_are_measured_again(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *QUICK)
     run_fleet([one], Limits(), Heard())

@@ -150,6 +150,19 @@ def test_a_budget_is_shared_by_all_and_said(recipe: Path) -> None:
     assert 0.5 <= float(rows(recipe)[0]["seconds"]) < 5
 
 
+def test_a_budget_is_that_of_the_row_which_was_given_it(recipe: Path) -> None:
+    endless = ("--set", "training.updates=100000000")
+    run(recipe, *endless, "--only", "char", "--seeds", "1", "--budget", "0.3s")
+    before = rows(recipe)
+    run(recipe, *endless, "--only", "word", "--budget", "1.7s")
+    assert statuses(recipe) == {"first-word-1": "budget", "first-char-1": "budget"}
+    assert [row for row in rows(recipe) if row["system"] == "char"] == before
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| word .* \| 2s \|$", text, re.M)
+    assert re.search(r"^\| characters .* \| 0s \|$", text, re.M)
+    assert "Each was given its budget of training" in text
+
+
 def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FleetDisplay, "validation", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     done = run(recipe, "--set", "training.updates=100000000", "--only", "act")
