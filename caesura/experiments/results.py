@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -86,12 +87,19 @@ def _at_start(key: str) -> Callable[[Outcome], float | None]:
     return lambda outcome: outcome.start[key] if outcome.start else None
 
 
+def _pairs(start: dict[str, Any]) -> int | None:
+    """Those that were trained on, as the corpus reported them."""
+    found = re.search(r"(\d+) kept", start["training"])
+    return None if found is None else int(found[1])
+
+
 FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "bleu": _tested("bleu"),
     "chrf": _tested("chrf"),
     "dev_bleu": _at_best("bleu"),
     "dev_chrf": _at_best("chrf"),
     "parameters": _at_start("parameters"),
+    "pairs": lambda outcome: _pairs(outcome.start) if outcome.start else None,
     "segment_length": _at_best("segment_length"),
     "longest_segment": _at_best("longest_segment"),
     "segment_length_at_start": _at_start("segment_length"),
@@ -104,7 +112,7 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
 
 def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
     """Ours, a row a system, with the paper's row beneath each that it has."""
-    heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "segments (longest)", "to best", "trained"]
+    heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "pairs", "segments (longest)", "to best", "trained"]
     columns = [Column("system"), Column("seeds", "d"), *(Column(head, "s") for head in heads)]
     columns.append(Column("ended by"))
     each = len(budgets(results)) > 1
@@ -139,6 +147,7 @@ def _ours(result: Result) -> list[Cell]:
         shown("chrf", ".2f"),
         shown("dev_bleu", ".2f"),
         "" if parameters is None else _millions(parameters.mean),
+        shown("pairs", ",.0f").partition(" ± 0")[0],
         "" if longest is None else f"{shown('segment_length', '.2f')} ({longest})",
         _time(result, "seconds_to_best"),
         _time(result, "seconds"),
@@ -153,6 +162,7 @@ def _papers(paper: Paper) -> list[Cell]:
         None if paper.chrf is None else f"{100 * paper.chrf:.0f}",
         None,
         None if paper.parameters is None else _millions(paper.parameters),
+        None,
         None if paper.segment_length is None else f"{paper.segment_length:.2f}",
         None,
         paper.training_time,
