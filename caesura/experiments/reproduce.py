@@ -210,7 +210,7 @@ class _Experiment:
         together = max(o.side_by_side for result in results for o in result.outcomes.values())
         notes = [
             *self._about(),
-            f"BLEU and chrF2 on the test set with beam {', '.join(map(str, beams))}, dev greedily; "
+            f"BLEU and chrF2 (order 6; of order 2: table.json) on the test set with beam {', '.join(map(str, beams))}, dev greedily; "
             "± is the standard deviation over seeds; segment length on dev, at the best validation there.",
         ]
         if any(result.system.paper for result in results):

@@ -15,6 +15,7 @@ from caesura.experiments.outcome import Outcome, read_records
 from caesura.experiments.recipe import Paper, System
 from caesura.terminal import duration
 
+SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
 REASON = 160  # characters of a failure that a table shows
 
@@ -49,8 +50,15 @@ class Result:
     outcomes: dict[int, Outcome]  # by seed
 
     def over(self, figure: Callable[[Outcome], float | None]) -> Spread | None:
-        """A figure of every seed."""
-        return spread(figure(outcome) for outcome in self.outcomes.values())
+        """A figure of every seed that counts."""
+        return spread(figure(outcome) for outcome in self.counted)
+
+    @property
+    def counted(self) -> list[Outcome]:
+        """Those that a row's figures are of: the tested, before there are any the validated, or else all."""
+        all_of = [*self.outcomes.values()]
+        tested = [outcome for outcome in all_of if "test" in outcome.measured]
+        return tested or [outcome for outcome in all_of if outcome.best] or all_of
 
     @property
     def best(self) -> Outcome | None:
@@ -96,6 +104,7 @@ def _pairs(start: dict[str, Any]) -> int | None:
 FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "bleu": _tested("bleu"),
     "chrf": _tested("chrf"),
+    "chrf_bigram": _tested("chrf_bigram"),
     "dev_bleu": _at_best("bleu"),
     "dev_chrf": _at_best("chrf"),
     "parameters": _at_start("parameters"),
@@ -139,7 +148,7 @@ def _ours(result: Result) -> list[Cell]:
         return "" if found is None else found.show(form)
 
     parameters = result.over(FIGURES["parameters"])
-    longest = max((o.best["longest_segment"] for o in result.outcomes.values() if o.best), default=None)
+    longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
     tested = result.over(FIGURES["bleu"])
     return [
         tested.count if tested else 0,
@@ -148,7 +157,7 @@ def _ours(result: Result) -> list[Cell]:
         shown("dev_bleu", ".2f"),
         "" if parameters is None else _millions(parameters.mean),
         shown("pairs", ",.0f").partition(" ± 0")[0],
-        "" if longest is None else f"{shown('segment_length', '.2f')} ({longest})",
+        "" if longest is None else _segments(shown("segment_length", ".2f"), longest),
         _time(result, "seconds_to_best"),
         _time(result, "seconds"),
         endings(result),
@@ -163,11 +172,17 @@ def _papers(paper: Paper) -> list[Cell]:
         None,
         None if paper.parameters is None else _millions(paper.parameters),
         None,
-        None if paper.segment_length is None else f"{paper.segment_length:.2f}",
+        None
+        if paper.segment_length is None
+        else _segments(f"{paper.segment_length:.2f}", paper.longest_segment),
         None,
         paper.training_time,
         None,
     ]
+
+
+def _segments(mean: str, longest: int | None) -> str:
+    return mean if longest is None else f"{mean} ({longest})"
 
 
 def _millions(parameters: float) -> str:
@@ -179,7 +194,7 @@ def _time(result: Result, name: str) -> str:
     found = result.over(FIGURES[name])
     if found is None:
         return ""
-    together = max(outcome.side_by_side for outcome in result.outcomes.values())
+    together = max(outcome.side_by_side for outcome in result.counted)
     return duration(found.mean) + ("*" if together > 1 else "")
 
 
@@ -208,7 +223,7 @@ def signatures(results: Sequence[Result]) -> list[str]:
     scores = [
         o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
     ]
-    return list(dict.fromkeys(s["signatures"][metric] for metric in ("bleu", "chrf") for s in scores))
+    return list(dict.fromkeys(s["signatures"][metric] for metric in SCORES for s in scores))
 
 
 def seeds_table(results: Sequence[Result]) -> Table:

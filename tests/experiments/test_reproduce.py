@@ -14,10 +14,11 @@ from cli.program import Done, caesura, command, refusal, write_config
 from experiments.fleets import wait_for, write_text
 
 from caesura.config import load_config
-from caesura.experiments.outcome import TEST, Member, read_outcome, read_records
-from caesura.experiments.recipe import FILE, load_recipe
-from caesura.experiments.results import compact_metrics
+from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, read_records
+from caesura.experiments.recipe import FILE, System, load_recipe
+from caesura.experiments.results import Result, compact_metrics, comparison_table
 from caesura.terminal import FleetDisplay
+from caesura.training.checkpoint import Progress
 from caesura.training.lock import is_held
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +32,8 @@ tables:
     rows:
       word:
         config: word.yaml
-        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, training_time: 23h, \
-system: 30k words}
+        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, longest_segment: 30, \
+training_time: 23h, system: 30k words}
       char: {config: char.yaml, title: characters, seeds: [1, 2]}
   second:
     title: The second table
@@ -86,17 +87,19 @@ def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> 
     )
     assert lines[word].endswith("| 20 updates |")
     assert lines[word + 1].startswith(
-        "| the paper's 30k words |  | 22.11 | 44 |  | 80.5M |  | 4.66 |  | 23h |"
+        "| the paper's 30k words |  | 22.11 | 44 |  | 80.5M |  | 4.66 (30) |  | 23h |"
     )
     [characters] = [line for line in lines if line.startswith("| characters ")]
     assert re.match(r"\| characters \| 2 \| \d+\.\d\d ± \d+\.\d\d \|", characters)
     assert text.count("- The training text has 60 pairs, 50% of the paper's 120, of which each system") == 4
     assert text.count("\n- `BLEU|nrefs:1|") == 2
+    assert text.count("\n- `chrF2|nrefs:1|case:mixed|eff:yes|nc:2|") == 2
     assert "side by side" in text
     assert re.search(r"\| train \| 60 \| [\d.]+ \| \d+ \| [\d.]+ \| \d+ \| 120 \|", text)
     assert "Made by `caesura reproduce " in text
     content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
     assert content["tables"]["first"][1]["figures"]["bleu"]["count"] == 2
+    assert content["tables"]["first"][1]["figures"]["chrf_bigram"]["mean"] > 0
     assert str(recipe) not in json.dumps(content["tables"])
     assert "The first table" in done.out
     assert "The tables: " in done.out
@@ -114,7 +117,7 @@ def test_again_nothing_is_trained_and_the_tables_stay(recipe: Path) -> None:
 
 
 def test_only_trains_what_it_names_and_the_table_keeps_what_is_there(recipe: Path) -> None:
-    run(recipe, "--only", "second,first-word")
+    run(recipe, "--only", "second, first-word")
     assert [*statuses(recipe)] == ["first-word-1", "second-act-1"]
     run(recipe, "--only", "char", "--seeds", "5")
     assert [*statuses(recipe)] == ["first-word-1", "first-char-5", "second-act-1"]
@@ -130,6 +133,26 @@ def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
     assert statuses(recipe) == {"second-act-1": "finished", "second-bad-1": "failed"}
     text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
     assert re.search(r"\| bad \| 0 \| .*\| failed: the (loss|gradient|weights).* \|\n", text)
+
+
+def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested(tmp_path: Path) -> None:
+    def outcome(seed: int, bleu: float, tested: bool) -> Outcome:
+        best = {"verdict": "best", "bleu": bleu, "segment_length": bleu, "longest_segment": int(bleu)}
+        best |= {"seconds": 10 * bleu, "chrf": bleu}
+        measured = {"test": {"scores": {"bleu": bleu, "chrf": bleu, "chrf_bigram": bleu}}} if tested else {}
+        member = Member(f"one-{seed}", tmp_path / "one.yaml", (), tmp_path / f"one-{seed}")
+        return Outcome(member, "stopped", "", Progress(seconds=20 * bleu), seed, None, [best], measured)
+
+    outcomes = {1: outcome(1, 10.0, True), 2: outcome(2, 30.0, False)}
+    system = System("table", "one", "one", None, {seed: o.member for seed, o in outcomes.items()})
+    result = Result(system, outcomes)
+    means = {name: figure["mean"] for name, figure in result.record()["figures"].items()}
+    assert (means["bleu"], means["dev_bleu"], means["segment_length"]) == (10.0, 10.0, 10.0)
+    [row] = comparison_table("table", "a table", [result]).rows
+    assert row[:5] == ["one", 1, "10.00", "10.00", "10.00"]
+    assert row[7:10] == ["10.00 (10)", "1m40s", "3m20s"]
+    [row] = comparison_table("table", "a table", [Result(system, {2: outcomes[2]})]).rows
+    assert row[1:5] == [0, "", "", "30.00"]
 
 
 def test_a_table_of_what_is_there_when_time_is_up(recipe: Path) -> None:
