@@ -25,6 +25,7 @@ from caesura.experiments.outcome import (
     weights_checksum,
 )
 from caesura.experiments.processes import Children
+from caesura.experiments.provenance import note_provenance
 from caesura.model import WEIGHTS, resolve
 from caesura.terminal import duration
 from caesura.training.checkpoint import list_checkpoints
@@ -177,6 +178,7 @@ class _Fleet:
             settings = [word for setting in member.settings for word in ("--set", setting)]
             command = ["caesura.cli", "train", str(member.config), *settings, "--out", str(member.folder)]
             self._seen.setdefault(member.name, len(found.validations))
+            note_provenance(member)
             self._run(member, [*command, *budget], None)
             return
         for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
@@ -188,7 +190,6 @@ class _Fleet:
         self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
-        member.folder.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", *command]
         with member.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(command)}\n")
@@ -212,8 +213,8 @@ class _Fleet:
 
     def _keep_budget(self, member: Member, budget: float | None) -> None:
         self._budgets[member.name] = budget
+        member.folder.parent.mkdir(parents=True, exist_ok=True)
         if budget is not None:
-            member.folder.parent.mkdir(parents=True, exist_ok=True)
             member.allowance.write_text(f"{budget:g}", encoding="utf-8")
 
     def _fail(self, member: Member, reason: str) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +48,18 @@ class Member:
     def allowance(self) -> Path:
         """A file with the seconds of training that it was given, where it was given a budget."""
         return Path(f"{self.folder}.budget")
+
+    @property
+    def provenance(self) -> Path:
+        """A file with what it was made from, by and with."""
+        return Path(f"{self.folder}.made")
+
+    def read_provenance(self) -> dict[str, Any]:
+        """What is kept of it."""
+        try:
+            return dict(json.loads(self.provenance.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return {}
 
     def load(self) -> Config:
         """Its config, as training will see it."""
@@ -114,6 +125,7 @@ class Outcome:
     validations: list[dict[str, Any]]  # records of its log, without examples
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
     budget: float | None = None  # seconds of training that it may take
+    made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -133,7 +145,7 @@ class Outcome:
         began = ("segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "device")
         return {
             "name": self.member.name,
-            "settings": [s for s in self.member.settings if not re.match(r"data\.(train|dev|test)\b", s)],
+            **self.made,
             "status": self.status,
             "reason": self.reason,
             "seconds": round(progress.seconds, 1),
@@ -179,6 +191,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
         {name: value for name, value in found.items() if value is not None},
         budget,
+        member.read_provenance(),
     )
 
 

@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from caesura.analysis.tables import Cell, Column, Table
-from caesura.experiments.outcome import Outcome, read_records
+from caesura.data.files import write_beside
+from caesura.errors import InputError
+from caesura.experiments.outcome import Member, Outcome, read_records
 from caesura.experiments.recipe import Paper, System
 from caesura.terminal import duration
+from caesura.training.checkpoint import Progress
+from caesura.training.journal import METRICS
 
 SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
@@ -273,6 +277,33 @@ def keep_metrics(out: Path, results: Sequence[Result]) -> None:
     (out / "metrics").mkdir(exist_ok=True)
     for result in results:
         for outcome in result.outcomes.values():
-            if outcome.start is not None:
-                path = out / "metrics" / f"{outcome.member.folder.name}.jsonl"
-                path.write_text(compact_metrics(outcome), encoding="utf-8")
+            if outcome.start is not None and (outcome.member.folder / METRICS).exists():
+                with write_beside(kept_metrics(out, outcome.member)) as file:
+                    file.write(compact_metrics(outcome).encode())
+
+
+def kept_metrics(out: Path, member: Member) -> Path:
+    """Where a member's log is kept."""
+    return out / "metrics" / f"{member.folder.name}.jsonl"
+
+
+def read_kept(path: Path, member: Member) -> Outcome:
+    """What the log that was kept of a member tells of it; its folder is gone, as on another machine."""
+    try:
+        *way, end = map(json.loads, path.read_bytes().splitlines())
+        start = {k: v for r in way if r["kind"] == "start" for k, v in r.items()} | (end["start"] or {})
+        validations = [r for r in way if r["kind"] == "validation"]
+        if validations:  # the log is rounded; what it ends with is not
+            validations[-1]["segment_length"] = end["last_segment_length"]
+            next(v for v in reversed(validations) if v["verdict"] == "best").update(end["best"])
+        finished = end["reason"] if end["status"] == "finished" else ""
+        counters = {"update": end["updates"], "epoch": end["epochs"], "sentences": end["sentences"]}
+        progress = Progress(**counters, seconds=end["seconds"], finished=finished)
+        made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
+        facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
+        return Outcome(member, *facts, end["measured"], end["budget"], made)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
+        reason = f"{type(problem).__name__}: {problem}"
+        raise InputError(
+            f"{path}: is not whole ({reason}); bring it back, or remove it and its row"
+        ) from problem

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from itertools import pairwise
@@ -123,6 +124,46 @@ def test_only_trains_what_it_names_and_the_table_keeps_what_is_there(recipe: Pat
     assert [*statuses(recipe)] == ["first-word-1", "first-char-5", "second-act-1"]
     said = refusal(run(recipe, "--only", "chars,act"))
     assert said == "--only chars: not in the recipe, which has first-word, first-char, second-act"
+
+
+def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "act,word", "--budget", "40s")
+    before, content = rows(recipe), json.loads((out / "table.json").read_bytes())
+    logs = {path: path.read_bytes() for path in out.glob("metrics/*")}
+    for path in [*out.glob("*-*-1"), *out.glob("*-*-1.*")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", "0s")
+    assert f"second-act-1: its folder is gone, {out}/metrics/second-act-1.jsonl has it" in done.out
+    assert not (out / "second-act-1").exists()
+    after = [row for row in rows(recipe) if row["system"] != "char"]
+    assert [*map(without_times, after)] == [*map(without_times, before)]
+    assert {path: path.read_bytes() for path in logs} == logs
+    again = json.loads((out / "table.json").read_bytes())["tables"]
+    assert again["second"] == [
+        system | {"figures": again["second"][0]["figures"]} for system in content["tables"]["second"]
+    ]
+    said = refusal(run(recipe, "--only", "act", "--set", "training.updates=11"))
+    assert said.startswith(f"{out}/metrics/second-act-1.jsonl: was trained with another config")
+    kept = out / "metrics" / "first-word-1.jsonl"
+    kept.write_bytes(kept.read_bytes()[:-100])
+    table = (out / "table.md").read_bytes()
+    assert refusal(run(recipe, "--only", "act")).startswith(f"{kept}: is not whole (")
+    assert (out / "table.md").read_bytes() == table
+
+
+def test_each_row_is_listed_with_the_call_that_made_it(recipe: Path) -> None:
+    run(recipe, "--only", "word")
+    run(recipe, "--only", "act", "--set", "model.segmenter.tau=0.5")  # which a word model does not have
+    run(recipe, "--only", "word", "--parallel", 2)
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    made = re.findall(r"^- Made by `caesura (.*)` with caesura .* on .+\.$", text, re.M)
+    assert [line.partition("--no-report ")[2] for line in made] == [
+        "--only word",
+        "--only act --set model.segmenter.tau=0.5",
+    ]
+    content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
+    assert "model.segmenter.tau=0.5" in content["tables"]["second"][0]["seeds"]["1"]["settings"]
 
 
 def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
@@ -273,6 +314,13 @@ def test_data_says_what_is_missing(recipe: Path) -> None:
     (recipe / "data" / "dev.en").unlink()
     assert refusal(run(recipe)) == f"--data {recipe}/data: no dev.en there, nor with .xz or .gz"
     assert not (recipe.parent / "out").exists()
+
+
+def test_text_that_is_missing_may_be_given_by_data(recipe: Path) -> None:
+    (recipe / "data" / "dev.en").unlink()
+    said = refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report"))
+    assert "data.dev.trg: no file" in said
+    assert said.endswith(", or all of it: --data FOLDER")
 
 
 WORD, CHAR, ACT = (f"tables.{row}" for row in ("first.rows.word", "first.rows.char", "second.rows.act"))
