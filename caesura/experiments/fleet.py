@@ -71,7 +71,7 @@ def run_fleet(
 
     The failure of one is kept beside its folder and leaves the others alone. `Interrupted` is raised after a
     signal, when all are saved. What became of each is read by `read_outcome`; `settled` is called whenever
-    one is through.
+    one that ran is through.
     """
     check_members(members)
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
@@ -129,6 +129,7 @@ class _Fleet:
         self._sizes: dict[str, int] = {}
         self._lines: dict[str, str] = {}
         self._together: dict[str, int] = {}
+        self._ran: set[str] = set()
         self._budgets: dict[str, float | None] = {}
         self._environment = self._threads()
 
@@ -153,12 +154,12 @@ class _Fleet:
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
-        if self.stopping and status in _STOPPED:
+        stopping = self.stopping or self.children.signal is not None  # a second signal kills them
+        if stopping and status in _STOPPED:
             return
         try:
             if status != 0:
-                how = f"status {status}" if status > 0 else signal.Signals(-status).name
-                raise InputError(f"{last_words(member.log) or 'it said nothing'} ({how})")
+                raise InputError(_reason(member, status))
             if measure is not None:
                 self._keep(member, measure)
             elif not read_outcome(member, self.limits.budget).trained:
@@ -166,7 +167,7 @@ class _Fleet:
         except InputError as problem:
             self._fail(member, str(problem))
             return
-        if not self.stopping:
+        if not stopping:
             self._start(member)
 
     def _start(self, member: Member) -> None:
@@ -187,7 +188,8 @@ class _Fleet:
                 self._run(member, [*words], measure)
                 return
         self.watcher.say(f"{member.name}: {summary(found)}")
-        self.settled()
+        if member.name in self._ran:
+            self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
         command = [sys.executable, "-m", *command]
@@ -196,6 +198,7 @@ class _Fleet:
         output = None if measure is None else _output(member, measure)
         self.children.start(member.name, command, member.log, self._environment, output)
         self._doing[member.name] = measure
+        self._ran.add(member.name)
         self._lines[member.name] = "starting" if measure is None else f"measuring: {measure.name}"
 
     def _keep(self, member: Member, measure: Measure) -> None:
@@ -302,9 +305,23 @@ def summary(outcome: Outcome) -> str:
     return "; ".join(parts)
 
 
+def _reason(member: Member, status: int) -> str:
+    """Why a process of a member ended as it did."""
+    said = last_words(member.log)
+    if status > 0:
+        return f"{said or 'it said nothing'} (status {status})"
+    name = signal.Signals(-status).name
+    if said:
+        return f"{said} ({name})"
+    memory = " (out of memory?)" if status == -signal.SIGKILL else ""
+    update = max((record["update"] for record in read_records(member.folder)), default=0)
+    return f"killed by {name}{memory} after {update:,} updates"
+
+
 def last_words(log: Path) -> str:
-    """The error sentence at the end of what a process printed, or its last line."""
+    """The error sentence or the end of a traceback in what a process printed, if there is one."""
     *_, said = log.read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")
     lines = [" ".join(line.split()) for line in said.splitlines()[1:] if line.strip()]
     told = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
-    return (told or lines or [""])[-1]
+    raised = any(line.startswith("Traceback ") for line in lines)
+    return (told or (lines if raised else []) or [""])[-1]
