@@ -101,7 +101,9 @@ def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> 
     content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
     assert content["tables"]["first"][1]["figures"]["bleu"]["count"] == 2
     assert content["tables"]["first"][1]["figures"]["chrf_bigram"]["mean"] > 0
-    assert str(recipe) not in json.dumps(content["tables"])
+    for seed in (seed for row in content["tables"]["first"] for seed in row["seeds"].values()):
+        assert str(recipe) in seed.pop("by")[0]["command"]
+        assert str(recipe) not in json.dumps(seed)
     assert "The first table" in done.out
     assert "The tables: " in done.out
     paper = [row for row in rows(recipe) if row["by"] == "paper"]
