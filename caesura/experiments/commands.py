@@ -54,7 +54,7 @@ def reproduce(
     chosen = Chosen(
         out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}",
         data,
-        tuple(filter(None, (only or "").split(","))),
+        tuple(name.strip() for name in (only or "").split(",") if name.strip()),
         () if seeds is None else parse_seeds(seeds),
         (*(settings or ()), *([f"training.device={device}"] if device else ())),
     )

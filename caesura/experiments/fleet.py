@@ -25,6 +25,7 @@ from caesura.experiments.outcome import (
     weights_checksum,
 )
 from caesura.experiments.processes import Children
+from caesura.experiments.provenance import note_provenance
 from caesura.model import WEIGHTS, resolve
 from caesura.terminal import duration
 from caesura.training.checkpoint import list_checkpoints
@@ -41,7 +42,7 @@ _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one t
 class Limits:
     """How long and how many."""
 
-    budget: float | None = None  # seconds of training a member, validations included, over all calls
+    budget: float | None = None  # seconds of training a member, validations included; None: as it was given
     parallel: int = 1
     time_limit: float | None = None  # seconds of a call
 
@@ -70,7 +71,7 @@ def run_fleet(
 
     The failure of one is kept beside its folder and leaves the others alone. `Interrupted` is raised after a
     signal, when all are saved. What became of each is read by `read_outcome`; `settled` is called whenever
-    one is through.
+    one that ran is through.
     """
     check_members(members)
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
@@ -128,6 +129,8 @@ class _Fleet:
         self._sizes: dict[str, int] = {}
         self._lines: dict[str, str] = {}
         self._together: dict[str, int] = {}
+        self._ran: set[str] = set()
+        self._budgets: dict[str, float | None] = {}
         self._environment = self._threads()
 
     def step(self) -> bool:
@@ -151,12 +154,12 @@ class _Fleet:
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
-        if self.stopping and status in _STOPPED:
+        stopping = self.stopping or self.children.signal is not None  # a second signal kills them
+        if stopping and status in _STOPPED:
             return
         try:
             if status != 0:
-                how = f"status {status}" if status > 0 else signal.Signals(-status).name
-                raise InputError(f"{last_words(member.log) or 'it said nothing'} ({how})")
+                raise InputError(_reason(member, status))
             if measure is not None:
                 self._keep(member, measure)
             elif not read_outcome(member, self.limits.budget).trained:
@@ -164,17 +167,19 @@ class _Fleet:
         except InputError as problem:
             self._fail(member, str(problem))
             return
-        if not self.stopping:
+        if not stopping:
             self._start(member)
 
     def _start(self, member: Member) -> None:
         """Start what comes next for a member, if anything does."""
         found = read_outcome(member, self.limits.budget, self.measures)
+        self._keep_budget(member, found.budget)
         if not found.trained:
-            budget = () if self.limits.budget is None else ("--budget", f"{self.limits.budget:f}")
+            budget = () if found.budget is None else ("--budget", f"{found.budget:f}")
             settings = [word for setting in member.settings for word in ("--set", setting)]
             command = ["caesura.cli", "train", str(member.config), *settings, "--out", str(member.folder)]
             self._seen.setdefault(member.name, len(found.validations))
+            note_provenance(member)
             self._run(member, [*command, *budget], None)
             return
         for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
@@ -183,16 +188,17 @@ class _Fleet:
                 self._run(member, [*words], measure)
                 return
         self.watcher.say(f"{member.name}: {summary(found)}")
-        self.settled()
+        if member.name in self._ran:
+            self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
-        member.folder.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", *command]
         with member.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(command)}\n")
         output = None if measure is None else _output(member, measure)
         self.children.start(member.name, command, member.log, self._environment, output)
         self._doing[member.name] = measure
+        self._ran.add(member.name)
         self._lines[member.name] = "starting" if measure is None else f"measuring: {measure.name}"
 
     def _keep(self, member: Member, measure: Measure) -> None:
@@ -207,6 +213,12 @@ class _Fleet:
         with write_beside(measure.path(member)) as file:
             file.write(content.encode() + b"\n")
         printed.unlink()
+
+    def _keep_budget(self, member: Member, budget: float | None) -> None:
+        self._budgets[member.name] = budget
+        member.folder.parent.mkdir(parents=True, exist_ok=True)
+        if budget is not None:
+            member.allowance.write_text(f"{budget:g}", encoding="utf-8")
 
     def _fail(self, member: Member, reason: str) -> None:
         with write_beside(member.failure) as file:
@@ -241,7 +253,7 @@ class _Fleet:
         for record in validations[self._seen.get(member.name, 0) :]:
             self.watcher.validation(member.name, record)
         self._seen[member.name] = len(validations)
-        self._lines[member.name] = progress_line(records, self.limits.budget)
+        self._lines[member.name] = progress_line(records, self._budgets.get(member.name))
 
     def _threads(self) -> dict[str, str]:
         """Where members compute on a CPU and nobody has said how, its cores are shared out."""
@@ -293,9 +305,23 @@ def summary(outcome: Outcome) -> str:
     return "; ".join(parts)
 
 
+def _reason(member: Member, status: int) -> str:
+    """Why a process of a member ended as it did."""
+    said = last_words(member.log)
+    if status > 0:
+        return f"{said or 'it said nothing'} (status {status})"
+    name = signal.Signals(-status).name
+    if said:
+        return f"{said} ({name})"
+    memory = " (out of memory?)" if status == -signal.SIGKILL else ""
+    update = max((record["update"] for record in read_records(member.folder)), default=0)
+    return f"killed by {name}{memory} after {update:,} updates"
+
+
 def last_words(log: Path) -> str:
-    """The error sentence at the end of what a process printed, or its last line."""
+    """The error sentence or the end of a traceback in what a process printed, if there is one."""
     *_, said = log.read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")
     lines = [" ".join(line.split()) for line in said.splitlines()[1:] if line.strip()]
     told = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
-    return (told or lines or [""])[-1]
+    raised = any(line.startswith("Traceback ") for line in lines)
+    return (told or (lines if raised else []) or [""])[-1]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +43,23 @@ class Member:
     def company(self) -> Path:
         """A file with how many processes ran at once, at most, while it trained."""
         return Path(f"{self.folder}.beside")
+
+    @property
+    def allowance(self) -> Path:
+        """A file with the seconds of training that it was given, where it was given a budget."""
+        return Path(f"{self.folder}.budget")
+
+    @property
+    def provenance(self) -> Path:
+        """A file with what it was made from, by and with."""
+        return Path(f"{self.folder}.made")
+
+    def read_provenance(self) -> dict[str, Any]:
+        """What is kept of it."""
+        try:
+            return dict(json.loads(self.provenance.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return {}
 
     def load(self) -> Config:
         """Its config, as training will see it."""
@@ -108,6 +124,8 @@ class Outcome:
     start: dict[str, Any] | None  # the first record of its log: segments before training, parameters
     validations: list[dict[str, Any]]  # records of its log, without examples
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
+    budget: float | None = None  # seconds of training that it may take
+    made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -127,10 +145,11 @@ class Outcome:
         began = ("segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "device")
         return {
             "name": self.member.name,
-            "settings": [s for s in self.member.settings if not re.match(r"data\.(train|dev|test)\b", s)],
+            **self.made,
             "status": self.status,
             "reason": self.reason,
             "seconds": round(progress.seconds, 1),
+            "budget": self.budget,
             "side_by_side": self.side_by_side,
             "updates": progress.update,
             "sentences": progress.sentences,
@@ -143,8 +162,13 @@ class Outcome:
 
 
 def read_outcome(member: Member, budget: float | None = None, measures: Sequence[Measure] = ()) -> Outcome:
-    """What a member's folder tells of it."""
+    """What a member's folder tells of it.
+
+    The budget is the one that it was given, but for another that is given now: a training that has spent its
+    own goes on for a larger one alone.
+    """
     progress = _progress(member.folder)
+    budget = _allowed(member, progress, budget)
     records = read_records(member.folder)
     status: Status = "stopped"
     reason = ""
@@ -154,7 +178,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         status = "not run"
     elif progress.finished:
         status, reason = "finished", progress.finished
-    elif budget is not None and progress.seconds >= budget - _ROUNDING and not progress.since_validation:
+    elif _spent(progress, budget):
         status = "budget"
     found = {measure.name: measure.read(member) for measure in measures}
     return Outcome(
@@ -166,6 +190,8 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         next((r for r in records if r["kind"] == "start"), None),
         [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
         {name: value for name, value in found.items() if value is not None},
+        budget,
+        member.read_provenance(),
     )
 
 
@@ -180,6 +206,22 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         except ValueError:  # written over by a run that went on from before it
             continue
     return records
+
+
+def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:
+    try:
+        given = float(member.allowance.read_bytes())
+    except (OSError, ValueError):
+        return budget
+    if budget is None:
+        return given
+    return max(given, budget) if progress is not None and _spent(progress, given) else budget
+
+
+def _spent(progress: Progress, budget: float | None) -> bool:
+    """Whether nothing is left of it; a last validation, off the clock, belongs to it."""
+    there = budget is not None and progress.seconds >= budget - _ROUNDING
+    return there and not progress.since_validation
 
 
 def _company(member: Member) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 import shlex
 import sys
@@ -12,20 +11,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from caesura import __version__, terminal
+from caesura import terminal
 from caesura.analysis.report import PAGE
 from caesura.analysis.tables import Table
-from caesura.config import Files
+from caesura.config import Config, Files
 from caesura.data.files import write_beside
-from caesura.errors import Interrupted
+from caesura.errors import InputError, Interrupted
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
+from caesura.experiments.provenance import digest, made_by
 from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
 from caesura.experiments.results import (
     Result,
+    budgets,
     comparison_table,
     keep_metrics,
+    kept_metrics,
+    read_kept,
     seeds_table,
     signatures,
 )
@@ -33,6 +36,7 @@ from caesura.experiments.text import Split, like_for_like, measure_text, reading
 from caesura.model import WEIGHTS
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
+from caesura.training.prepare import check_files
 
 
 def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
@@ -41,14 +45,19 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
     wanted = systems(recipe, chosen)
     shown = _with_known(recipe, chosen, wanted)
-    members = [member for system in shown for member in system.members.values()]
-    check_members(members)
+    members = _in_turn(wanted)
+    known = _known(chosen, members)
+    _check(members)
     splits = measure_text(members[0].load())
-    experiment = _Experiment(recipe, chosen.out, shown, splits, limits)
+    experiment = _Experiment(recipe, chosen.out, shown, splits, members[0].load())
+    experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
-                done = run_fleet(_in_turn(wanted), limits, display, settled=experiment.write)
+                for name, path in known.items():
+                    display.say(f"{name}: its folder is gone, {path} has it: not trained again")
+                left = [member for member in members if member.name not in known]
+                done = run_fleet(left, limits, display, settled=experiment.write)
         except Interrupted:
             experiment.write()
             terminal.out.print("stopped; the same command goes on from here")
@@ -61,6 +70,30 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     return not any(member.failure.exists() for system in wanted for member in system.members.values())
 
 
+def _check(members: Sequence[Member]) -> None:
+    try:
+        for member in members:
+            check_files(member.load(), ("train", "dev", "test"))
+    except InputError as problem:
+        raise InputError(f"{problem}, or all of it: --data FOLDER") from problem
+    check_members(members)
+
+
+def _known(chosen: Chosen, members: Sequence[Member]) -> dict[str, Path]:
+    """Those of which a log was kept to the end and whose folders are gone, with that log."""
+    known = {}
+    for member in members:
+        path = kept_metrics(chosen.out, member)
+        if _begun(member) or not path.exists():
+            continue
+        found = read_kept(path, member)
+        if found.made["digest"] != digest(member.load()):
+            raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
+        if found.trained:
+            known[member.name] = path
+    return known
+
+
 def _in_turn(wanted: Sequence[System]) -> list[Member]:
     """Table by table, and there the first seed of all before the second of any: tables are whole early."""
     turns = []
@@ -71,21 +104,26 @@ def _in_turn(wanted: Sequence[System]) -> list[Member]:
 
 
 def _with_known(recipe: Recipe, chosen: Chosen, wanted: Sequence[System]) -> list[System]:
-    """What is wanted, and what earlier calls have trained in the same place, in the recipe's order."""
+    """What is wanted, and what earlier calls have trained in the same place, in the recipe's order.
+
+    How those were set does not count here: what is shown of them is what was kept.
+    """
     mine = {system.name: system.members for system in wanted}
     found = []
     seeds = tuple(sorted({*_trained_seeds(chosen.out), *(s for members in mine.values() for s in members)}))
-    for system in systems(recipe, replace(chosen, only=(), seeds=seeds)):
+    for system in systems(recipe, Chosen(chosen.out, seeds=seeds)):
         asked = mine.get(system.name, {})
-        members = {s: m for s, m in system.members.items() if s in asked or _begun(m)}
+        there = {s: m for s, m in system.members.items() if _begun(m) or kept_metrics(chosen.out, m).exists()}
+        members = dict(sorted((there | asked).items()))
         if members:
             found.append(replace(system, members=members))
     return found
 
 
 def _trained_seeds(out: Path) -> Iterator[int]:
-    for path in out.glob("*/checkpoints"):
-        seed = path.parent.name.rpartition("-")[2]
+    begun = [path.parent.name for path in out.glob("*/checkpoints")]
+    for name in (*begun, *(path.stem for path in out.glob("metrics/*.jsonl"))):
+        seed = name.rpartition("-")[2]
         if re.fullmatch(r"\d{1,9}", seed):
             yield int(seed)
 
@@ -98,9 +136,9 @@ class _Experiment:
     """The results of a recipe in a folder, read anew whenever they are written."""
 
     def __init__(
-        self, recipe: Recipe, out: Path, shown: Sequence[System], splits: Sequence[Split], limits: Limits
+        self, recipe: Recipe, out: Path, shown: Sequence[System], splits: Sequence[Split], config: Config
     ) -> None:
-        self.recipe, self.out, self.shown, self.splits, self.limits = recipe, out, shown, splits, limits
+        self.recipe, self.out, self.shown, self.splits, self.config = recipe, out, shown, splits, config
 
     def results(self) -> list[Result]:
         """What the folders tell now."""
@@ -109,7 +147,10 @@ class _Experiment:
         ]
 
     def _read(self, member: Member) -> Outcome:
-        return read_outcome(member, self.limits.budget, (TEST,))
+        path = kept_metrics(self.out, member)
+        if path.exists() and not _begun(member):
+            return read_kept(path, member)
+        return read_outcome(member, None, (TEST,))
 
     def write(self) -> None:
         """Write table.md, table.json, table.csv and metrics/."""
@@ -117,9 +158,6 @@ class _Experiment:
         content = {
             "recipe": self.recipe.name,
             "title": self.recipe.title,
-            "command": _command(),
-            "made_with": _versions(),
-            "budget": self.limits.budget,
             "notes": self._notes(results),
             "text": [asdict(split) for split in self.splits],
             "paper_text": self.recipe.paper_text and self.recipe.paper_text.model_dump(),
@@ -164,7 +202,7 @@ class _Experiment:
 
     def _compare(self, folders: Sequence[Path], out: Path, time_limit: float | None) -> str:
         """Run `caesura compare` in a process of its own; what went wrong, if something did."""
-        config = next(iter(self.shown[0].members.values())).load()
+        config = self.config
         test = config.data.test
         if test is None:
             return "the configs name no data.test"
@@ -207,19 +245,21 @@ class _Experiment:
         return [note for note in notes if note]
 
     def _notes(self, results: Sequence[Result]) -> list[str]:
-        members = [member for result in results for member in result.system.members.values()]
-        beams = sorted({member.load().testing.beam_size for member in members})
-        together = max(o.side_by_side for result in results for o in result.outcomes.values())
+        outcomes = [outcome for result in results for outcome in result.outcomes.values()]
+        beams = sorted({o.made.get("beam") or o.member.load().testing.beam_size for o in outcomes})
+        together = max(outcome.side_by_side for outcome in outcomes)
         notes = [
             *self._about(),
-            f"BLEU and chrF2 on the test set with beam {', '.join(map(str, beams))}, dev greedily; "
-            "± is the standard deviation over seeds; segment length on dev, at the best validation there.",
+            "BLEU and chrF2 (order 6; of order 2: table.json) on the test set with beam "
+            f"{', '.join(map(str, beams))}, dev greedily; ± is the standard deviation over seeds; "
+            "segment length on dev, at the best validation there.",
         ]
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
-        if self.limits.budget is not None:
-            allowed = terminal.duration(self.limits.budget)
-            notes.append(f"Each was given {allowed} of training, validations included, reading text not.")
+        if allowed := budgets(results):
+            given = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
+            notes.append(f"Each was given {given} of training, validations included, reading text not.")
+        notes += made_by([outcome.made for outcome in outcomes])
         if together > 1:
             notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
@@ -229,16 +269,4 @@ class _Experiment:
         for table, notes in self._tables(results):
             listed = "".join(f"- {note}\n" for note in notes)
             shown.append(f"## {table.title}\n\n{table.markdown()}\n{listed}")
-        made = f"Made by `{_command()}` with {_versions()}.\n"
-        return "\n".join([f"# {self.recipe.title}\n", made, *shown])
-
-
-def _command() -> str:
-    return shlex.join(["caesura", *sys.argv[1:]])
-
-
-def _versions() -> str:
-    import torch
-
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "a CPU"
-    return f"caesura {__version__}, torch {torch.__version__}, Python {platform.python_version()} on {device}"
+        return "\n".join([f"# {self.recipe.title}\n", *shown])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from caesura.analysis.tables import Cell, Column, Table
-from caesura.experiments.outcome import Outcome, read_records
+from caesura.data.files import write_beside
+from caesura.errors import InputError
+from caesura.experiments.outcome import Member, Outcome, read_records
 from caesura.experiments.recipe import Paper, System
 from caesura.terminal import duration
+from caesura.training.checkpoint import Progress
+from caesura.training.journal import METRICS
 
+SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
 REASON = 160  # characters of a failure that a table shows
 
@@ -48,8 +54,15 @@ class Result:
     outcomes: dict[int, Outcome]  # by seed
 
     def over(self, figure: Callable[[Outcome], float | None]) -> Spread | None:
-        """A figure of every seed."""
-        return spread(figure(outcome) for outcome in self.outcomes.values())
+        """A figure of every seed that counts."""
+        return spread(figure(outcome) for outcome in self.counted)
+
+    @property
+    def counted(self) -> list[Outcome]:
+        """Those that a row's figures are of: the tested, before there are any the validated, or else all."""
+        all_of = [*self.outcomes.values()]
+        tested = [outcome for outcome in all_of if "test" in outcome.measured]
+        return tested or [outcome for outcome in all_of if outcome.best] or all_of
 
     @property
     def best(self) -> Outcome | None:
@@ -86,12 +99,20 @@ def _at_start(key: str) -> Callable[[Outcome], float | None]:
     return lambda outcome: outcome.start[key] if outcome.start else None
 
 
+def _pairs(start: dict[str, Any]) -> int | None:
+    """Those that were trained on, as the corpus reported them."""
+    found = re.search(r"(\d+) kept", start["training"])
+    return None if found is None else int(found[1])
+
+
 FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "bleu": _tested("bleu"),
     "chrf": _tested("chrf"),
+    "chrf_bigram": _tested("chrf_bigram"),
     "dev_bleu": _at_best("bleu"),
     "dev_chrf": _at_best("chrf"),
     "parameters": _at_start("parameters"),
+    "pairs": lambda outcome: _pairs(outcome.start) if outcome.start else None,
     "segment_length": _at_best("segment_length"),
     "longest_segment": _at_best("longest_segment"),
     "segment_length_at_start": _at_start("segment_length"),
@@ -104,14 +125,25 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
 
 def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
     """Ours, a row a system, with the paper's row beneath each that it has."""
-    heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "segments (longest)", "to best", "trained"]
+    heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "pairs", "segments (longest)", "to best", "trained"]
     columns = [Column("system"), Column("seeds", "d"), *(Column(head, "s") for head in heads)]
+    columns.append(Column("ended by"))
+    each = len(budgets(results)) > 1
+    if each:
+        columns.append(Column("budget"))
     rows: list[list[Cell]] = []
     for result in results:
-        rows.append([result.system.title, *_ours(result)])
+        given: list[Cell] = [", ".join(map(duration, budgets([result])))] if each else []
+        rows.append([result.system.title, *_ours(result), *given])
         if (paper := result.system.paper) is not None:
-            rows.append([f"the paper's {paper.system or ''}".strip(), *_papers(paper)])
-    return Table(name, title, [*columns, Column("ended by")], rows)
+            rows.append([f"the paper's {paper.system or ''}".strip(), *_papers(paper), *([None] * each)])
+    return Table(name, title, columns, rows)
+
+
+def budgets(results: Sequence[Result]) -> list[float]:
+    """The budgets that were given, each once, the smallest first."""
+    given = {outcome.budget for result in results for outcome in result.outcomes.values()}
+    return sorted(budget for budget in given if budget is not None)
 
 
 def _ours(result: Result) -> list[Cell]:
@@ -120,7 +152,7 @@ def _ours(result: Result) -> list[Cell]:
         return "" if found is None else found.show(form)
 
     parameters = result.over(FIGURES["parameters"])
-    longest = max((o.best["longest_segment"] for o in result.outcomes.values() if o.best), default=None)
+    longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
     tested = result.over(FIGURES["bleu"])
     return [
         tested.count if tested else 0,
@@ -128,7 +160,8 @@ def _ours(result: Result) -> list[Cell]:
         shown("chrf", ".2f"),
         shown("dev_bleu", ".2f"),
         "" if parameters is None else _millions(parameters.mean),
-        "" if longest is None else f"{shown('segment_length', '.2f')} ({longest})",
+        shown("pairs", ",.0f").partition(" ± 0")[0],
+        "" if longest is None else _segments(shown("segment_length", ".2f"), longest),
         _time(result, "seconds_to_best"),
         _time(result, "seconds"),
         endings(result),
@@ -142,11 +175,18 @@ def _papers(paper: Paper) -> list[Cell]:
         None if paper.chrf is None else f"{100 * paper.chrf:.0f}",
         None,
         None if paper.parameters is None else _millions(paper.parameters),
-        None if paper.segment_length is None else f"{paper.segment_length:.2f}",
+        None,
+        None
+        if paper.segment_length is None
+        else _segments(f"{paper.segment_length:.2f}", paper.longest_segment),
         None,
         paper.training_time,
         None,
     ]
+
+
+def _segments(mean: str, longest: int | None) -> str:
+    return mean if longest is None else f"{mean} ({longest})"
 
 
 def _millions(parameters: float) -> str:
@@ -158,7 +198,7 @@ def _time(result: Result, name: str) -> str:
     found = result.over(FIGURES[name])
     if found is None:
         return ""
-    together = max(outcome.side_by_side for outcome in result.outcomes.values())
+    together = max(outcome.side_by_side for outcome in result.counted)
     return duration(found.mean) + ("*" if together > 1 else "")
 
 
@@ -187,7 +227,7 @@ def signatures(results: Sequence[Result]) -> list[str]:
     scores = [
         o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
     ]
-    return list(dict.fromkeys(s["signatures"][metric] for metric in ("bleu", "chrf") for s in scores))
+    return list(dict.fromkeys(s["signatures"][metric] for metric in SCORES for s in scores))
 
 
 def seeds_table(results: Sequence[Result]) -> Table:
@@ -237,6 +277,33 @@ def keep_metrics(out: Path, results: Sequence[Result]) -> None:
     (out / "metrics").mkdir(exist_ok=True)
     for result in results:
         for outcome in result.outcomes.values():
-            if outcome.start is not None:
-                path = out / "metrics" / f"{outcome.member.folder.name}.jsonl"
-                path.write_text(compact_metrics(outcome), encoding="utf-8")
+            if outcome.start is not None and (outcome.member.folder / METRICS).exists():
+                with write_beside(kept_metrics(out, outcome.member)) as file:
+                    file.write(compact_metrics(outcome).encode())
+
+
+def kept_metrics(out: Path, member: Member) -> Path:
+    """Where a member's log is kept."""
+    return out / "metrics" / f"{member.folder.name}.jsonl"
+
+
+def read_kept(path: Path, member: Member) -> Outcome:
+    """What the log that was kept of a member tells of it; its folder is gone, as on another machine."""
+    try:
+        *way, end = map(json.loads, path.read_bytes().splitlines())
+        start = {k: v for r in way if r["kind"] == "start" for k, v in r.items()} | (end["start"] or {})
+        validations = [r for r in way if r["kind"] == "validation"]
+        if validations:  # the log is rounded; what it ends with is not
+            validations[-1]["segment_length"] = end["last_segment_length"]
+            next(v for v in reversed(validations) if v["verdict"] == "best").update(end["best"])
+        finished = end["reason"] if end["status"] == "finished" else ""
+        counters = {"update": end["updates"], "epoch": end["epochs"], "sentences": end["sentences"]}
+        progress = Progress(**counters, seconds=end["seconds"], finished=finished)
+        made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
+        facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
+        return Outcome(member, *facts, end["measured"], end["budget"], made)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
+        reason = f"{type(problem).__name__}: {problem}"
+        raise InputError(
+            f"{path}: is not whole ({reason}); bring it back, or remove it and its row"
+        ) from problem

@@ -72,7 +72,8 @@ def like_for_like(splits: Sequence[Split], paper: Splits | None) -> str:
     if paper is None or train == paper.train:
         return ""
     share = f"{train / paper.train:.0%} of the paper's {paper.train:,}"
-    return f"Trained on {train:,} pairs, {share}: the scores are not like for like."
+    read = "of which each system reads those within its limits"
+    return f"The training text has {train:,} pairs, {share}, {read}: the scores are not like for like."
 
 
 def reading_table(results: Sequence[Result]) -> Table:

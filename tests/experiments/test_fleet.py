@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from caesura.errors import InputError, Interrupted
 from caesura.experiments import fleet
 from caesura.experiments.fleet import Limits, last_words, progress_line, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, read_outcome
+from caesura.experiments.processes import Children
 from caesura.training.lock import is_held
 
 
@@ -57,6 +59,18 @@ def test_a_budget_is_of_training_over_all_calls_and_a_larger_one_goes_on(tmp_pat
     assert "test" in second.measured
 
 
+def test_a_budget_belongs_to_its_member(tmp_path: Path) -> None:
+    one, other = member(tmp_path, "one", *ENDLESS), member(tmp_path, "other", *QUICK)
+    run_fleet([one], Limits(budget=0.5), Heard(), measures=())
+    log, first = one.log.read_bytes(), read_outcome(one)
+    assert (first.status, first.budget) == ("budget", 0.5)
+    for budget in (None, 0.25):
+        run_fleet([one, other], Limits(budget=budget), Heard(), measures=())
+        assert (one.log.read_bytes(), read_outcome(one)) == (log, first)
+    assert read_outcome(other).budget == 0.25
+    assert read_outcome(one, 1.0).status == "stopped"
+
+
 def test_weights_that_were_trained_on_are_measured_again(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *QUICK)
     run_fleet([one], Limits(), Heard())
@@ -87,7 +101,8 @@ def test_a_member_that_is_killed_fails_and_goes_on_at_the_next_call(tmp_path: Pa
     threading.Thread(target=kill_when_validated, args=(one,)).start()
     assert run_fleet([one, other], Limits(budget=30, parallel=2), Heard())
     found = read_outcome(one, 30)
-    assert (found.status, found.reason[-9:]) == ("failed", "(SIGKILL)")
+    assert found.status == "failed"
+    assert re.fullmatch(r"killed by SIGKILL \(out of memory\?\) after [\d,]+ updates", found.reason)
     assert read_outcome(other, 30).status == "finished"
     spent = found.progress.seconds
     assert run_fleet([one, other], Limits(budget=spent + 0.5, parallel=2), Heard(), measures=())
@@ -146,6 +161,32 @@ def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> Non
     assert stopped.value.number == number
     assert read_outcome(one).status == "stopped"
     assert not one.failure.exists()
+
+
+def test_two_signals_at_once_kill_all_and_fail_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = member(tmp_path, "one", *ENDLESS)
+
+    class Twice(Children):
+        def ended(self) -> dict[str, int]:
+            if read_outcome(one).validations and self.signal is None:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.5)  # it is dead before the fleet looks
+            return super().ended()
+
+    monkeypatch.setattr(fleet, "Children", Twice)
+    with pytest.raises(Interrupted):
+        run_fleet([one], Limits(), Heard())
+    assert read_outcome(one).status == "stopped"
+    assert not one.failure.exists()
+
+
+def test_only_what_ran_is_settled(tmp_path: Path) -> None:
+    members, settled = [member(tmp_path, name, *QUICK) for name in ("one", "two")], []
+    run_fleet(members[:1], Limits(), Heard(), settled=lambda: settled.append("first"))
+    run_fleet(members, Limits(), Heard(), settled=lambda: settled.append("second"))
+    run_fleet(members, Limits(), Heard(), settled=lambda: settled.append("third"))
+    assert settled == ["first", "second"]
 
 
 def test_a_running_member_is_a_line() -> None:
@@ -210,7 +251,9 @@ def test_last_words_are_the_error_sentence_of_the_last_command(tmp_path: Path) -
     log = tmp_path / "log"
     log.write_text("$ a\ncaesura: old\n$ b\nhello\ncaesura: it broke\nbye\n")
     assert last_words(log) == "it broke"
-    log.write_text("$ a\ncaesura: old\n$ b\nTraceback:\nValueError: x\n\n")
+    log.write_text("$ a\ncaesura: old\n$ b\nTraceback (most recent call last):\nValueError: x\n\n")
     assert last_words(log) == "ValueError: x"
+    log.write_text("$ a\ncaesura: old\n$ b\nBLEU 3.21\n  source: eins\n")
+    assert last_words(log) == ""
     log.write_text("$ b\n")
     assert last_words(log) == ""

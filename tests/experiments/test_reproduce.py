@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from itertools import pairwise
@@ -14,10 +15,11 @@ from cli.program import Done, caesura, command, refusal, write_config
 from experiments.fleets import wait_for, write_text
 
 from caesura.config import load_config
-from caesura.experiments.outcome import TEST, Member, read_outcome, read_records
-from caesura.experiments.recipe import FILE, load_recipe
-from caesura.experiments.results import compact_metrics
+from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, read_records
+from caesura.experiments.recipe import FILE, System, load_recipe
+from caesura.experiments.results import Result, compact_metrics, comparison_table
 from caesura.terminal import FleetDisplay
+from caesura.training.checkpoint import Progress
 from caesura.training.lock import is_held
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +33,8 @@ tables:
     rows:
       word:
         config: word.yaml
-        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, training_time: 23h, \
-system: 30k words}
+        paper: {bleu: 22.11, chrf: 0.44, parameters: 80_500_000, segment_length: 4.66, longest_segment: 30, \
+training_time: 23h, system: 30k words}
       char: {config: char.yaml, title: characters, seeds: [1, 2]}
   second:
     title: The second table
@@ -74,27 +76,34 @@ def without_times(row: dict[str, str]) -> dict[str, str]:
 
 
 def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> None:
-    done = run(recipe, "--parallel", 2)
+    done = run(recipe, "--parallel", 2, "--set", "data.max_chars=26")  # which 57 of 60 pairs keep
     assert (done.status, done.err) == (0, "")
     assert [*statuses(recipe).values()] == ["finished"] * 4
     text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
     lines = text.splitlines()
     word = next(i for i, line in enumerate(lines) if line.startswith("| word "))
     assert re.match(
-        r"\| word \| 1 \| \d+\.\d\d \| \d+\.\d\d \| \d+\.\d\d \| [\d,]+ \| \d\.\d\d \(\d+\) ", lines[word]
+        r"\| word \| 1 \| \d+\.\d\d \| \d+\.\d\d \| \d+\.\d\d \| [\d,]+ \| 57 \| \d\.\d\d \(\d+\) ",
+        lines[word],
     )
     assert lines[word].endswith("| 20 updates |")
-    assert lines[word + 1].startswith("| the paper's 30k words |  | 22.11 | 44 |  | 80.5M | 4.66 |  | 23h |")
+    assert lines[word + 1].startswith(
+        "| the paper's 30k words |  | 22.11 | 44 |  | 80.5M |  | 4.66 (30) |  | 23h |"
+    )
     [characters] = [line for line in lines if line.startswith("| characters ")]
     assert re.match(r"\| characters \| 2 \| \d+\.\d\d ± \d+\.\d\d \|", characters)
-    assert text.count("Trained on 60 pairs, 50% of the paper's 120: the scores are not like for like.") == 4
+    assert text.count("- The training text has 60 pairs, 50% of the paper's 120, of which each system") == 4
     assert text.count("\n- `BLEU|nrefs:1|") == 2
+    assert text.count("\n- `chrF2|nrefs:1|case:mixed|eff:yes|nc:2|") == 2
     assert "side by side" in text
     assert re.search(r"\| train \| 60 \| [\d.]+ \| \d+ \| [\d.]+ \| \d+ \| 120 \|", text)
     assert "Made by `caesura reproduce " in text
     content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
     assert content["tables"]["first"][1]["figures"]["bleu"]["count"] == 2
-    assert str(recipe) not in json.dumps(content["tables"])
+    assert content["tables"]["first"][1]["figures"]["chrf_bigram"]["mean"] > 0
+    for seed in (seed for row in content["tables"]["first"] for seed in row["seeds"].values()):
+        assert str(recipe) in seed.pop("by")[0]["command"]
+        assert str(recipe) not in json.dumps(seed)
     assert "The first table" in done.out
     assert "The tables: " in done.out
     paper = [row for row in rows(recipe) if row["by"] == "paper"]
@@ -111,12 +120,52 @@ def test_again_nothing_is_trained_and_the_tables_stay(recipe: Path) -> None:
 
 
 def test_only_trains_what_it_names_and_the_table_keeps_what_is_there(recipe: Path) -> None:
-    run(recipe, "--only", "second,first-word")
+    run(recipe, "--only", "second, first-word")
     assert [*statuses(recipe)] == ["first-word-1", "second-act-1"]
     run(recipe, "--only", "char", "--seeds", "5")
     assert [*statuses(recipe)] == ["first-word-1", "first-char-5", "second-act-1"]
     said = refusal(run(recipe, "--only", "chars,act"))
     assert said == "--only chars: not in the recipe, which has first-word, first-char, second-act"
+
+
+def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "act,word", "--budget", "40s")
+    before, content = rows(recipe), json.loads((out / "table.json").read_bytes())
+    logs = {path: path.read_bytes() for path in out.glob("metrics/*")}
+    for path in [*out.glob("*-*-1"), *out.glob("*-*-1.*")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", "0s")
+    assert f"second-act-1: its folder is gone, {out}/metrics/second-act-1.jsonl has it" in done.out
+    assert not (out / "second-act-1").exists()
+    after = [row for row in rows(recipe) if row["system"] != "char"]
+    assert [*map(without_times, after)] == [*map(without_times, before)]
+    assert {path: path.read_bytes() for path in logs} == logs
+    again = json.loads((out / "table.json").read_bytes())["tables"]
+    assert again["second"] == [
+        system | {"figures": again["second"][0]["figures"]} for system in content["tables"]["second"]
+    ]
+    said = refusal(run(recipe, "--only", "act", "--set", "training.updates=11"))
+    assert said.startswith(f"{out}/metrics/second-act-1.jsonl: was trained with another config")
+    kept = out / "metrics" / "first-word-1.jsonl"
+    kept.write_bytes(kept.read_bytes()[:-100])
+    table = (out / "table.md").read_bytes()
+    assert refusal(run(recipe, "--only", "act")).startswith(f"{kept}: is not whole (")
+    assert (out / "table.md").read_bytes() == table
+
+
+def test_each_row_is_listed_with_the_call_that_made_it(recipe: Path) -> None:
+    run(recipe, "--only", "word")
+    run(recipe, "--only", "act", "--set", "model.segmenter.tau=0.5")  # which a word model does not have
+    run(recipe, "--only", "word", "--parallel", 2)
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    made = re.findall(r"^- Made by `caesura (.*)` with caesura .* on .+\.$", text, re.M)
+    assert [line.partition("--no-report ")[2] for line in made] == [
+        "--only word",
+        "--only act --set model.segmenter.tau=0.5",
+    ]
+    content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
+    assert "model.segmenter.tau=0.5" in content["tables"]["second"][0]["seeds"]["1"]["settings"]
 
 
 def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
@@ -129,13 +178,33 @@ def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
     assert re.search(r"\| bad \| 0 \| .*\| failed: the (loss|gradient|weights).* \|\n", text)
 
 
+def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested(tmp_path: Path) -> None:
+    def outcome(seed: int, bleu: float, tested: bool) -> Outcome:
+        best = {"verdict": "best", "bleu": bleu, "segment_length": bleu, "longest_segment": int(bleu)}
+        best |= {"seconds": 10 * bleu, "chrf": bleu}
+        measured = {"test": {"scores": {"bleu": bleu, "chrf": bleu, "chrf_bigram": bleu}}} if tested else {}
+        member = Member(f"one-{seed}", tmp_path / "one.yaml", (), tmp_path / f"one-{seed}")
+        return Outcome(member, "stopped", "", Progress(seconds=20 * bleu), seed, None, [best], measured)
+
+    outcomes = {1: outcome(1, 10.0, True), 2: outcome(2, 30.0, False)}
+    system = System("table", "one", "one", None, {seed: o.member for seed, o in outcomes.items()})
+    result = Result(system, outcomes)
+    means = {name: figure["mean"] for name, figure in result.record()["figures"].items()}
+    assert (means["bleu"], means["dev_bleu"], means["segment_length"]) == (10.0, 10.0, 10.0)
+    [row] = comparison_table("table", "a table", [result]).rows
+    assert row[:5] == ["one", 1, "10.00", "10.00", "10.00"]
+    assert row[7:10] == ["10.00 (10)", "1m40s", "3m20s"]
+    [row] = comparison_table("table", "a table", [Result(system, {2: outcomes[2]})]).rows
+    assert row[1:5] == [0, "", "", "30.00"]
+
+
 def test_a_table_of_what_is_there_when_time_is_up(recipe: Path) -> None:
     done = run(recipe, "--only", "second,first-word", "--time-limit", "0s")
     assert done.status == 0
     assert "stopped by the time limit; the same command goes on from here" in done.out
     assert {*statuses(recipe).values()} <= {"not run", "stopped"}
     text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
-    assert re.search(r"\| act \| 0 \|  \|  \|  \|  \|  \|  \|  \| not run \|", text)
+    assert re.search(r"\| act \| 0 \|  \|  \|  \|  \|  \|  \|  \|  \| not run \|", text)
     assert run(recipe, "--only", "second").status == 0
     assert statuses(recipe)["second-act-1"] == "finished"
 
@@ -148,6 +217,19 @@ def test_a_budget_is_shared_by_all_and_said(recipe: Path) -> None:
     assert "Each was given 0s of training" in text or "Each was given 1s of training" in text
     assert "| its budget" in text
     assert 0.5 <= float(rows(recipe)[0]["seconds"]) < 5
+
+
+def test_a_budget_is_that_of_the_row_which_was_given_it(recipe: Path) -> None:
+    endless = ("--set", "training.updates=100000000")
+    run(recipe, *endless, "--only", "char", "--seeds", "1", "--budget", "0.3s")
+    before = rows(recipe)
+    run(recipe, *endless, "--only", "word", "--budget", "1.7s")
+    assert statuses(recipe) == {"first-word-1": "budget", "first-char-1": "budget"}
+    assert [row for row in rows(recipe) if row["system"] == "char"] == before
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| word .* \| 2s \|$", text, re.M)
+    assert re.search(r"^\| characters .* \| 0s \|$", text, re.M)
+    assert "Each was given its budget of training" in text
 
 
 def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +316,13 @@ def test_data_says_what_is_missing(recipe: Path) -> None:
     (recipe / "data" / "dev.en").unlink()
     assert refusal(run(recipe)) == f"--data {recipe}/data: no dev.en there, nor with .xz or .gz"
     assert not (recipe.parent / "out").exists()
+
+
+def test_text_that_is_missing_may_be_given_by_data(recipe: Path) -> None:
+    (recipe / "data" / "dev.en").unlink()
+    said = refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report"))
+    assert "data.dev.trg: no file" in said
+    assert said.endswith(", or all of it: --data FOLDER")
 
 
 WORD, CHAR, ACT = (f"tables.{row}" for row in ("first.rows.word", "first.rows.char", "second.rows.act"))

@@ -1,0 +1,73 @@
+"""What a training was made from, by and with: kept beside its folder, and with its log where that is gone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from caesura import __version__
+from caesura.config import Config
+from caesura.data.files import write_beside
+from caesura.experiments.outcome import Member
+
+
+def note_provenance(member: Member) -> None:
+    """Keep what a member is trained from now; calls, versions and devices are added to those before."""
+    config = member.load()
+    by = {"command": shlex.join(["caesura", *sys.argv[1:]]), "with": versions(), "on": device_name(config)}
+    before = member.read_provenance().get("by", [])
+    found = {
+        "digest": digest(config),
+        "settings": [s for s in member.settings if not re.match(r"data\.(train|dev|test)\b", s)],
+        "beam": config.testing.beam_size,
+        "by": before if by in before else [*before, by],
+    }
+    with write_beside(member.provenance) as file:
+        file.write(json.dumps(found, ensure_ascii=False).encode())
+
+
+def digest(config: Config) -> str:
+    """A mark of all that is in a config, but where its files are and what it is computed on."""
+    tree = config.model_dump(mode="json")
+    for part in ("train", "dev", "test"):
+        text = tree["data"][part]
+        if isinstance(text, dict):
+            tree["data"][part] = {side: Path(file).name for side, file in text.items()}
+        elif text is not None:
+            tree["data"][part] = Path(text).name
+    for key in ("device", "threads"):
+        del tree["training"][key]
+    return hashlib.blake2b(json.dumps(tree).encode(), digest_size=6).hexdigest()
+
+
+def versions() -> str:
+    """Those of the programs that the figures depend on."""
+    import torch
+
+    return f"caesura {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+
+
+def device_name(config: Config) -> str:
+    """What a config is trained on here, as its maker calls it."""
+    import torch
+
+    if config.training.device != "cpu" and torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    try:
+        known = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        known = ""
+    model = re.search(r"^model name\s*: (.+)$", known, re.MULTILINE)
+    return model[1].strip() if model else platform.processor() or platform.machine()
+
+
+def made_by(made: list[dict[str, Any]]) -> list[str]:
+    """A sentence a call, versions and device, each once."""
+    calls = [call for entry in made for call in entry.get("by", ())]
+    return list(dict.fromkeys(f"Made by `{c['command']}` with {c['with']} on {c['on']}." for c in calls))
