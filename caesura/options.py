@@ -8,11 +8,12 @@ from caesura.errors import InputError
 
 
 def parse_duration(text: str, option: str = "--time-limit") -> float:
-    """90s, 9m, 1.5h or plain seconds, as seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text.strip())
-    if not match:
-        raise InputError(f"{option} {text}: should look like 90s, 9m or 2h")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
+    """90s, 9m, 1m30s, 1.5h or plain seconds, as seconds."""
+    number = r"(\d+(?:\.\d+)?)"
+    match = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", text.replace(" ", ""))
+    if not match or not any(match.groups()):
+        raise InputError(f"{option} {text}: should look like 90s, 9m, 1m30s or 2h")
+    return sum(float(part or 0) * size for part, size in zip(match.groups(), (3600, 60, 1), strict=True))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

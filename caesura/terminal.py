@@ -67,7 +67,9 @@ def validation_line(v: dict[str, Any]) -> str:
 def _share(share: float | None) -> list[str]:
     if share is None:
         return []
-    return ["halting gradient " + (" <1%" if 0 < share < 0.005 else f"{share:4.0%}")]
+    if share == 0:
+        return ["halting gradient   0%, stuck"]
+    return ["halting gradient " + (" <1%" if share < 0.005 else f"{share:4.0%}")]
 
 
 class TrainingDisplay:

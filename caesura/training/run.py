@@ -43,6 +43,7 @@ from caesura.training.validation import Example, Validation
 FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, WORDS, CARD, METRICS, VALIDATIONS)
 FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
 
+LITTLE = 0.1  # of the characters with a halting gradient, below which training warns as it starts
 WINDOW = (*SUMS, "clipped", "updates")
 
 
@@ -198,11 +199,11 @@ def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
 def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
     """Log what is known before the first update: sizes, and the segments that training starts from."""
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None)]
-    segments = segment_length(cut.covered for cut in cuts)
+    segments, share = segment_length(cut.covered for cut in cuts), gradient_share(cuts)
     facts = {
         "segment_length": segments.mean,
         "longest_segment": segments.longest,
-        "gradient_share": gradient_share(cuts),
+        "gradient_share": share,
         "parameters": run.model.parameter_count(),
         "src_vocabulary": len(data.src_vocabulary),
         "trg_vocabulary": len(data.trg_vocabulary),
@@ -212,6 +213,11 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         "kernels": list(pick(run.model.device)),
     }
     said = [f"segments start at {segments.mean:.2f} characters (longest {segments.longest})"]
+    if share is not None and share < LITTLE:
+        said.append(
+            "nearly every character halts at once, which leaves the halting unit little to learn from: "
+            "a lower model.segmenter.halting_bias starts with longer segments"
+        )
     if run.model.decoder.segmenting:
         # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
         forced = run.model.segment_targets(run.dev.sources, run.dev.references)
@@ -231,6 +237,8 @@ def _announce(run: Run, reporter: Reporter) -> None:
     device, testing = run.model.device, run.config.testing
     reporter.say(f"{run.config.name}: {run.model.parameter_count():,} parameters on {device}")
     reporter.say("recurrences: {} ({})".format(*pick(device)))
+    if device.type == "cpu" and run.config.training.precision == "bfloat16":
+        reporter.say("training.precision is bfloat16, which is slow on a CPU: float32 is faster here")
     for part in ("segmenter", "decoder"):
         if (tau := getattr(run.config.model, part).tau) < 0:
             reporter.say(f"model.{part}.tau is {tau:g}: below 0 the penalty rewards longer segments")

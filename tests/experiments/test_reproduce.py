@@ -352,7 +352,7 @@ def test_a_mistake_is_named_with_its_line(recipe: Path, old: str, new: str, comp
 
 @pytest.mark.parametrize("option", ["--budget", "--time-limit"])
 def test_times_are_read_or_refused(recipe: Path, option: str) -> None:
-    assert refusal(run(recipe, option, "soon")) == f"{option} soon: should look like 90s, 9m or 2h"
+    assert refusal(run(recipe, option, "soon")) == f"{option} soon: should look like 90s, 9m, 1m30s or 2h"
 
 
 def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:

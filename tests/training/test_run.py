@@ -37,3 +37,21 @@ def test_a_tau_below_0_is_allowed_and_noted(tmp_path: Path, part: str) -> None:
         noted = [line for line in heard.said if "tau" in line]
         wanted = f"model.{part}.tau is -0.5: below 0 the penalty rewards longer segments"
         assert noted == ([wanted] if tau < 0 else [])
+
+
+@pytest.mark.parametrize(("bias", "little"), [(9, True), (-1, False)])
+def test_a_start_that_leaves_the_halting_unit_little_to_learn_from_is_noted(
+    tmp_path: Path, bias: float, little: bool
+) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path, "act", f"model.segmenter.halting_bias={bias}")
+    train(config, tmp_path / "run", heard := Listener(), time_limit=0)
+    assert any("a lower model.segmenter.halting_bias" in line for line in heard.said) == little
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_bfloat16_on_a_cpu_is_noted(tmp_path: Path, precision: str) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path, "word", f"training.precision={precision}", "training.device=cpu")
+    train(config, tmp_path / "run", heard := Listener(), time_limit=0)
+    assert any("slow on a CPU" in line for line in heard.said) == (precision == "bfloat16")
