@@ -30,10 +30,12 @@ def test_a_text_that_is_not_read_to_its_end_is_not_complete(
 def test_a_given_text_stands_for_kept_words_that_are_not_all(tmp_path: Path) -> None:
     (tmp_path / "t.de").write_text("ab ab\n", encoding="utf-8")
     save_words(tmp_path / WORDS, SOME, SOME)
+    tiny_model().save_pretrained(tmp_path)
     assert training_text(tiny_model(), tmp_path, None, "strict").src == SOME
     given = training_text(tiny_model(), tmp_path, str(tmp_path / "t.de"), "strict")
     assert given.src == WordCounts({"ab": 2}, 2, True)
     assert given.trg == SOME  # the file has no target side
     complete = replace(SOME, complete=True)
     save_words(tmp_path / WORDS, complete, SOME)
+    tiny_model().save_pretrained(tmp_path)
     assert training_text(tiny_model(), tmp_path, str(tmp_path / "t.de"), "strict").src == complete
