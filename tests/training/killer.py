@@ -35,6 +35,7 @@ from caesura.training.step import Step
 
 STAGES = ("reading", "update", "validation", "best model", "checkpoint")
 SLOWER = 0.02  # seconds that syncing takes, so that there is time to be killed in the middle of writing
+TAKES = {"update": 0.02, "validation": 0.05}  # seconds longer: those of a few short lines are over at once
 
 
 class Silent:
@@ -60,10 +61,15 @@ def wrapped(owner: Any, name: str, before: Callable[[], None], after: Callable[[
 
 def watched(stage: mmap.mmap) -> None:
     """Have this process say in shared memory what it is doing."""
+
+    def enter(number: int) -> None:
+        stage[0] = number
+        if number:
+            time.sleep(TAKES.get(STAGES[number - 1], 0.0))
+
     places = [(run, "prepare"), (Step, "__call__"), (loop, "evaluate"), (Translator, "save_pretrained")]
     for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")], 1):
-        set_to = partial(stage.__setitem__, 0)
-        wrapped(owner, name, partial(set_to, number), partial(set_to, 0))
+        wrapped(owner, name, partial(enter, number), partial(enter, 0))
 
 
 def killed_at_call(last: int) -> None:
