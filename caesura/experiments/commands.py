@@ -3,60 +3,63 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from caesura.errors import InputError, Interrupted
 from caesura.options import parse_duration, parse_seeds
 
+if TYPE_CHECKING:
+    from caesura.experiments.fleet import Limits
+
+Data = Annotated[Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")]
+Budget = Annotated[
+    str | None, typer.Option("--budget", help="training time of each: 90s, 4m; else to its own end")
+]
+Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")]
+TimeLimit = Annotated[
+    str | None, typer.Option("--time-limit", help="stop all cleanly after this long: 90s, 9m, 2h")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
+]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"] | None,
+    typer.Option("--device", help="short for --set training.device=..."),
+]
+
 
 def reproduce(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, or a folder")],
-    data: Annotated[
-        Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")
-    ] = None,
+    data: Data = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="for models and tables; runs/reproduce-RECIPE by default")
     ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="training time of a system: 90s, 4m; else to its own end")
-    ] = None,
-    parallel: Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")] = 1,
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="stop all cleanly after this long: 90s, 9m, 2h")
-    ] = None,
+    budget: Budget = None,
+    parallel: Parallel = 1,
+    time_limit: TimeLimit = None,
     only: Annotated[
         str | None, typer.Option("--only", metavar="NAME,...", help="tables, rows or TABLE-ROW alone")
     ] = None,
     seeds: Annotated[
         str | None, typer.Option("--seeds", help="in place of the recipe's, such as 1,2,3")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
-    ] = None,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"] | None,
-        typer.Option("--device", help="short for --set training.device=..."),
-    ] = None,
+    settings: Settings = None,
+    device: Device = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="the report of all systems")] = True,
 ) -> None:
     """Train the systems of a recipe, and write the paper's tables beside ours; run again, it goes on."""
-    from caesura.experiments.fleet import Limits
     from caesura.experiments.recipe import Chosen, find_recipe
     from caesura.experiments.reproduce import reproduce as run
 
-    limits = Limits(
-        None if budget is None else parse_duration(budget, "--budget"),
-        parallel,
-        None if time_limit is None else parse_duration(time_limit),
-    )
+    limits = _limits(budget, parallel, time_limit)
     chosen = Chosen(
         out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}",
         data,
         tuple(name.strip() for name in (only or "").split(",") if name.strip()),
         () if seeds is None else parse_seeds(seeds),
-        (*(settings or ()), *([f"training.device={device}"] if device else ())),
+        _common(settings, device),
     )
     if not run(recipe, chosen, limits, report):
         raise typer.Exit(1)
@@ -82,16 +85,9 @@ def sweep(
     beside: Annotated[
         list[Path] | None, typer.Option("--beside", metavar="CONFIG", help="a baseline; may be repeated")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")
-    ] = None,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"] | None,
-        typer.Option("--device", help="short for --set training.device=..."),
-    ] = None,
+    settings: Settings = None,
+    data: Data = None,
+    device: Device = None,
     gold: Annotated[
         str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")
     ] = None,
@@ -107,18 +103,13 @@ def sweep(
             help="N trials drawn by Optuna from --over KEY=LOW:HIGH[:log] (1:5 whole numbers, 1.0:5 any)",
         ),
     ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="training time of a run: 90s, 4m; else to its own end")
-    ] = None,
-    parallel: Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")] = 1,
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="stop all cleanly after this long: 90s, 9m, 2h")
-    ] = None,
+    budget: Budget = None,
+    parallel: Parallel = 1,
+    time_limit: TimeLimit = None,
     draw: Annotated[bool, typer.Option("--draw", help="only draw tables and figures again")] = False,
 ) -> None:
     """Train a grid of settings side by side; one table, one JSON and figures. The same command goes on."""
     from caesura.config import load_config
-    from caesura.experiments.fleet import Limits
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.terminal import FleetDisplay
 
@@ -130,12 +121,8 @@ def sweep(
         return
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
-    limits = Limits(
-        None if budget is None else parse_duration(budget, "--budget"),
-        parallel,
-        None if time_limit is None else parse_duration(time_limit),
-    )
-    common = (*(settings or ()), *([f"training.device={device}"] if device else ()))
+    limits = _limits(budget, parallel, time_limit)
+    common = _common(settings, device)
     folder = out or Path("runs") / f"sweep-{load_config(files[0], common).name}"
     request = Request(
         files[0], folder, tuple(over or ()), listed, common,
@@ -151,3 +138,18 @@ def sweep(
     print(f"tables, figures and sweep.json: {folder}")
     if not good:
         raise typer.Exit(1)
+
+
+def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits:
+    from caesura.experiments.fleet import Limits
+
+    return Limits(
+        None if budget is None else parse_duration(budget, "--budget"),
+        parallel,
+        None if time_limit is None else parse_duration(time_limit),
+    )
+
+
+def _common(settings: list[str] | None, device: str | None) -> tuple[str, ...]:
+    """What is set for every training."""
+    return (*(settings or ()), *([f"training.device={device}"] if device else ()))

@@ -23,7 +23,7 @@ def note_provenance(member: Member) -> None:
     by = {"command": shlex.join(["caesura", *sys.argv[1:]]), "with": versions(), "on": device_name(config)}
     before = member.read_provenance().get("by", [])
     found = {
-        "digest": digest(config),
+        "digest": digest(described(config)),
         "settings": [s for s in member.settings if not re.match(r"data\.(train|dev|test)\b", s)],
         "beam": config.testing.beam_size,
         "by": before if by in before else [*before, by],
@@ -32,8 +32,8 @@ def note_provenance(member: Member) -> None:
         file.write(json.dumps(found, ensure_ascii=False).encode())
 
 
-def digest(config: Config) -> str:
-    """A mark of all that is in a config, but where its files are and what it is computed on."""
+def described(config: Config) -> dict[str, Any]:
+    """A config as a reader elsewhere is told it: files by their names."""
     tree = config.model_dump(mode="json")
     for part in ("train", "dev", "test"):
         text = tree["data"][part]
@@ -41,9 +41,13 @@ def digest(config: Config) -> str:
             tree["data"][part] = {side: Path(file).name for side, file in text.items()}
         elif text is not None:
             tree["data"][part] = Path(text).name
-    for key in ("device", "threads"):
-        del tree["training"][key]
-    return hashlib.blake2b(json.dumps(tree).encode(), digest_size=6).hexdigest()
+    return tree
+
+
+def digest(tree: dict[str, Any]) -> str:
+    """A mark of all that is in a config as `described` has it, but what it is computed on."""
+    kept = {key: value for key, value in tree["training"].items() if key not in ("device", "threads")}
+    return hashlib.blake2b(json.dumps(tree | {"training": kept}).encode(), digest_size=6).hexdigest()
 
 
 def versions() -> str:

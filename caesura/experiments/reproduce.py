@@ -20,7 +20,7 @@ from caesura.errors import InputError, Interrupted
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
-from caesura.experiments.provenance import digest, made_by
+from caesura.experiments.provenance import described, digest, made_by
 from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
 from caesura.experiments.results import (
     Result,
@@ -87,7 +87,7 @@ def _known(chosen: Chosen, members: Sequence[Member]) -> dict[str, Path]:
         if _begun(member) or not path.exists():
             continue
         found = read_kept(path, member)
-        if found.made["digest"] != digest(member.load()):
+        if found.made["digest"] != digest(described(member.load())):
             raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
         if found.trained:
             known[member.name] = path
@@ -236,8 +236,8 @@ class _Experiment:
             (comparison_table(name, self.recipe.tables[name].title, listed), self._notes(listed))
             for name, listed in self._by_table(results).items()
         ]
-        for described in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
-            tables.append((described, self._about()))
+        for table in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
+            tables.append((table, self._about()))
         return [(table, notes) for table, notes in tables if table.rows]
 
     def _about(self) -> list[str]:

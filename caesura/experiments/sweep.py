@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -14,12 +12,12 @@ from typing import Any
 
 from caesura.analysis.plots import save as save_figure
 from caesura.analysis.plots import style
-from caesura.config import Config
 from caesura.data.files import checksum, write_beside
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
 from caesura.experiments.sweep_results import (
@@ -136,8 +134,8 @@ def _before(out: Path) -> Sweep:
 
 def _known(before: Sweep, point: Point) -> Result | None:
     """What an earlier call has kept of a run."""
-    digest = _digest(described(point.config))
-    return next((run for run in before.runs if (run.digest, run.name) == (digest, point.name)), None)
+    mark = digest(described(point.config))
+    return next((run for run in before.runs if (run.digest, run.name) == (mark, point.name)), None)
 
 
 def cuts_measure(gold: str | None) -> Measure:
@@ -178,7 +176,7 @@ def write(
     said = [text for outcome in outcomes for text in _signatures(outcome)]
     own = {(run.config, run.name) for run in runs}
     left = [run for run in before.runs if (run.config, run.name) not in own]
-    configs = before.configs | {_digest(base): base for base in bases.values()}
+    configs = before.configs | {digest(base): base for base in bases.values()}
     sweep = Sweep(
         over=list(dict.fromkeys([*over, *before.over])),
         budget=limits.budget if not left or before.budget == limits.budget else None,
@@ -199,10 +197,10 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
     return Result(
         name=point.name,
         config=point.config.name,
-        digest=_digest(described(point.config)),
+        digest=digest(described(point.config)),
         settings={**differences(base, described(point.config)), **point.values},
-        base=_digest(base),
-        alike=_digest(_seedless(described(point.config))),
+        base=digest(base),
+        alike=digest(_seedless(described(point.config))),
         seed=point.seed,
         beside=point.beside,
         status=outcome.status,
@@ -240,25 +238,8 @@ def _signatures(outcome: Outcome) -> list[str]:
     return [*last.values(), *tested.values()]
 
 
-def _digest(tree: dict[str, Any]) -> str:
-    """A mark of all that is in a config as `described` has it."""
-    return hashlib.blake2b(json.dumps(tree).encode(), digest_size=6).hexdigest()
-
-
 def _seedless(tree: dict[str, Any]) -> dict[str, Any]:
     return tree | {"training": tree["training"] | {"seed": None}}
-
-
-def described(config: Config) -> dict[str, Any]:
-    """A config as a reader elsewhere is told it: files by their names."""
-    tree = config.model_dump(mode="json")
-    for part in ("train", "dev", "test"):
-        text = tree["data"][part]
-        if isinstance(text, dict):
-            tree["data"][part] = {side: Path(file).name for side, file in text.items()}
-        elif text is not None:
-            tree["data"][part] = Path(text).name
-    return tree
 
 
 def draw(sweep: Sweep, out: Path) -> list[Path]:

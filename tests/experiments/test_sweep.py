@@ -100,7 +100,7 @@ def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
     assert len({run.alike for run in found.runs}) == len({run.digest for run in found.runs}) == 5
     last = found.runs[0]
     assert found.value(last, "model.segmenter.epsilon") == 0.02
-    assert last.digest == module._digest(found.config(last))  # all of it can be told
+    assert last.digest == module.digest(found.config(last))  # all of it can be told
 
 
 def test_seeds_are_alike_and_other_settings_are_not(configs, tmp_path):
@@ -151,7 +151,7 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
     (point,) = module.points(module._plan(request, module._rows(request)))
     spent = replace(
-        result("tau=0"), digest=module._digest(module.described(point.config)), status="budget", seconds=30.0
+        result("tau=0"), digest=module.digest(module.described(point.config)), status="budget", seconds=30.0
     )
     spent = replace(spent, measured=["test", "cuts"])
     measures = module.TEST, module.cuts_measure(None)
@@ -171,7 +171,7 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
 def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
     request = request_of(configs, tmp_path, f"{TAU}=0")
     (point,) = module.points(module._plan(request, module._rows(request)))
-    digest = module._digest(module.described(point.config))
+    digest = module.digest(module.described(point.config))
     gold = tmp_path / "gold.tsv"
     gold.write_text("ab\ta b\n")
     plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
@@ -195,7 +195,7 @@ def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
 def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, monkeypatch):
     request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
     (point,) = module.points(module._plan(request, module._rows(request)))
-    digest = module._digest(module.described(point.config))
+    digest = module.digest(module.described(point.config))
     ended = replace(result("tau=0"), status="finished", digest=digest)
     trained = []
     monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))

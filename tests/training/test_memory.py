@@ -70,7 +70,7 @@ def test_a_batch_in_pieces_has_the_gradients_and_sums_of_the_whole(
     assert [n for n in tried if n <= most]
 
 
-def test_risk_in_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_risk_in_pieces_is_that_of_the_whole() -> None:
     model = tiny_model(ACT, training={"risk_candidates": 3})
     batch = collate(PAIRS[:6])
     step = Step(model, model.config.training)
@@ -79,7 +79,7 @@ def test_risk_in_pieces_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) ->
     close(gradients(model) | dict(zip(SUMS, step._in_pieces(batch, 4, True), strict=True)), wanted, 1e-12)
 
 
-def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:
     model = tiny_model(ACT)
     batch = collate(PAIRS[:8])
     step = Step(model, model.config.training)
