@@ -171,8 +171,13 @@ class Training(Section):
     clip_grad_norm: float | None = Field(
         default=None, gt=0, description="largest gradient norm; null: no clipping"
     )
-    patience: int = Field(
-        default=3, ge=1, description="validations without a new best before the rate is lowered"
+    decay: Literal["none", "linear"] = Field(
+        default="none", description="linear: from there the rate falls to 0 at the last of updates"
+    )
+    patience: int | None = Field(
+        default=3,
+        ge=1,
+        description="validations without a new best before the rate is lowered; null: never, and no stop",
     )
     decrease_factor: float = Field(
         default=0.5, gt=0, lt=1, description="the learning rate is multiplied by this"
@@ -231,6 +236,12 @@ class Training(Section):
     )
     examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
     tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")
+
+    @model_validator(mode="after")
+    def _decay_needs_an_end(self) -> "Training":
+        if self.decay != "none" and (self.updates is None or self.updates <= self.warmup):
+            raise _wrong("decay", f"{self.decay} needs training.updates, more than training.warmup")
+        return self
 
 
 class Testing(Section):

@@ -46,7 +46,8 @@ _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
 # Of a model folder; every change of its config's keys is another one, for they are all written out.
 # 1: the weights' metadata has the checksums of the other files; folders before have none.
 # 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
-FORMAT = 2
+# 3: training.decay, and training.patience may be null.
+FORMAT = 3
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
 # where Triton's kernels keep none of these, the attention's keys and values.

@@ -24,7 +24,7 @@ from caesura.training.interrupt import BUDGET, Interrupt, Stop
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import WINDOW, Reporter, Run, open_run
-from caesura.training.schedule import warmed
+from caesura.training.schedule import rate_at
 from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
 
@@ -140,7 +140,7 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
     clipped = sums.new_zeros(()) if most is None else norm > most
     wrong = ~(norm.isfinite() & sums[0].isfinite())
     for group in run.optimizer.param_groups:
-        group["lr"] = warmed(settings, run.progress.learning_rate, run.progress.update)
+        group["lr"] = rate_at(settings, run.progress.learning_rate, run.progress.update)
     run.optimizer.found_inf = wrong.float()  # type: ignore[attr-defined]  # fused Adam's own way to skip
     run.optimizer.step()
     row = torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
@@ -150,7 +150,7 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
 
 def _last_rate(run: Run) -> float:
     """What Adam had at the last update, where nothing was lowered since."""
-    return warmed(run.config.training, run.progress.learning_rate, run.progress.update - 1)
+    return rate_at(run.config.training, run.progress.learning_rate, run.progress.update - 1)
 
 
 def _say_what_ran(run: Run, reporter: Reporter) -> None:

@@ -15,10 +15,11 @@ Verdict = Literal["best", "wait", "halve", "stop"]
 class HalveAndStop:
     """Lower the rate after `patience` validations without a new best; stop at the `max_halvings`-th in a row.
 
-    A new best resets both counts; patience starts again after a halving; the rate never rises.
+    A new best resets both counts; patience starts again after a halving; the rate never rises. Where there is
+    no end to patience (None), nothing is lowered and nothing stopped.
     """
 
-    patience: int
+    patience: int | None
     max_halvings: int
     best: float | None = None
     waited: int = 0
@@ -30,16 +31,22 @@ class HalveAndStop:
             self.best, self.waited, self.halvings = score, 0, 0
             return "best"
         self.waited += 1
-        if self.waited < self.patience:
+        if self.patience is None or self.waited < self.patience:
             return "wait"
         self.waited = 0
         self.halvings += 1
         return "stop" if self.halvings >= self.max_halvings else "halve"
 
 
-def warmed(settings: Training, rate: float, update: int) -> float:
-    """Adam's rate at an update, which is `rate` from the `warmup`-th on; `update` others came before."""
-    return rate * min(1.0, (update + 1) / settings.warmup) if settings.warmup else rate
+def rate_at(settings: Training, rate: float, update: int) -> float:
+    """Adam's rate at an update; `update` others came before.
+
+    It is `rate` from the `warmup`-th on; or, with decay, falls from there and would be 0 after the last.
+    """
+    risen = min(1.0, (update + 1) / settings.warmup) if settings.warmup else 1.0
+    if settings.decay == "none" or settings.updates is None or update < settings.warmup:
+        return rate * risen
+    return rate * max(0, settings.updates - update) / (settings.updates - settings.warmup)
 
 
 def sampled_share(settings: Training, update: int) -> float:

@@ -331,6 +331,19 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     assert used[12:] == used[:12]
 
 
+def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(corpus: Path, tmp_path: Path) -> None:
+    settings = ("training.decay=linear", "training.patience=null", "training.learning_rate=1e-3")
+    config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
+    heard = run(config, tmp_path / "whole")
+    assert [record["learning_rate"] for record in train_records(tmp_path / "whole")] == pytest.approx(
+        [1e-3 * 9 / 12, 1e-3 * 5 / 12, 1e-3 / 12]
+    )
+    assert {v.verdict for v in heard.validations} <= {"best", "wait"}
+    assert heard.said[-1] == "training finished: 12 updates"
+    run(config, tmp_path / "parts", *range(1, 13))
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
 def train_records(folder: Path) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [record for record in records if record["kind"] == "train"]

@@ -1,4 +1,4 @@
-"""When the learning rate is lowered, and when training ends; how it rises before."""
+"""When the learning rate is lowered, and when training ends; how it rises before, and falls by itself."""
 
 from dataclasses import asdict
 from itertools import product
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.config import Training
-from caesura.training.schedule import HalveAndStop, warmed
+from caesura.training.schedule import HalveAndStop, rate_at
 
 
 def restated(scores: list[float], patience: int, max_halvings: int) -> list[str]:
@@ -85,16 +85,47 @@ def test_a_schedule_that_was_written_down_goes_on_as_if_uninterrupted(
 @given(st.integers(0, 1000), st.floats(1e-9, 1), st.integers(0, 2000))
 def test_the_rate_rises_by_equal_steps_and_stays(warmup: int, rate: float, update: int) -> None:
     settings = Training(warmup=warmup)
-    found = [warmed(settings, rate, update + i) for i in range(3)]
+    found = [rate_at(settings, rate, update + i) for i in range(3)]
     if update + 1 >= warmup:
         assert found == [rate] * 3
     else:
         assert 0 < found[0] < found[1] <= found[2] <= rate
         assert found[1] - found[0] == pytest.approx(rate / warmup, rel=1e-6)
-    assert warmed(settings, rate / 2, update) == found[0] / 2, "halved while it rises"
+    assert rate_at(settings, rate / 2, update) == found[0] / 2, "halved while it rises"
 
 
 def test_a_warm_up_worked_by_hand() -> None:
-    assert [warmed(Training(warmup=4), 0.8, update) for update in range(6)] == pytest.approx(
+    assert [rate_at(Training(warmup=4), 0.8, update) for update in range(6)] == pytest.approx(
         [0.2, 0.4, 0.6, 0.8, 0.8, 0.8]
     )
+
+
+@given(st.integers(0, 300), st.integers(1, 1000), st.floats(1e-9, 1), st.integers(0, 1300))
+def test_the_rate_falls_by_equal_steps_from_the_end_of_its_rise(
+    warmup: int, falling: int, rate: float, update: int
+) -> None:
+    updates = warmup + falling
+    settings = Training(warmup=warmup, updates=updates, decay="linear")
+    found = [rate_at(settings, rate, update + i) for i in range(2)]
+    if update < warmup:
+        assert found[0] == rate_at(Training(warmup=warmup), rate, update)
+    elif update < updates:
+        assert 0 < found[0] <= rate
+        assert found[0] - found[1] == pytest.approx(rate / falling, rel=1e-6)
+    else:
+        assert found == [0.0, 0.0]
+    assert rate_at(settings, rate, warmup) == pytest.approx(rate), "the highest"
+
+
+def test_a_fall_worked_by_hand() -> None:
+    settings = Training(warmup=2, updates=6, decay="linear")
+    rates = [rate_at(settings, 0.8, update) for update in range(7)]
+    assert rates == pytest.approx([0.4, 0.8, 0.8, 0.6, 0.4, 0.2, 0.0])
+
+
+@given(scores=SCORES)
+def test_endless_patience_only_looks_for_the_best(scores: list[float]) -> None:
+    best = [
+        not before or score > max(before) for before, score in ((scores[:i], s) for i, s in enumerate(scores))
+    ]
+    assert judged(HalveAndStop(None, 1), scores) == ["best" if new else "wait" for new in best]
