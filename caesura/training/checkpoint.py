@@ -36,19 +36,31 @@ class Progress:
     finished: str = ""  # why training ended, once it has
 
 
-def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, keep: int
-) -> Path:
-    """Write a checkpoint beside, rename it into place, and remove all but the newest `keep`."""
-    folder.mkdir(parents=True, exist_ok=True)
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint holds, as it was at one moment: nothing that training does later changes it."""
+
+    progress: dict[str, Any]
+    tensors: dict[str, Tensor]  # in the host's memory
+
+
+def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> Snapshot:
+    """Copy the state of a run."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for index, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
-    tensors["random.cpu"] = torch.get_rng_state()
+    copies = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
+    copies["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
-    path = folder / f"{progress.update:09d}.safetensors"
-    save_tensors(path, tensors, {"format": FORMAT, "progress": asdict(progress)})
+        copies["random.cuda"] = torch.cuda.get_rng_state()
+    return Snapshot(asdict(progress), copies)
+
+
+def save_checkpoint(folder: Path, state: Snapshot, keep: int) -> Path:
+    """Write a checkpoint beside, rename it into place, and remove all but the newest `keep`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{state.progress['update']:09d}.safetensors"
+    save_tensors(path, state.tensors, {"format": FORMAT, "progress": state.progress})
     # A later one is there only if it was damaged, and this run went on from one before.
     kept = [found for found in list_checkpoints(folder) if found <= path][-keep:]
     for other in list_checkpoints(folder):

@@ -54,7 +54,7 @@ def train(
             run, data = open_run(config, folder, reporter, interrupt)
         except Stop:
             return _stopped(reporter, interrupt, "while it read the text")
-        with closing(run.journal):
+        with closing(run):
             return _loop(run, data, reporter, interrupt, budget)
 
 
@@ -64,11 +64,13 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device)
     first, started = progress.update, time.monotonic() - progress.seconds
+    used.clear()  # by other models of this process
     if budget is not None:
         interrupt.spent_at(started + budget)
     while not progress.finished:
         if interrupt.reason():
             break
+        run.written(wait=False)
         if progress.since_validation >= settings.validation_freq:
             if _validate(run, reporter, interrupt, started):
                 run.save()
@@ -95,6 +97,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     if interrupt.reason() == BUDGET and progress.since_validation > 0:
         _validate(run, reporter, interrupt, None)
     run.save()
+    run.written()
     if progress.finished:
         reporter.say(f"training finished: {progress.finished}")
         return "finished"
@@ -196,6 +199,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     It counts as training that `started` then, or not at all.
     """
     progress, settings, dev = run.progress, run.config.training, run.dev
+    run.written()  # what a model is saved beside is no older than the validation before
     run.check()
 
     try:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +32,7 @@ from caesura.training.checkpoint import (
     list_checkpoints,
     load_checkpoint,
     save_checkpoint,
+    snapshot,
 )
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
@@ -78,16 +80,34 @@ class Run:
     guard: Guard
     window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
     saved: float = field(default_factory=time.monotonic)  # when
+    _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
+    _writing: Future[Path] | None = None
 
     def save(self) -> None:
-        """Write a checkpoint that belongs to exactly what is in the log now."""
+        """Write a checkpoint that belongs to exactly what is in the log now, while training goes on."""
+        self.written()
         self.check()
         self.progress.window = dict(zip(WINDOW, self.window.tolist(), strict=True))
         self.progress.schedule = asdict(self.schedule)
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
-        save_checkpoint(self.folder / "checkpoints", self.model, self.optimizer, self.progress, keep)
+        state = snapshot(self.model, self.optimizer, self.progress)
+        self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
         self.saved = time.monotonic()
+
+    def written(self, wait: bool = True) -> None:
+        """Raise what went wrong when the last checkpoint was written; `wait` until it is on disk."""
+        if self._writing is not None and (wait or self._writing.done()):
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        """Let the last checkpoint get to the disk, and close the log."""
+        try:
+            self.written()
+        finally:
+            self._writer.shutdown()
+            self.journal.close()
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint again."""
@@ -229,6 +249,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         )
     run.journal.record("start", 0, facts)
     run.save()
+    run.written()
     for line in (str(data.corpus.report), *said):
         reporter.say(line)
 

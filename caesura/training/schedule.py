@@ -46,7 +46,7 @@ def rate_at(settings: Training, rate: float, update: int) -> float:
     risen = min(1.0, (update + 1) / settings.warmup) if settings.warmup else 1.0
     if settings.decay == "none" or settings.updates is None or update < settings.warmup:
         return rate * risen
-    return rate * max(0, settings.updates - update) / (settings.updates - settings.warmup)
+    return rate * (max(0, settings.updates - update) / (settings.updates - settings.warmup))
 
 
 def sampled_share(settings: Training, update: int) -> float:

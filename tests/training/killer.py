@@ -63,13 +63,15 @@ def watched(stage: mmap.mmap) -> None:
     """Have this process say in shared memory what it is doing."""
 
     def enter(number: int) -> None:
-        stage[0] = number
-        if number:
-            time.sleep(TAKES.get(STAGES[number - 1], 0.0))
+        stage[number] = 1
+        time.sleep(TAKES.get(STAGES[number], 0.0))
+
+    def leave(number: int) -> None:
+        stage[number] = 0
 
     places = [(run, "prepare"), (Step, "__call__"), (loop, "evaluate"), (Translator, "save_pretrained")]
-    for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")], 1):
-        wrapped(owner, name, partial(enter, number), partial(enter, 0))
+    for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")]):
+        wrapped(owner, name, partial(enter, number), partial(leave, number))
 
 
 def killed_at_call(last: int) -> None:
@@ -121,7 +123,7 @@ def killed_by_the_clock(
 ) -> Counter[str]:
     """Kill at random moments; a run that comes to its end is followed by another."""
     rng, stages = random.Random(seed), Counter[str]()
-    stage = mmap.mmap(-1, 1)
+    stage = mmap.mmap(-1, len(STAGES))  # a byte each, for checkpoints are written while other things go on
     started = time.monotonic()
     with training(config, settings, folder / "whole", partial(watched, stage)) as child:
         assert ended(child) == 0
@@ -130,12 +132,14 @@ def killed_by_the_clock(
         status: int | None = None
         while status != 0:
             enough = sum(stages.values()) >= kills
+            stage[:] = bytes(len(STAGES))
             with training(config, settings, folder / str(number), partial(watched, stage)) as child:
                 status = ended(child, None if enough else rng.uniform(0, takes))
                 if status is None:
                     os.kill(child, signal.SIGKILL)
                     status = ended(child)
-                    stages[("elsewhere", *STAGES)[stage[0]]] += status != 0
+                    found = [name for name, entered in zip(STAGES, stage[:], strict=True) if entered]
+                    stages[["elsewhere", *found][-1]] += status != 0
             assert status in (0, -signal.SIGKILL), status
         if sum(stages.values()) >= kills:
             return stages

@@ -21,6 +21,7 @@ from caesura.training.checkpoint import (
     load_checkpoint,
     read_progress,
     save_checkpoint,
+    snapshot,
 )
 
 PROGRESS = Progress(
@@ -56,7 +57,7 @@ def steps(model: nn.Module, optimizer: torch.optim.Optimizer, count: int) -> Non
 def saved(folder: Path, updates: int = 3) -> tuple[Path, nn.Module, torch.optim.Adam]:
     model, optimizer = setting(0)
     steps(model, optimizer, updates)
-    return save_checkpoint(folder, model, optimizer, PROGRESS, keep=1), model, optimizer
+    return save_checkpoint(folder, snapshot(model, optimizer, PROGRESS), keep=1), model, optimizer
 
 
 @pytest.mark.parametrize("updates", [0, 3])
@@ -101,7 +102,7 @@ def test_the_newest_checkpoints_are_kept(
     model = nn.Linear(1, 1)
     optimizer = torch.optim.Adam(model.parameters())
     for update in sorted(updates):
-        save_checkpoint(folder, model, optimizer, Progress(update=update), keep)
+        save_checkpoint(folder, snapshot(model, optimizer, Progress(update=update)), keep)
     kept = [read_progress(path).update for path in list_checkpoints(folder)]
     assert kept == sorted(updates)[-keep:]
     assert len([*folder.iterdir()]) == len(kept)  # nothing half-written is left behind
@@ -162,8 +163,8 @@ def test_a_checkpoint_from_before_there_were_checksums_is_read(tmp_path: Path) -
 def test_a_checkpoint_takes_the_place_of_later_ones_and_leaves_enough(tmp_path: Path) -> None:
     model, optimizer = setting(0)
     for update in (10, 20, 30):
-        save_checkpoint(tmp_path, model, optimizer, Progress(update=update), keep=3)
-    save_checkpoint(tmp_path, model, optimizer, Progress(update=25), keep=2)  # 30 was damaged
+        save_checkpoint(tmp_path, snapshot(model, optimizer, Progress(update=update)), keep=3)
+    save_checkpoint(tmp_path, snapshot(model, optimizer, Progress(update=25)), keep=2)  # 30 was damaged
     assert [read_progress(path).update for path in list_checkpoints(tmp_path)] == [20, 25]
 
 
