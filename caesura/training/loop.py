@@ -212,7 +212,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     except Exception:
         run.save()  # what was learned since the last time
         raise
-    verdict = run.schedule.update(found.scores.bleu)
+    verdict = run.schedule.update(found.scores.bleu, found.scores.chrf)
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started

@@ -24,11 +24,16 @@ class HalveAndStop:
     best: float | None = None
     waited: int = 0
     halvings: int = 0
+    best_chrf: float | None = None  # of the best; None: of a checkpoint that has none, and no tie is better
 
-    def update(self, score: float) -> Verdict:
-        """Judge one validation score; higher is better, and a tie is no new best."""
-        if self.best is None or score > self.best:
-            self.best, self.waited, self.halvings = score, 0, 0
+    def update(self, bleu: float, chrf: float) -> Verdict:
+        """Judge one validation: BLEU decides, and chrF where BLEU is exactly that of the best.
+
+        So BLEU's first zeros count as progress where chrF rises; a tie in both is no new best.
+        """
+        tie_won = bleu == self.best and self.best_chrf is not None and chrf > self.best_chrf
+        if self.best is None or bleu > self.best or tie_won:
+            self.best, self.best_chrf, self.waited, self.halvings = bleu, chrf, 0, 0
             return "best"
         self.waited += 1
         if self.patience is None or self.waited < self.patience:
@@ -46,7 +51,7 @@ def rate_at(settings: Training, rate: float, update: int) -> float:
     risen = min(1.0, (update + 1) / settings.warmup) if settings.warmup else 1.0
     if settings.decay == "none" or settings.updates is None or update < settings.warmup:
         return rate * risen
-    return rate * max(0, settings.updates - update) / (settings.updates - settings.warmup)
+    return rate * (max(0, settings.updates - update) / (settings.updates - settings.warmup))
 
 
 def sampled_share(settings: Training, update: int) -> float:
