@@ -158,6 +158,7 @@ def test_options_are_checked_against_the_constructor(folder: Path) -> None:
     ("override", "message"),
     [
         ("dropuot=0.1", "unknown key; did you mean 'dropout'?"),
+        ("beam_size=2", "unknown key; did you mean testing.beam_size?"),
         ("vocab_size=9", "the program sets this itself; remove it"),
         ("dropout=much", "'much' is not a number"),
         ("kind=grru", "'grru' is not one of gru, lstm; did you mean 'gru'?"),

@@ -61,6 +61,13 @@ MISTAKES = [
     ("patience: 3", "decrease_factor: 2", "training.decrease_factor: 2 is too large; less than 1"),
     ("patience: 3", "Patience: 3", "training.Patience: unknown key; did you mean 'patience'?"),
     ("patience: 3", "xyz: 3", "training.xyz: unknown key"),
+    (
+        "patience: 3",
+        "tau: 3",
+        "training.tau: unknown key; did you mean model.segmenter.tau or model.decoder.tau?",
+    ),
+    ("  encoder:", "  seed: 1\n  encoder:", "model.seed: unknown key; did you mean training.seed?"),
+    ("lang: en", "joint: true\n    lang: en", "data.trg.joint: unknown key; did you mean data.joint?"),
     ("tau: 1", "tau: [1]", "model.segmenter.tau: [1] is not a number"),
     ("{type: recurrent}", "recurrent", "model.decoder: 'recurrent' is not a section of `key: value` lines"),
     ("{type: recurrent}", "", "model.decoder.type: missing: the registered name"),
@@ -190,6 +197,9 @@ def test_joint_sides_must_agree(folder: Path, overrides: list[str], complaint: s
         ("training={sed: 1}", "training.sed: unknown key; did you mean 'seed'?"),
         ("training.seed.x=1", 'training.seed: {"x": 1} is not a whole number'),
         ("base=good.yaml", "unknown key"),
+        ("tau=1", "unknown key; did you mean model.segmenter.tau or model.decoder.tau?"),
+        ("testing.batch_type=symbols", "unknown key; did you mean training.batch_type?"),
+        ("lang=de", "unknown key; did you mean data.src.lang or data.trg.lang?"),
     ],
 )
 def test_a_wrong_override_is_named_as_it_was_written(folder: Path, override: str, message: str) -> None:
