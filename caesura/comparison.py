@@ -13,7 +13,7 @@ from caesura.analysis.cost import training_seconds
 from caesura.analysis.gold import read_gold
 from caesura.analysis.lines import name_of, read_text
 from caesura.analysis.models import search_name, search_settings
-from caesura.analysis.report import Report
+from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors
@@ -149,6 +149,11 @@ def write_report(
 
 def _known(row: Row) -> Known:
     return Known(row.evaluation.outputs, row.translating_seconds, row.evaluation.scores)
+
+
+def check_out(out: Path, models: Sequence[Path], src: str) -> None:
+    """Refuse a folder for a report, before work is put into one, that holds another report."""
+    refuse_another(out, _names([str(model) for model in models]), name_of(src))
 
 
 def _names(folders: Sequence[str]) -> list[str]:
