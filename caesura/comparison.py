@@ -166,7 +166,7 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
     """Print the table; p-values are of the difference to the first model."""
     gold = rows[0].evaluation.boundaries is not None
     cutting = any(row.evaluation.output_segments for row in rows)
-    columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "trained"]
+    columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "to best"]
     columns += ["sentences/s", *(["output segments"] if cutting else []), *(["boundary F1"] if gold else [])]
     cells = []
     for row in rows:
