@@ -40,7 +40,21 @@ class HalveAndStop:
             return "wait"
         self.waited = 0
         self.halvings += 1
-        return "stop" if self.halvings >= self.max_halvings else "halve"
+        return "stop" if self.stopped else "halve"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last verdict was to stop."""
+        return self.halvings >= self.max_halvings
+
+
+def bound_reached(settings: Training, update: int, epoch: int) -> str:
+    """The upper bound that training has come to after so many updates and epochs; "" where there is none."""
+    if settings.updates is not None and update >= settings.updates:
+        return f"{settings.updates} updates"
+    if settings.epochs is not None and epoch >= settings.epochs:
+        return f"{settings.epochs} epochs"
+    return ""
 
 
 def rate_at(settings: Training, rate: float, update: int) -> float:
