@@ -268,12 +268,14 @@ def compare(
 ) -> None:
     """The paper's Table 2 for your models, with a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
-    from caesura.comparison import Text, compare_models, show_comparison, write_report
+    from caesura.comparison import Text, check_out, compare_models, show_comparison, write_report
     from caesura.streaming import sentences
 
     _check_unique(models)
     if out is not None and src == "-":
         raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
+    if out is not None:
+        check_out(out, models, src)
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), _load(model, device, testing)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
@@ -308,8 +310,9 @@ def analyze(
     """Everything about a model's segments, gates, attention and errors on a text: one report."""
     from caesura.analysis.study import Settings
     from caesura.analysis.tables import overview
-    from caesura.comparison import Text, write_report
+    from caesura.comparison import Text, check_out, write_report
 
+    check_out(out, [model], src)
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), _load(model, device, testing))]
     page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)

@@ -13,7 +13,7 @@ from caesura.analysis.cost import training_seconds
 from caesura.analysis.gold import read_gold
 from caesura.analysis.lines import name_of, read_text
 from caesura.analysis.models import search_name, search_settings
-from caesura.analysis.report import Report
+from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors
@@ -151,6 +151,11 @@ def _known(row: Row) -> Known:
     return Known(row.evaluation.outputs, row.translating_seconds, row.evaluation.scores)
 
 
+def check_out(out: Path, models: Sequence[Path], src: str) -> None:
+    """Refuse a folder for a report, before work is put into one, that holds another report."""
+    refuse_another(out, _names([str(model) for model in models]), name_of(src))
+
+
 def _names(folders: Sequence[str]) -> list[str]:
     """The names of the folders where they differ, else their paths."""
     short = [Path(folder).resolve().name for folder in folders]
@@ -161,7 +166,7 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
     """Print the table; p-values are of the difference to the first model."""
     gold = rows[0].evaluation.boundaries is not None
     cutting = any(row.evaluation.output_segments for row in rows)
-    columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "trained"]
+    columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "to best"]
     columns += ["sentences/s", *(["output segments"] if cutting else []), *(["boundary F1"] if gold else [])]
     cells = []
     for row in rows:

@@ -322,7 +322,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
         config = Config.model_validate(source.tree)
     except ValidationError as invalid:
         broken = {problem.key for problem in source.problems}  # what could not be read is not judged as well
-        wrong = problems(invalid, Config, source.places)
+        wrong = problems(invalid, Config, source.places, whole=Config)
         wrong = [p for p in wrong if not any(p.key[: n + 1] in broken for n in range(len(p.key)))]
         yamlfile.refuse(source.problems + wrong)
     yamlfile.refuse(source.problems)
@@ -354,7 +354,7 @@ def check_options(
     try:
         checked = options.model_validate(component.options)
     except ValidationError as invalid:
-        yamlfile.refuse(problems(invalid, options, config._places, path, given))
+        yamlfile.refuse(problems(invalid, options, config._places, path, given, whole=Config))
     return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
 
 

@@ -20,10 +20,11 @@ def problems(
     places: Mapping[Key, Place],
     section: Key = (),
     given: Container[str] = (),
+    whole: type[BaseModel] | None = None,
 ) -> list[Problem]:
     """What is wrong with the keys of `section`, one problem a key; `given` are keys that the program sets.
 
-    A missing key is not named beside its misspelling.
+    A missing key is not named beside its misspelling; one in a wrong place is looked for in all of `whole`.
     """
     found: dict[Key, list[str]] = {}
     absent, guessed = set(), set()
@@ -35,9 +36,11 @@ def problems(
         if error["type"] == "rule" and error["ctx"]["key"]:
             key = (*key, error["ctx"]["key"])
         if error["type"] == "extra_forbidden":
-            guess = _guess(key[-1], _fields(model, key[:-1]))
+            elsewhere = [".".join(known) for known in _keys(whole) if known[-1] == key[-1]] if whole else []
+            guess = None if elsewhere else _guess(key[-1], _fields(model, key[:-1]))
             guessed.add((*key[:-1], guess))
-            text = "unknown key" + (f"; did you mean '{guess}'?" if guess else "")
+            meant = f"'{guess}'" if guess else " or ".join(elsewhere)
+            text = "unknown key" + (f"; did you mean {meant}?" if meant else "")
             if key[-1] in given:
                 text = "the program sets this itself; remove it"
         elif error["type"] == "missing":
@@ -109,6 +112,14 @@ def _fields(model: type[BaseModel], path: Key) -> dict[str, FieldInfo]:
         if part in model.model_fields:  # else the name of an entry, of which all are alike
             model = next(_models_in(model.model_fields[part].annotation), model)
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _keys(model: type[BaseModel], path: Key = ()) -> Iterator[Key]:
+    """All keys from the top, sections included."""
+    for name, field in model.model_fields.items():
+        yield (*path, name)
+        for section in _models_in(field.annotation):
+            yield from _keys(section, (*path, name))
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

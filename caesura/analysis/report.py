@@ -17,6 +17,7 @@ from caesura.analysis.page import cut, page, table_html
 from caesura.analysis.plots import png_of, style
 from caesura.analysis.study import Analysis
 from caesura.data.files import write_beside
+from caesura.errors import InputError
 from caesura.evaluation.scores import Comparison
 
 PAGE, NUMBERS = "report.html", "analysis.json"
@@ -133,6 +134,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def refuse_another(out: Path, models: Sequence[str], text: str) -> None:
+    """Refuse a folder with a report of other models or of another text; one of the same may be replaced."""
+    try:
+        old = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["models"]
+        held = [model["name"] for model in old], old[0]["text"]["name"]
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return
+    if held != ([*models], text):
+        said = f"{', '.join(held[0])} on {held[1]}"
+        raise InputError(f"{out}: holds a report of {said} that would be overwritten; choose another --out")
 
 
 def _clear(out: Path) -> None:

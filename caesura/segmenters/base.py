@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +65,14 @@ class Segmenter(nn.Module):
         raise NotImplementedError
 
     def __call__(
-        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
+        self,
+        symbols: Tensor,
+        lengths: Tensor | Sequence[int],
+        state: object | None = None,
+        final: bool = True,
     ) -> Segments:
+        if not isinstance(lengths, Tensor):
+            lengths = torch.tensor(lengths, dtype=torch.long, device=symbols.device)
         return super().__call__(symbols, lengths, state, final)
 
 

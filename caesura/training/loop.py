@@ -24,7 +24,7 @@ from caesura.training.interrupt import BUDGET, Interrupt, Stop
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import WINDOW, Reporter, Run, open_run
-from caesura.training.schedule import rate_at
+from caesura.training.schedule import bound_reached, rate_at
 from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
 
@@ -79,7 +79,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
             progress.epoch, progress.batch = progress.epoch + 1, 0
             batches = plan.epoch(progress.epoch)
             ready = feed(data.corpus, batches, run.model.device)
-        if _bound_reached(run):
+        if _ended_by_bound(run):
             continue
         batch = next(ready)
         _update(run, step, batch)
@@ -113,14 +113,10 @@ def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Ending:
     return "budget" if reason == BUDGET else "time limit"
 
 
-def _bound_reached(run: Run) -> bool:
+def _ended_by_bound(run: Run) -> bool:
     """End at the configured number of updates or epochs, with a last validation where one is due."""
     settings, progress = run.config.training, run.progress
-    over = ""
-    if settings.updates is not None and progress.update >= settings.updates:
-        over = f"{settings.updates} updates"
-    elif settings.epochs is not None and progress.epoch >= settings.epochs:
-        over = f"{settings.epochs} epochs"
+    over = bound_reached(settings, progress.update, progress.epoch)
     if over and progress.since_validation > 0:
         progress.since_validation = settings.validation_freq
     elif over:
@@ -216,7 +212,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     except Exception:
         run.save()  # what was learned since the last time
         raise
-    verdict = run.schedule.update(found.scores.bleu)
+    verdict = run.schedule.update(found.scores.bleu, found.scores.chrf)
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started

@@ -71,8 +71,7 @@ def prepare(
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
     fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies]
-    digests = [*text.digests(), *parallel_text(data.dev).digests(), *fingerprints]
-    return Prepared(*vocabularies, corpus, dev, digests)
+    return Prepared(*vocabularies, corpus, dev, [*text_digests(config), *fingerprints])
 
 
 def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None:
@@ -91,6 +90,11 @@ def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None
 def parallel_text(corpus: Files | Path) -> ParallelText:
     """The text that a config's `train`, `dev` or `test` names."""
     return ParallelText(corpus.src, corpus.trg) if isinstance(corpus, Files) else ParallelText(corpus)
+
+
+def text_digests(config: Config) -> list[str]:
+    """The hashes of the training text and the dev set."""
+    return [*parallel_text(config.data.train).digests(), *parallel_text(config.data.dev).digests()]
 
 
 def _train_vocabularies(

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,14 +32,15 @@ from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
     load_checkpoint,
+    read_progress,
     save_checkpoint,
     snapshot,
 )
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal
-from caesura.training.prepare import Prepared, prepare
-from caesura.training.schedule import HalveAndStop
+from caesura.training.prepare import Prepared, prepare, text_digests
+from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
 
@@ -130,7 +132,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = _with_measured(config, folder)
     if checkpoints:
-        refuse_changes(config, folder)
+        refuse_changes(config, folder, going_on=True)
     else:
         _refuse_overwriting(config, folder)
     if settings.threads:
@@ -153,6 +155,8 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     if checkpoints:
         path, progress = _restore(checkpoints, data.digests, model, optimizer, reporter)
         schedule = HalveAndStop(**progress.schedule)
+        if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
+            progress.finished = ""  # the bound that ended it was raised
     else:
         with write_beside(folder / CONFIG) as file:
             file.write(config.dump().encode())
@@ -296,14 +300,42 @@ def _device(config: Config) -> torch.device:
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def refuse_changes(config: Config, folder: Path) -> None:
-    """Refuse a config, resolved, other than the one that the run in a folder was begun with."""
-    old = resolve(load_config(folder / CONFIG, bases=False))
-    if changes := differences(old, _with_measured(config, folder)):
+def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> None:
+    """Refuse a config, resolved, other than the one that the run in a folder was begun with.
+
+    A run that is `going_on` may have another in what nothing that it has learned so far depends on.
+    """
+    old, config = resolve(load_config(folder / CONFIG, bases=False)), _with_measured(config, folder)
+    if changes := differences(_eased(old, config, folder) if going_on else old, config):
         listed = "; ".join(changes)
         raise InputError(
             f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
         )
+
+
+def _eased(old: Config, new: Config, folder: Path) -> Config:
+    """The old config with all of the new one that a run can go on with."""
+    free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes"]
+    for name in ("epochs", "updates"):
+        before, after = getattr(old.training, name), getattr(new.training, name)
+        if old.training.decay == "none" and before is not None and (after is None or after > before):
+            free.append(name)
+    training = old.training.model_copy(update={name: getattr(new.training, name) for name in free})
+    parts = ["test"]  # which training does not read
+    if (old.data.train, old.data.dev) != (new.data.train, new.data.dev) and _same_text(new, folder):
+        parts += ["train", "dev"]
+    data = old.data.model_copy(update={part: getattr(new.data, part) for part in parts})
+    return old.model_copy(update={"training": training, "data": data})
+
+
+def _same_text(config: Config, folder: Path) -> bool:
+    """Whether the text of a config, wherever it is, is the one that the run in a folder was begun with."""
+    digests = text_digests(config)
+    for path in list_checkpoints(folder / "checkpoints"):
+        with suppress(DamagedError):  # one is enough
+            if read_progress(path).text[:-2] == digests:  # the vocabularies' are last
+                return True
+    return False
 
 
 def _refuse_overwriting(config: Config, folder: Path) -> None:

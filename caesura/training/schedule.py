@@ -24,18 +24,37 @@ class HalveAndStop:
     best: float | None = None
     waited: int = 0
     halvings: int = 0
+    best_chrf: float | None = None  # of the best; None: of a checkpoint that has none, and no tie is better
 
-    def update(self, score: float) -> Verdict:
-        """Judge one validation score; higher is better, and a tie is no new best."""
-        if self.best is None or score > self.best:
-            self.best, self.waited, self.halvings = score, 0, 0
+    def update(self, bleu: float, chrf: float) -> Verdict:
+        """Judge one validation: BLEU decides, and chrF where BLEU is exactly that of the best.
+
+        So BLEU's first zeros count as progress where chrF rises; a tie in both is no new best.
+        """
+        tie_won = bleu == self.best and self.best_chrf is not None and chrf > self.best_chrf
+        if self.best is None or bleu > self.best or tie_won:
+            self.best, self.best_chrf, self.waited, self.halvings = bleu, chrf, 0, 0
             return "best"
         self.waited += 1
         if self.patience is None or self.waited < self.patience:
             return "wait"
         self.waited = 0
         self.halvings += 1
-        return "stop" if self.halvings >= self.max_halvings else "halve"
+        return "stop" if self.stopped else "halve"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last verdict was to stop."""
+        return self.halvings >= self.max_halvings
+
+
+def bound_reached(settings: Training, update: int, epoch: int) -> str:
+    """The upper bound that training has come to after so many updates and epochs; "" where there is none."""
+    if settings.updates is not None and update >= settings.updates:
+        return f"{settings.updates} updates"
+    if settings.epochs is not None and epoch >= settings.epochs:
+        return f"{settings.epochs} epochs"
+    return ""
 
 
 def rate_at(settings: Training, rate: float, update: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import caesura, refusal, with_config
+from cli.program import caesura, contents, refusal, with_config
 
 from caesura.analysis import drawings, report
 
@@ -190,6 +190,26 @@ def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, t
     assert as_json.err == f"the report: {tmp_path}/report.html\n"
     rows = json.loads(as_json.out)
     assert [row["scores"] for row in rows] == [m["scores"] for m in numbers["models"]]
+
+
+def test_a_report_of_something_else_is_not_overwritten(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    src, other = corpus / "dev.de", write("other.de", "eins zwei\nneun\n")
+    call = ["--out", tmp_path / "out", "--beam", 1, "--src"]
+    assert caesura("analyze", models["char"], *call, src, "--seed", 1).status == 0
+    assert caesura("analyze", models["char"], *call, src, "--seed", 2).status == 0, "its own may be replaced"
+    before = contents(tmp_path / "out")
+    complaint = (
+        f"{tmp_path}/out: holds a report of char on dev.de that would be overwritten; choose another --out"
+    )
+    assert refusal(caesura("analyze", models["word"], *call, src)) == complaint
+    assert refusal(caesura("analyze", models["char"], *call, other)) == complaint
+    done = caesura("compare", models["char"], models["word"], *call, src, "--trg", corpus / "dev.en")
+    assert (refusal(done), done.out) == (complaint, "")
+    assert contents(tmp_path / "out") == before
+    (tmp_path / "out" / "analysis.json").write_text('{"models": [{}]}')
+    assert caesura("analyze", models["word"], *call, src).status == 0, "not a report's"
 
 
 def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], tmp_path: Path) -> None:

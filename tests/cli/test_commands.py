@@ -296,6 +296,7 @@ def test_compare_puts_models_side_by_side_with_a_bootstrap_against_the_first(
     assert f"{first['scores']['bleu']:.2f}" in shown
     assert f"{other['parameters']:,}" in shown
     assert "1.000" in shown
+    assert "to best" in shown, "the time to the best validation, not of all training"
     assert "paired bootstrap of BLEU against the first model" in shown
 
 

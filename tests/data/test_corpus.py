@@ -1,21 +1,14 @@
 import gzip
-import io
 import json
 import lzma
 import os
 import random
-import sys
-import tracemalloc
-import zlib
 
 import numpy as np
 import pytest
-from folders.test_strangers import little_memory
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from caesura.data import corpus as corpus_module
-from caesura.data.corpus import Corpus, ParallelText, read_lines
+from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 
@@ -53,148 +46,6 @@ def build(text, chars, tmp_path, monkeypatch):
         return corpus, len(written) > before
 
     return call
-
-
-# Reading lines
-
-
-@pytest.mark.parametrize(
-    ("raw", "lines"),
-    [
-        (b"", []),
-        (b"\n", [""]),
-        (b"a", ["a"]),
-        (b"a\n\nb\n", ["a", "", "b"]),
-        (b"a\r\nb\r\r\n", ["a", "b\r"]),
-        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
-        ("a\u2028b\x85c\x0bd\x0ce\x1cf\rg\n".encode(), ["a\u2028b\x85c\x0bd\x0ce\x1cf\rg"]),
-    ],
-)
-def test_lines_end_at_newlines_alone(tmp_path, raw, lines):
-    for name, opener in (("t", open), ("t.gz", gzip.open), ("t.xz", lzma.open)):
-        with opener(tmp_path / name, "wb") as file:
-            file.write(raw)
-        assert list(read_lines(tmp_path / name)) == lines
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))), st.booleans())
-def test_any_lines_come_back(tmp_path_factory, lines, final_newline):
-    lines = [line.rstrip("\r").removeprefix("\ufeff") for line in lines] + ["end"]
-    path = tmp_path_factory.mktemp("lines") / "t"
-    path.write_bytes(("\n".join(lines) + "\n" * final_newline).encode())
-    assert list(read_lines(path)) == lines
-
-
-def test_standard_input_is_read(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("ä\nb".encode())))
-    assert list(read_lines("-")) == ["ä", "b"]
-    assert not sys.stdin.closed
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-def test_a_line_over_the_limit_is_none(tmp_path, end):
-    path = tmp_path / "t"
-    for length in range(1, 25):
-        path.write_bytes(b"\xef\xbb\xbf" + b"x" * length + b"\n" + b"y" * length + end)
-        wanted = ["x" * length, "y" * length] if length <= 10 else [None, None]
-        assert list(read_lines(path, limit=10)) == wanted, length
-
-
-def test_a_giant_line_is_never_held(tmp_path):
-    path = tmp_path / "t.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(b"a\n")
-        for _ in range(30):
-            file.write(b"x" * 1_000_000)
-        file.write(b"\nb\n")
-    tracemalloc.start()
-    try:
-        assert list(read_lines(path, limit=10_000)) == ["a", None, "b"]
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    ("raw", "told", "replaced"),
-    [
-        (
-            b"ok\nab\xffc\n",
-            r"t:2: invalid UTF-8 at byte 3 \(0xff\); --errors replace goes on",
-            ["ok", "ab\ufffdc"],
-        ),
-        (b"\xc3", r"t:1: invalid UTF-8 at byte 1 \(0xc3\)", ["\ufffd"]),
-        (b"\n\n\xc3\xa4\0\n", r"t:3: NUL at byte 3 .*--errors replace goes on", ["", "", "ä\ufffd"]),
-    ],
-)
-def test_bytes_that_are_no_text(tmp_path, raw, told, replaced):
-    path = tmp_path / "t"
-    path.write_bytes(raw)
-    with pytest.raises(InputError, match=told):
-        list(read_lines(path))
-    assert list(read_lines(path, errors="replace")) == replaced
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    whole = "".join(f"{i * 7919 % 1009} line\n" for i in range(5000)).encode()
-    (tmp_path / "cut.gz").write_bytes(gzip.compress(whole)[:-100])
-    (tmp_path / "cut.xz").write_bytes(lzma.compress(whole)[:-100])
-    spoilt = bytearray(gzip.compress(whole))
-    spoilt[len(spoilt) // 2] ^= 255
-    (tmp_path / "spoilt.gz").write_bytes(spoilt)
-    (tmp_path / "plain.gz").write_bytes(whole)
-    (tmp_path / "plain.xz").write_bytes(whole)
-    (tmp_path / "empty.xz").write_bytes(b"")
-    (tmp_path / "folder").mkdir()
-    for name in ("cut.gz", "cut.xz", "spoilt.gz", "plain.gz", "plain.xz", "empty.xz", "folder", "missing"):
-        with pytest.raises(InputError, match=name):
-            list(read_lines(tmp_path / name))
-
-
-def asking_for(dictionary, text):
-    """An .xz whose header asks for a dictionary of this size, in its own code."""
-    content = bytearray(lzma.compress(text))
-    end = 12 + (content[12] + 1) * 4
-    assert bytes(content[14:16]) == b"\x21\x01"  # LZMA2, and one byte about it
-    content[16] = dictionary
-    content[end - 4 : end] = zlib.crc32(content[12 : end - 4]).to_bytes(4, "little")
-    return bytes(content)
-
-
-def test_an_xz_that_asks_for_more_memory_than_the_best_packing_is_refused(tmp_path):
-    path = tmp_path / "t.xz"
-    path.write_bytes(asking_for(28, b"a\nb\n"))  # 64 MiB, as `xz -9`
-    assert [*read_lines(path)] == ["a", "b"]
-    for first in (b"", lzma.compress(b"a\n")):
-        for code in (29, 37, 40):
-            path.write_bytes(first + asking_for(code, b"b\n"))
-            with (
-                little_memory(1 << 28),
-                pytest.raises(InputError, match=r"t\.xz: asks for over 80 MiB .*anew"),
-            ):
-                list(read_lines(path))
-
-
-@pytest.mark.parametrize(
-    "after", [b"", b"\0" * 8, b"\0" * 200_000, b"junk", lzma.compress(b"") + b"\0" * 4], ids=len
-)
-def test_an_xz_of_several_streams_is_one_text(tmp_path, after):
-    path = tmp_path / "t.xz"
-    lines = [f"{i * 7919 % 1009} line" for i in range(50_000)]
-    halves = ["\n".join(lines[:30_000]), "\n".join(lines[30_000:])]
-    path.write_bytes(
-        lzma.compress(halves[0].encode() + b"\n") + b"\0" * 4 + lzma.compress(halves[1].encode()) + after
-    )
-    assert [*read_lines(path)] == lines
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may read anything")
-def test_a_file_without_permission_is_named(tmp_path):
-    path = write(tmp_path / "secret", ["a"])
-    path.chmod(0)
-    with pytest.raises(InputError, match="secret: Permission denied"):
-        list(read_lines(path))
 
 
 # Parallel text

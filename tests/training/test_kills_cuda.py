@@ -23,7 +23,8 @@ COUNTED = ("kind", "update", "sentences", "epoch", "batch", "learning_rate", "ve
 def counted(folder: Path) -> dict[str, Any]:
     """What a run leaves without what comes from its weights."""
     found = outcome(folder)
-    del found["progress"]["window"], found["progress"]["schedule"]["best"]
+    del found["progress"]["window"]
+    del found["progress"]["schedule"]["best"], found["progress"]["schedule"]["best_chrf"]
     return {
         "log": [{name: record[name] for name in COUNTED if name in record} for record in found["metrics"]],
         "progress": found["progress"],
