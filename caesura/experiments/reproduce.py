@@ -31,6 +31,7 @@ from caesura.experiments.results import (
     read_kept,
     seeds_table,
     signatures,
+    timing,
 )
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.model import WEIGHTS
@@ -247,7 +248,6 @@ class _Experiment:
     def _notes(self, results: Sequence[Result]) -> list[str]:
         outcomes = [outcome for result in results for outcome in result.outcomes.values()]
         beams = sorted({o.made.get("beam") or o.member.load().testing.beam_size for o in outcomes})
-        together = max(outcome.side_by_side for outcome in outcomes)
         notes = [
             *self._about(),
             "BLEU and chrF2 (order 6; of order 2: table.json) on the test set with beam "
@@ -260,8 +260,7 @@ class _Experiment:
             given = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
             notes.append(f"Each was given {given} of training, validations included, reading text not.")
         notes += made_by([outcome.made for outcome in outcomes])
-        if together > 1:
-            notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
+        notes += timing(results)
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
 
     def _markdown(self, results: Sequence[Result]) -> str:

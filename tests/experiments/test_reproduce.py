@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from experiments.fleets import wait_for, write_text
 from caesura.config import load_config
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, read_records
 from caesura.experiments.recipe import FILE, System, load_recipe
-from caesura.experiments.results import Result, compact_metrics, comparison_table
+from caesura.experiments.results import Result, compact_metrics, comparison_table, timing
 from caesura.terminal import FleetDisplay
 from caesura.training.checkpoint import Progress
 from caesura.training.lock import is_held
@@ -178,24 +179,57 @@ def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
     assert re.search(r"\| bad \| 0 \| .*\| failed: the (loss|gradient|weights).* \|\n", text)
 
 
-def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested(tmp_path: Path) -> None:
-    def outcome(seed: int, bleu: float, tested: bool) -> Outcome:
-        best = {"verdict": "best", "bleu": bleu, "segment_length": bleu, "longest_segment": int(bleu)}
-        best |= {"seconds": 10 * bleu, "chrf": bleu}
-        measured = {"test": {"scores": {"bleu": bleu, "chrf": bleu, "chrf_bigram": bleu}}} if tested else {}
-        member = Member(f"one-{seed}", tmp_path / "one.yaml", (), tmp_path / f"one-{seed}")
-        return Outcome(member, "stopped", "", Progress(seconds=20 * bleu), seed, None, [best], measured)
+def outcome(seed: int, bleu: float, tested: bool = True, beside: int = 1) -> Outcome:
+    """One that was at its best after ten times its BLEU in seconds, and ended after twenty times."""
+    best = {"verdict": "best", "bleu": bleu, "segment_length": bleu, "longest_segment": int(bleu)}
+    best |= {"seconds": 10 * bleu, "chrf": bleu}
+    measured = {"test": {"scores": {"bleu": bleu, "chrf": bleu, "chrf_bigram": bleu}}} if tested else {}
+    member = Member(f"one-{seed}", Path("one.yaml"), (), Path(f"one-{seed}"))
+    return Outcome(member, "stopped", "", Progress(seconds=20 * bleu), beside, None, [best], measured)
 
-    outcomes = {1: outcome(1, 10.0, True), 2: outcome(2, 30.0, False)}
-    system = System("table", "one", "one", None, {seed: o.member for seed, o in outcomes.items()})
-    result = Result(system, outcomes)
+
+def result_of(*outcomes: Outcome, title: str = "one") -> Result:
+    seeds = {int(outcome.member.name.removeprefix("one-")): outcome for outcome in outcomes}
+    members = {seed: outcome.member for seed, outcome in seeds.items()}
+    return Result(System("table", "one", title, None, members), seeds)
+
+
+def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested() -> None:
+    result = result_of(outcome(1, 10.0), outcome(2, 30.0, tested=False))
     means = {name: figure["mean"] for name, figure in result.record()["figures"].items()}
     assert (means["bleu"], means["dev_bleu"], means["segment_length"]) == (10.0, 10.0, 10.0)
     [row] = comparison_table("table", "a table", [result]).rows
     assert row[:5] == ["one", 1, "10.00", "10.00", "10.00"]
     assert row[7:10] == ["10.00 (10)", "1m40s", "3m20s"]
-    [row] = comparison_table("table", "a table", [Result(system, {2: outcomes[2]})]).rows
+    [row] = comparison_table("table", "a table", [result_of(outcome(2, 30.0, tested=False))]).rows
     assert row[1:5] == [0, "", "", "30.00"]
+
+
+def test_times_are_of_the_seeds_that_ran_alone() -> None:
+    alone = result_of(outcome(1, 6.0), outcome(2, 12.0))
+    mixed = result_of(outcome(1, 6.0, beside=3), outcome(2, 12.0), outcome(3, 24.0, beside=2), title="two")
+    never = result_of(outcome(1, 6.0, beside=3), outcome(2, 12.0, beside=2), title="three")
+    # One that did not have company, but was not tested, or has not begun, has no say.
+    untested = result_of(outcome(1, 6.0, beside=2), outcome(2, 12.0, tested=False), title="four")
+    waiting = replace(outcome(2, 0.0, tested=False), validations=[])
+    begun = result_of(replace(outcome(1, 6.0, tested=False, beside=2), validations=[]), waiting)
+    rows = comparison_table("table", "a table", [alone, mixed, never, untested, begun]).rows
+    times = [
+        ["1m30s", "3m00s"],
+        ["2m00s", "4m00s"],
+        ["1m30s*", "3m00s*"],
+        ["1m00s*", "2m00s*"],
+        ["", "2m00s*"],
+    ]
+    assert [row[8:10] for row in rows] == times
+    assert mixed.record()["figures"]["seconds"] == {"mean": 240.0, "deviation": None, "count": 1}
+    assert mixed.record()["figures"]["bleu"]["count"] == 3
+    assert timing([alone]) == []
+    assert timing([mixed]) == ["Times are of the seeds that ran alone (seed 2)."]
+    star = "* up to 3 processes ran side by side, which makes each slower."
+    assert timing([alone, never]) == [star]
+    assert timing([alone, mixed, never]) == ["Times are of the seeds that ran alone (two: seed 2).", star]
+    assert timing([begun]) == [star.replace("3", "2")]
 
 
 def test_a_table_of_what_is_there_when_time_is_up(recipe: Path) -> None:
