@@ -20,7 +20,8 @@ from caesura.experiments.outcome import Member
 def note_provenance(member: Member) -> None:
     """Keep what a member is trained from now; calls, versions and devices are added to those before."""
     config = member.load()
-    by = {"command": shlex.join(["caesura", *sys.argv[1:]]), "with": versions(), "on": device_name(config)}
+    command = shlex.join(["caesura", *map(told, sys.argv[1:])])
+    by = {"command": command, "with": versions(), "on": device_name(config)}
     before = member.read_provenance().get("by", [])
     found = {
         "digest": digest(described(config)),
@@ -30,6 +31,11 @@ def note_provenance(member: Member) -> None:
     }
     with write_beside(member.provenance) as file:
         file.write(json.dumps(found, ensure_ascii=False).encode())
+
+
+def told(word: str) -> str:
+    """A word of a call for a reader elsewhere: paths from outside the current folder by their names."""
+    return re.sub(r"(?<![\w.~-])(?:~|\.\.)?/(?:[^/,]+/)*(?=[^/])", "", word)
 
 
 def described(config: Config) -> dict[str, Any]:
