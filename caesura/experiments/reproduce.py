@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from caesura import terminal
@@ -17,6 +17,7 @@ from caesura.analysis.tables import Table
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
+from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
@@ -133,6 +134,15 @@ def _begun(member: Member) -> bool:
     return bool(list_checkpoints(member.folder / "checkpoints")) or member.failure.exists()
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A table, with what has to be known to read it."""
+
+    table: Table
+    notes: list[str]
+    cards: str = ""  # links to them
+
+
 class _Experiment:
     """The results of a recipe in a folder, read anew whenever they are written."""
 
@@ -154,8 +164,10 @@ class _Experiment:
         return read_outcome(member, None, (TEST,))
 
     def write(self) -> None:
-        """Write table.md, table.json, table.csv and metrics/."""
+        """Write metrics/, cards/, table.md, table.json and table.csv."""
         results = self.results()
+        keep_metrics(self.out, results)
+        keep_cards(self.out, results, self._about())
         content = {
             "recipe": self.recipe.name,
             "title": self.recipe.title,
@@ -175,13 +187,12 @@ class _Experiment:
         for name, text in files.items():
             with write_beside(self.out / name) as file:
                 file.write(text.encode())
-        keep_metrics(self.out, results)
 
     def show(self) -> None:
         """Print the tables."""
-        for table, notes in self._tables(self.results()):
-            terminal.out.print(table.text(), markup=False)
-            terminal.out.print("\n".join(notes), end="\n\n" if notes else "", markup=False)
+        for shown in self._tables(self.results()):
+            terminal.out.print(shown.table.text(), markup=False)
+            terminal.out.print("\n".join(shown.notes), end="\n\n" if shown.notes else "", markup=False)
         terminal.out.print(f"\nThe tables: {self.out}/table.md, .json and .csv; the models: {self.out}/*/")
 
     def report(self, time_limit: float | None) -> None:
@@ -231,15 +242,15 @@ class _Experiment:
             found.setdefault(result.system.table, []).append(result)
         return found
 
-    def _tables(self, results: Sequence[Result]) -> list[tuple[Table, list[str]]]:
-        """The tables that there is something to put into, with what has to be known to read them."""
-        tables = [
-            (comparison_table(name, self.recipe.tables[name].title, listed), self._notes(listed))
-            for name, listed in self._by_table(results).items()
-        ]
+    def _tables(self, results: Sequence[Result]) -> list[_Shown]:
+        """The tables that there is something to put into."""
+        tables = []
+        for name, listed in self._by_table(results).items():
+            table = comparison_table(name, self.recipe.tables[name].title, listed)
+            tables.append(_Shown(table, self._notes(listed), links(self.out, listed)))
         for table in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
-            tables.append((table, self._about()))
-        return [(table, notes) for table, notes in tables if table.rows]
+            tables.append(_Shown(table, self._about()))
+        return [shown for shown in tables if shown.table.rows]
 
     def _about(self) -> list[str]:
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
@@ -264,8 +275,8 @@ class _Experiment:
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
 
     def _markdown(self, results: Sequence[Result]) -> str:
-        shown = []
-        for table, notes in self._tables(results):
-            listed = "".join(f"- {note}\n" for note in notes)
-            shown.append(f"## {table.title}\n\n{table.markdown()}\n{listed}")
-        return "\n".join([f"# {self.recipe.title}\n", *shown])
+        parts = [f"# {self.recipe.title}\n"]
+        for shown in self._tables(results):
+            notes = "".join(f"- {note}\n" for note in (*shown.notes, shown.cards) if note)
+            parts.append(f"## {shown.table.title}\n\n{shown.table.markdown()}\n{notes}")
+        return "\n".join(parts)

@@ -77,8 +77,9 @@ class Result:
 
     @property
     def best(self) -> Outcome | None:
-        """The seed that did best on dev."""
+        """The seed that did best on dev; of those that are through, where any is."""
         found = [outcome for outcome in self.outcomes.values() if outcome.best]
+        found = [outcome for outcome in found if outcome.trained] or found
         return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
 
     @property

@@ -25,7 +25,7 @@ from caesura.training.checkpoint import Progress
 from caesura.training.lock import is_held
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = ("table.md", "table.json", "table.csv", "metrics")  # what is kept without the models
+PUBLISHED = ("table.md", "table.json", "table.csv", "metrics", "cards")  # what is kept without the models
 RECIPE = """\
 title: Numbers
 paper_text: {train: 120, dev: 12, test: 12}
@@ -169,6 +169,49 @@ def test_each_row_is_listed_with_the_call_that_made_it(recipe: Path) -> None:
     ]
     content = json.loads((recipe.parent / "out" / "table.json").read_bytes())
     assert "model.segmenter.tau=0.5" in content["tables"]["second"][0]["seeds"]["1"]["settings"]
+
+
+def test_each_finished_system_keeps_the_card_of_its_best_seed(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "char,act", "--set", "model.segmenter.embedding_dim=9")
+    assert sorted(path.name for path in out.glob("cards/*")) == ["first-char.md", "second-act.md"]
+    linked = "- Cards, each of the seed that did best on dev: [characters](cards/first-char.md).\n"
+    assert linked in (out / "table.md").read_text(encoding="utf-8")
+    best = max(
+        (row for row in rows(recipe) if row["system"] == "char"), key=lambda row: float(row["dev_bleu"])
+    )
+    card = (out / "cards" / "first-char.md").read_text(encoding="utf-8")
+    assert card.startswith(f"# characters (first-char-{best['seed']})\n\nA Caesura translation model from de")
+    assert "embedding_dim 9" in card
+    assert f"- BLEU {float(best['bleu']):.2f} (`BLEU|nrefs:1|" in card
+    assert f"- chrF2 {float(best['chrf']):.2f} (`chrF2|nrefs:1|" in card
+    assert "On the test set (beam 5, alpha 1.0, beta 0.0, precision float32):" in card
+    assert (
+        f"`train.de`, `train.en` (60 pairs read, 60 kept) with seed {best['seed']} (of 1, 2 the best" in card
+    )
+    assert "The training text has 60 pairs, 50% of the paper's 120, of which" in card
+    assert (
+        "Made by `caesura reproduce numbers --data data --out out --no-report --only char,act --set " in card
+    )
+    assert "A model for research." in card
+    for target in re.findall(r"\]\(([^)]+)\)", card):
+        assert (out / "cards" / target).is_file()
+    shutil.rmtree(out / f"first-char-{best['seed']}")
+    run(recipe, "--only", "act", "--set", "model.segmenter.embedding_dim=9")
+    assert (out / "cards" / "first-char.md").read_text(encoding="utf-8") == card
+    assert linked in (out / "table.md").read_text(encoding="utf-8")
+
+
+def test_no_card_before_the_end_and_no_scores_before_the_test(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "word,act", "--time-limit", "0s")
+    assert not (out / "cards").exists()
+    run(recipe, "--only", "word,act")
+    (out / "second-act-1" / "test.json").unlink()
+    run(recipe, "--only", "word", "--set", "training.updates=20")
+    card = (out / "cards" / "second-act.md").read_text(encoding="utf-8")
+    assert "It has not been tested yet." in card
+    assert "at its best validation: BLEU " in card
 
 
 @pytest.mark.parametrize(
