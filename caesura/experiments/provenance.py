@@ -8,6 +8,7 @@ import platform
 import re
 import shlex
 import sys
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,12 @@ def device_name(config: Config) -> str:
         known = ""
     model = re.search(r"^model name\s*: (.+)$", known, re.MULTILINE)
     return model[1].strip() if model else platform.processor() or platform.machine()
+
+
+def over_recipe(own: Set[str], made: Iterable[dict[str, Any]]) -> list[str]:
+    """What trainings were given by --set, each once: settings that are not the recipe's own, nor seeds."""
+    given = dict.fromkeys(setting for entry in made for setting in entry.get("settings", ()))
+    return [s for s in given if s not in own and not re.match(r"training\.(seed|device|threads)\b", s)]
 
 
 def made_by(made: list[dict[str, Any]]) -> list[str]:

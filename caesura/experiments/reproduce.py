@@ -21,7 +21,7 @@ from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
-from caesura.experiments.provenance import described, digest, made_by
+from caesura.experiments.provenance import described, digest, made_by, over_recipe
 from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
 from caesura.experiments.results import (
     Result,
@@ -141,6 +141,7 @@ class _Shown:
     table: Table
     notes: list[str]
     cards: str = ""  # links to them
+    changed: str = ""  # what was set otherwise than the recipe and so the title have it
 
 
 class _Experiment:
@@ -192,7 +193,8 @@ class _Experiment:
         """Print the tables."""
         for shown in self._tables(self.results()):
             terminal.out.print(shown.table.text(), markup=False)
-            terminal.out.print("\n".join(shown.notes), end="\n\n" if shown.notes else "", markup=False)
+            said = [text for text in (shown.changed, *shown.notes) if text]
+            terminal.out.print("\n".join(said), end="\n\n" if said else "", markup=False)
         terminal.out.print(f"\nThe tables: {self.out}/table.md, .json and .csv; the models: {self.out}/*/")
 
     def report(self, time_limit: float | None) -> None:
@@ -247,10 +249,25 @@ class _Experiment:
         tables = []
         for name, listed in self._by_table(results).items():
             table = comparison_table(name, self.recipe.tables[name].title, listed)
-            tables.append(_Shown(table, self._notes(listed), links(self.out, listed)))
+            notes, changed = self._notes(listed), self._changed(listed)
+            tables.append(_Shown(table, notes, links(self.out, listed), changed))
         for table in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
             tables.append(_Shown(table, self._about()))
         return [shown for shown in tables if shown.table.rows]
+
+    def _changed(self, results: Sequence[Result]) -> str:
+        """What was set over the recipe's settings, and for which rows where not for all."""
+        changes: dict[str, list[str]] = {}
+        for result in results:
+            system, rows = result.system, self.recipe.tables[result.system.table]
+            own = {*rows.settings, *rows.rows[system.row].settings}
+            for setting in over_recipe(own, [outcome.made for outcome in result.outcomes.values()]):
+                changes.setdefault(setting, []).append(system.title)
+        told = [
+            f"`{setting}`" + (f" ({', '.join(titles)})" if len(titles) < len(results) else "")
+            for setting, titles in changes.items()
+        ]
+        return f"Other than in the recipe: {'; '.join(told)}." if told else ""
 
     def _about(self) -> list[str]:
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
@@ -278,5 +295,6 @@ class _Experiment:
         parts = [f"# {self.recipe.title}\n"]
         for shown in self._tables(results):
             notes = "".join(f"- {note}\n" for note in (*shown.notes, shown.cards) if note)
-            parts.append(f"## {shown.table.title}\n\n{shown.table.markdown()}\n{notes}")
+            parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]
+            parts.append(f"{shown.table.markdown()}\n{notes}")
         return "\n".join(parts)

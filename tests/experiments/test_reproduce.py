@@ -171,6 +171,30 @@ def test_each_row_is_listed_with_the_call_that_made_it(recipe: Path) -> None:
     assert "model.segmenter.tau=0.5" in content["tables"]["second"][0]["seeds"]["1"]["settings"]
 
 
+def test_what_is_set_otherwise_than_a_title_says_is_under_it(recipe: Path) -> None:
+    both = "      more: {config: word.yaml, title: more words}\n"
+    (recipe / FILE).write_text(RECIPE + both, encoding="utf-8")
+    run(recipe, "--only", "second,word", "--device", "cpu", "--set", "training.updates=5")
+    run(
+        recipe,
+        "--only",
+        "first-char",
+        "--seeds",
+        "1",
+        "--set",
+        "training.seed=3",
+        "--set",
+        "data.max_chars=26",
+    )
+    done = run(recipe, "--only", "first-char", "--seeds", "1,2", "--set", "data.max_chars=26")
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    first = "Other than in the recipe: `training.updates=5` (word); `data.max_chars=26` (characters).\n"
+    assert f"\n## The first table\n\n{first}\n| system |" in text
+    assert "\n## The second table\n\nOther than in the recipe: `training.updates=5`.\n\n| system |" in text
+    assert text.count("Other than") == 2
+    assert first in done.out
+
+
 def test_each_finished_system_keeps_the_card_of_its_best_seed(recipe: Path) -> None:
     out = recipe.parent / "out"
     run(recipe, "--only", "char,act", "--set", "model.segmenter.embedding_dim=9")
