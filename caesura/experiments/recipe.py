@@ -205,3 +205,16 @@ def by_table(chosen: Sequence[System]) -> Mapping[str, list[System]]:
     for system in chosen:
         found.setdefault(system.table, []).append(system)
     return found
+
+
+def unique_titles(chosen: Sequence[System]) -> list[str]:
+    """Titles, with the names of their tables, or of tables and rows, where others have the same."""
+    titles = [system.title for system in chosen]
+    longer = [
+        f"{system.title} ({system.table})" if titles.count(system.title) > 1 else system.title
+        for system in chosen
+    ]
+    return [
+        f"{system.title} ({system.name})" if longer.count(name) > 1 else name
+        for system, name in zip(chosen, longer, strict=True)
+    ]

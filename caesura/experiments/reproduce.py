@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,16 @@ from caesura.experiments.fleet import Limits, check_members, last_words, run_fle
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
 from caesura.experiments.provenance import described, digest, made_by, over_recipe
-from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
+from caesura.experiments.recipe import (
+    Chosen,
+    Recipe,
+    System,
+    by_table,
+    find_recipe,
+    load_recipe,
+    systems,
+    unique_titles,
+)
 from caesura.experiments.results import (
     Result,
     budgets,
@@ -199,22 +208,25 @@ class _Experiment:
 
     def report(self, time_limit: float | None) -> None:
         """The report of all systems, each by the seed that did best on dev, where it is not there yet."""
-        best = [result.best for result in self.results()]
-        folders = [o.member.folder for o in best if o is not None and (o.member.folder / WEIGHTS).exists()]
+        results = self.results()
+        names = unique_titles([result.system for result in results])
+        best = {name: r.best.member.folder for name, r in zip(names, results, strict=True) if r.best}
+        folders = {name: folder for name, folder in best.items() if (folder / WEIGHTS).exists()}
         if not folders:
             return
         page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
-        weights = json.dumps({folder.name: weights_checksum(folder) for folder in folders}, indent=1)
-        if not (page.exists() and made.exists() and made.read_text(encoding="utf-8") == weights):
+        facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
+        written = json.dumps(facts, indent=1, ensure_ascii=False)
+        if not (page.exists() and made.exists() and made.read_text(encoding="utf-8") == written):
             problem = self._compare(folders, page.parent, time_limit)
             if problem:
                 terminal.out.print(f"no report: {problem}", markup=False)
                 return
             with write_beside(made) as file:
-                file.write(weights.encode())
+                file.write(written.encode())
         terminal.out.print(f"The report of all systems: {page}", markup=False)
 
-    def _compare(self, folders: Sequence[Path], out: Path, time_limit: float | None) -> str:
+    def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
         """Run `caesura compare` in a process of its own; what went wrong, if something did."""
         config = self.config
         test = config.data.test
@@ -222,7 +234,8 @@ class _Experiment:
             return "the configs name no data.test"
         text = ("--src", test.src, "--trg", test.trg) if isinstance(test, Files) else ("--src", test)
         device = "cpu" if config.training.device == "cpu" else "auto"
-        words = ["compare", *folders, *text, "--out", out, "--device", device]
+        names = [f"--name={name}" for name in folders]
+        words = ["compare", *folders.values(), *names, *text, "--out", out, "--device", device]
         command = [sys.executable, "-m", "caesura.cli", *map(str, words)]
         log = self.out / "report.log"
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")

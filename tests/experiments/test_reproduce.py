@@ -18,7 +18,7 @@ from experiments.fleets import wait_for, write_text
 from caesura.config import load_config
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, read_records
 from caesura.experiments.provenance import told
-from caesura.experiments.recipe import FILE, System, load_recipe
+from caesura.experiments.recipe import FILE, System, load_recipe, unique_titles
 from caesura.experiments.results import Result, compact_metrics, comparison_table, timing
 from caesura.terminal import FleetDisplay
 from caesura.training.checkpoint import Progress
@@ -429,6 +429,9 @@ def test_the_report_is_of_the_best_seed_of_each_and_made_once(recipe: Path) -> N
         "first-char-",
         "second-act-1",
     ]
+    found = json.loads((page.parent / "analysis.json").read_bytes())["models"]
+    assert [model["name"] for model in found] == ["word", "characters", "act"]
+    assert str(recipe.parent) not in page.read_text(encoding="utf-8")
     written = page.stat().st_mtime_ns
     assert f"The report of all systems: {page}\n" in report().out
     assert page.stat().st_mtime_ns == written
@@ -445,6 +448,12 @@ def test_text_that_is_missing_may_be_given_by_data(recipe: Path) -> None:
     said = refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report"))
     assert "data.dev.trg: no file" in said
     assert said.endswith(", or all of it: --data FOLDER")
+
+
+def test_systems_of_one_title_are_told_apart() -> None:
+    named = [("a", "x", "word"), ("b", "x", "word"), ("b", "y", "char"), ("c", "x", "act"), ("c", "y", "act")]
+    systems = [System(table, row, title, None, {}) for table, row, title in named]
+    assert unique_titles(systems) == ["word (a)", "word (b)", "char", "act (c-x)", "act (c-y)"]
 
 
 WORD, CHAR, ACT = (f"tables.{row}" for row in ("first.rows.word", "first.rows.char", "second.rows.act"))
