@@ -40,7 +40,7 @@ class Row(Section):
     config: str = Field(min_length=1, description="its config, a file seen from this one")
     title: str | None = Field(default=None, description="as the table names it; null: its name")
     seeds: list[int] | None = Field(default=None, min_length=1, description="null: those of the table")
-    settings: list[str] = Field(default=[], description="such as training.seed=2, over the config")
+    settings: list[str] = Field(default=[], description="such as model.encoder.num_layers=3, over the config")
     paper: Paper | None = Field(default=None, description="what the paper has for it")
 
 
