@@ -63,6 +63,7 @@ def length_figure(models: Mapping[str, SegmentStatistics], among: Sequence[str] 
             continue
         at = [n + 1 + (i - (len(models) - 1) / 2) * width for n in range(longest)]
         axes.bar(at, shares, width * 0.92, color=known[name].colour, label=_plain(name))
+    axes.set_ylim(bottom=0)
     axes.set_xticks(range(1, longest + 1))
     if longest == _LONGEST:
         axes.set_xticklabels([*map(str, range(1, longest)), f"{longest}+"])

@@ -79,17 +79,18 @@ class Report:
         lead = f"{text.sentences:,} sentences of {escape(text.name)}"
         if first.scores:
             lead += f", translated with {text.search}"
-        heroes = ""
-        if first.readings:
-            number = first.readings[0].number
-            for a in self.found:
-                for r in a.readings:
-                    if r.number == number:
-                        heroes += f'<p class="who">{escape(a.name)}: {escape(a.about)}</p>' + cut(
-                            r.pieces, "cut hero"
-                        )
+        heroes: dict[tuple[str, ...], list[Analysis]] = {}  # models that cut it alike together
+        for a in self.found if first.readings else ():
+            for r in a.readings:
+                if r.number == first.readings[0].number:
+                    heroes.setdefault(tuple(r.pieces), []).append(a)
+        shown = "".join(
+            f'<p class="who">{"; ".join(escape(f"{a.name}: {a.about}") for a in alike)}</p>'
+            + cut(pieces, "cut hero")
+            for pieces, alike in heroes.items()
+        )
         table = tables.overview(self.found, self.compared)
-        return f'<h1>{heading}</h1><p class="lead">{lead}.</p>{heroes}' + table_html(table, note=self._note())
+        return f'<h1>{heading}</h1><p class="lead">{lead}.</p>{shown}' + table_html(table, note=self._note())
 
     def _note(self) -> str:
         said = []
