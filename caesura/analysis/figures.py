@@ -281,13 +281,14 @@ def cost_figure(models: Mapping[str, tuple[float, Cost]]) -> Figure:
         axes.scatter([x], [bleu], s=size, color=look.colour, marker=look.marker, alpha=0.8, linewidths=0)
         ends.append((_plain(name), look.colour, x, bleu))
     axes.margins(x=0.08 if many else 0.25, y=0.12 if many else 0.3)
-    for name, colour, x, bleu in ends if not many else ():
-        axes.annotate(
-            name, (x, bleu), xytext=(9, 0), textcoords="offset points", va="center", color=colour,
-            fontsize=9, parse_math=False,
-        )  # fmt: skip
     if many:
         label_ends(axes, ends, _GAP / (height - 0.5))
+    else:
+        for name, colour, x, bleu in ends:
+            axes.annotate(
+                name, (x, bleu), xytext=(9, 0), textcoords="offset points", va="center", color=colour,
+                fontsize=9, parse_math=False,
+            )  # fmt: skip
     axes.set_xlabel("FLOPs a sentence")
     axes.set_ylabel("BLEU")
     axes.ticklabel_format(axis="y", useOffset=False)
@@ -302,7 +303,7 @@ def _line(axes: Axes, name: str, look: Look, at: Sequence[float], values: Sequen
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Inside the axes while it is short."""
+    """Inside the axes of a few models, above them of more."""
     handles, names = axes.get_legend_handles_labels()
     if len(names) > FEW:
         _legend_above(figure, handles, names)

@@ -26,7 +26,7 @@ def keep_cards(out: Path, results: Sequence[Result], about: Sequence[str]) -> No
     """Write cards/NAME.md of the best seed of all that are through; a card outlives the folder it is of."""
     for result in results:
         best = result.best
-        if best is not None and best.trained and (best.member.folder / WEIGHTS).exists():
+        if best is not None and best.trained and best.start and (best.member.folder / WEIGHTS).exists():
             path = _path(out, result.system)
             path.parent.mkdir(exist_ok=True)
             with write_beside(path) as file:
@@ -49,8 +49,8 @@ def _card(out: Path, result: Result, outcome: Outcome, about: Sequence[str]) -> 
     config = load_config(member.folder / CONFIG, bases=False)
     text = described(config)["data"]["train"]
     files = ", ".join(f"`{name}`" for name in (text.values() if isinstance(text, dict) else [text]))
-    others = ", ".join(str(seed) for seed in result.outcomes)
-    chosen = f" (of {others} the best on dev)" if len(result.outcomes) > 1 else ""
+    seeds = [str(seed) for seed, other in result.outcomes.items() if other.trained and other.best]
+    chosen = f" (of {', '.join(seeds)} the best on dev)" if len(seeds) > 1 else ""
     beside = f", up to {outcome.side_by_side} processes side by side" if outcome.side_by_side > 1 else ""
     log = kept_metrics(out, member).relative_to(out).as_posix()
     parts = [

@@ -220,7 +220,7 @@ def timing(results: Sequence[Result]) -> list[str]:
             seeds = [str(seed) for seed, outcome in result.outcomes.items() if outcome in result.timed]
             groups.setdefault(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}", []).append(result)
     told = [f"{', '.join(r.system.title for r in some)}: {seeds}" for seeds, some in groups.items()]
-    if len(groups) == 1 and sum(map(len, groups.values())) == len(results):
+    if [*groups.values()] == [[*results]]:
         told = [*groups]
     notes = [f"Times are of the seeds that ran alone ({'; '.join(told)})."] if told else []
     if (together := max(result.together for result in results)) > 1:
