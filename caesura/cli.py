@@ -253,6 +253,9 @@ def compare(
     src: Source,
     trg: Target = None,
     out: Annotated[Path | None, typer.Option("--out", help="write a report of all into this folder")] = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="what to call the first model; again: the next")
+    ] = None,
     gold: Gold = None,
     train: TrainingSource = None,
     beam: Beam = None,
@@ -271,15 +274,15 @@ def compare(
     from caesura.comparison import Text, check_out, compare_models, show_comparison, write_report
     from caesura.streaming import sentences
 
-    _check_unique(models)
+    _check_unique(models, name)
     if out is not None and src == "-":
         raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
     if out is not None:
-        check_out(out, models, src)
+        check_out(out, models, src, name or ())
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), _load(model, device, testing)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
-    rows = compare_models(loaded, text, beam)
+    rows = compare_models(loaded, text, beam, name or ())
     if as_json:
         _print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:
@@ -374,9 +377,11 @@ def _test_set(translator: Translator) -> tuple[str, str | None]:
     return str(files[0]), str(files[1]) if len(files) > 1 else None
 
 
-def _check_unique(models: list[Path]) -> None:
+def _check_unique(models: list[Path], names: list[str] | None) -> None:
     if len({model.resolve() for model in models}) < len(models):
         raise InputError("compare: a model folder is named twice")
+    if names and not len({*names}) == len(names) == len(models):
+        raise InputError(f"--name: {len(models)} different names are wanted, one a model, in their order")
 
 
 def _shown(cut: Segmentation) -> str:

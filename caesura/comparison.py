@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,15 @@ class Row:
 
 
 def compare_models(
-    models: Sequence[tuple[str, Translator]], text: Sentences, beam: int | None = None
+    models: Sequence[tuple[str, Translator]],
+    text: Sentences,
+    beam: int | None = None,
+    names: Sequence[str] = (),
 ) -> list[Row]:
-    """Translate the text with every (folder, model) and test the differences to the first."""
+    """Translate the text with every (folder, model) and test the differences to the first.
+
+    Rows are named by their folders where no names are given.
+    """
     metrics = {(m.config.testing.bleu_tokenize, m.config.testing.lowercase) for _, m in models}
     if len(metrics) > 1:
         raise InputError(
@@ -67,7 +73,8 @@ def compare_models(
             search = model.searcher(beam)
             found = evaluate(model, text.sources, text.references, text.gold, search, progress)
             measured.append((found, time.perf_counter() - began))
-    return compared(models, measured, text, beam)
+    rows = compared(models, measured, text, beam)
+    return [replace(row, name=name) for row, name in zip(rows, names, strict=True)] if names else rows
 
 
 def compared(
@@ -119,11 +126,11 @@ def write_report(
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
-    Of compared models the translations in `rows` are taken instead of new ones.
+    Of compared models the translations in `rows` are taken instead of new ones, and the names.
     """
     gold = read_gold(text.gold, text.errors) if text.gold is not None else None
     longest = min(model.config.testing.max_input for _, model in models)
-    names = _names([folder for folder, _ in models])
+    names = _names([folder for folder, _ in models], rows)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -151,13 +158,16 @@ def _known(row: Row) -> Known:
     return Known(row.evaluation.outputs, row.translating_seconds, row.evaluation.scores)
 
 
-def check_out(out: Path, models: Sequence[Path], src: str) -> None:
+def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] = ()) -> None:
     """Refuse a folder for a report, before work is put into one, that holds another report."""
-    refuse_another(out, _names([str(model) for model in models]), name_of(src))
+    refuse_another(out, names or _names([str(model) for model in models]), name_of(src))
 
 
-def _names(folders: Sequence[str]) -> list[str]:
-    """The names of the folders where they differ, else their paths."""
+def _names(folders: Sequence[str], rows: Sequence[Row] = ()) -> list[str]:
+    """Those that were given, or else the names of the folders where they differ, or else their paths."""
+    given = [row.name for row in rows]
+    if rows and given != list(folders):
+        return given
     short = [Path(folder).resolve().name for folder in folders]
     return short if len(set(short)) == len(short) else list(folders)
 

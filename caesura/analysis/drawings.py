@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -34,7 +35,7 @@ def place(figures: Figures, name: str, figure: Figure, caption: str) -> str:
 
 def key(a: Analysis) -> str:
     """A model's name as a part of file names and anchors."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in a.name)
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", a.name).rstrip("-")
 
 
 def each(said: Iterable[tuple[str, str]]) -> str:

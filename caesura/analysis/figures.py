@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from caesura.analysis.attention import AttentionStatistics
@@ -18,13 +19,15 @@ from caesura.analysis.errors import Bucket
 from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
 from caesura.analysis.halting import BINS, HaltingStatistics, History
 from caesura.analysis.means import ENOUGH
-from caesura.analysis.plots import AXIS, COLOURS, INK, label_ends, looks, short, style
+from caesura.analysis.plots import AXIS, COLOURS, INK, Look, label_ends, looks, short, style
 from caesura.analysis.segments import Character, SegmentStatistics
 from caesura.analysis.typos import Robustness
 
 WIDTH = 6.4  # inches: its text can still be read on a phone
 _LONGEST = 20  # characters of a segment; longer ones share the last bar
 _GAP = 0.15  # between labels of lines, in inches
+_PANEL = 1.25  # the height of one of several axes, in inches
+FEW = 4  # models that are drawn as bars, and have a legend inside the axes
 
 P = ParamSpec("P")
 
@@ -41,18 +44,26 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 @styled
-def length_figure(models: Mapping[str, SegmentStatistics]) -> Figure:
-    """The share of segments of each length, a bar a model."""
+def length_figure(models: Mapping[str, SegmentStatistics], among: Sequence[str] = ()) -> Figure:
+    """The share of segments of each length, a bar a model, or of more than a few models a line.
+
+    `among` are the names of all models, where others of them are drawn elsewhere: each keeps its look.
+    """
     figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
     axes = figure.subplots()
     longest = min(max((s.longest for s in models.values()), default=1), _LONGEST)
     width = 0.84 / max(len(models), 1)
-    for i, ((name, found), (colour, _)) in enumerate(zip(models.items(), looks(), strict=False)):
+    known = dict(zip(among or models, looks(), strict=False))
+    for i, (name, found) in enumerate(models.items()):
         shares = [0.0] * longest
         for length, count in found.histogram.items():
             shares[min(length, longest) - 1] += count / found.segments
+        if len(models) > FEW:
+            _line(axes, name, known[name], range(1, longest + 1), shares)
+            continue
         at = [n + 1 + (i - (len(models) - 1) / 2) * width for n in range(longest)]
-        axes.bar(at, shares, width * 0.92, color=colour, label=_plain(name))
+        axes.bar(at, shares, width * 0.92, color=known[name].colour, label=_plain(name))
+    axes.set_ylim(bottom=0)
     axes.set_xticks(range(1, longest + 1))
     if longest == _LONGEST:
         axes.set_xticklabels([*map(str, range(1, longest)), f"{longest}+"])
@@ -61,7 +72,7 @@ def length_figure(models: Mapping[str, SegmentStatistics]) -> Figure:
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.grid(axis="x", visible=False)
     if len(models) > 1:
-        _legend(axes)
+        _legend(figure, axes)
     return figure
 
 
@@ -82,7 +93,7 @@ def singles_figure(characters: Sequence[Character], count: int = 28) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
     axes.grid(axis="x", visible=False)
     axes.margins(x=0.01)
-    _legend(axes)
+    _legend(figure, axes)
     return figure
 
 
@@ -100,7 +111,7 @@ def scores_figure(found: HaltingStatistics) -> Figure:
     axes.set_ylabel("share of symbols")
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.grid(axis="x", visible=False)
-    _legend(axes)
+    _legend(figure, axes)
     return figure
 
 
@@ -113,34 +124,39 @@ def history_figure(runs: Mapping[str, History]) -> Figure:
     panels.append(("sentences", "bleu", "BLEU, dev"))
     if any(any(run.penalty) for run in runs.values()):
         panels.append(("penalty_at", "penalty", "penalty R"))
-    figure = Figure(figsize=(WIDTH, 1.35 * len(panels) + 0.5))
+    labelled = 1 < len(runs) <= _PANEL / _GAP + 1
+    figure = Figure(figsize=(WIDTH, 1.35 * len(panels) + 0.5), layout="constrained")
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (x, y, title) in zip(grid, panels, strict=True):
         axes.set_ylabel(title)
         ends = []
-        for (name, run), (colour, dashes) in zip(runs.items(), looks(), strict=False):
+        for (name, run), look in zip(runs.items(), looks(), strict=False):
             values = getattr(run, y)
             if values is None or not any(v and math.isfinite(v) for v in values):
                 continue
             places = getattr(run, x)
-            axes.plot(places, values, color=colour, linestyle=dashes, linewidth=1.6)
+            axes.plot(places, values, color=look.colour, linestyle=look.dashes, linewidth=1.6)
             last = [(a, b) for a, b in zip(places, values, strict=True) if math.isfinite(b)][-1]
-            axes.plot(*last, marker="o", markersize=3.5, color=colour)
-            ends.append((_plain(name), colour, *last))
+            axes.plot(*last, marker=look.marker, markersize=3.5, color=look.colour)
+            ends.append((_plain(name), look.colour, *last))
         if y == "gradient_share":
             axes.set_ylim(-0.04, 1.04)
             axes.set_yticks([0, 0.5, 1])
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
         elif ends:
             axes.margins(y=0.12)
-        if len(runs) > 1 and ends:
-            label_ends(axes, ends, _GAP / 1.25)
+        if labelled and ends:
+            label_ends(axes, ends, _GAP / _PANEL)
     grid[-1].set_xlabel("training sentences seen")
     grid[-1].xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
     grid[-1].set_xlim(left=0)
     figure.align_ylabels(grid)
-    right = 0.8 if len(runs) > 1 else 0.98
-    figure.subplots_adjust(left=0.16, right=right, top=0.98, bottom=0.5 / figure.get_figheight(), hspace=0.16)
+    if len(runs) > 1 and not labelled:
+        drawn = [
+            Line2D([], [], color=colour, linestyle=dashes, marker=marker, markersize=3.5)
+            for (colour, dashes, marker), _ in zip(looks(), runs, strict=False)
+        ]
+        _legend_above(figure, drawn, [_plain(name) for name in runs])
     return figure
 
 
@@ -197,18 +213,17 @@ def attention_place_figure(models: Mapping[str, AttentionStatistics]) -> Figure:
     figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
     axes = figure.subplots()
     longest = 1
-    for (name, found), (colour, dashes) in zip(models.items(), looks(), strict=False):
+    for (name, found), look in zip(models.items(), looks(), strict=False):
         values = found.place.solid
-        at = range(1, len(values) + 1)
         longest = max(longest, len(values))
-        axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=3.5, label=_plain(name))
+        _line(axes, name, look, range(1, len(values) + 1), values)
     axes.axhline(1, color=AXIS, linewidth=0.8)
     axes.set_ylim(bottom=0)
     axes.set_xticks(range(1, longest + 1), [*map(str, range(1, longest)), f"{longest}+"])
     axes.set_xlabel("place in the word")
     axes.set_ylabel("attention,\nuniform = 1")
     if len(models) > 1:
-        _legend(axes)
+        _legend(figure, axes)
     return figure
 
 
@@ -218,17 +233,16 @@ def buckets_figure(models: Mapping[str, Sequence[Bucket]], title: str) -> Figure
     figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(bucket.name for buckets in models.values() for bucket in buckets))
-    for (name, buckets), (colour, dashes) in zip(models.items(), looks(), strict=False):
+    for (name, buckets), look in zip(models.items(), looks(), strict=False):
         at = [names.index(bucket.name) for bucket in buckets]
-        values = [bucket.bleu for bucket in buckets]
-        axes.plot(at, values, color=colour, linestyle=dashes, marker="o", markersize=4, label=_plain(name))
+        _line(axes, name, look, at, [bucket.bleu for bucket in buckets])
     axes.set_xticks(range(len(names)), names)
     axes.set_xlim(-0.4, len(names) - 0.6)
     axes.set_ylim(0, 1.06 * max((b.bleu for buckets in models.values() for b in buckets), default=1) or 1)
     axes.set_xlabel(title)
     axes.set_ylabel("BLEU")
     if len(models) > 1:
-        _legend(axes)
+        _legend(figure, axes)
     return figure
 
 
@@ -239,37 +253,42 @@ def robustness_figure(models: Mapping[str, Robustness]) -> Figure:
     kinds = list(next(iter(models.values())).chrf)
     grid = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     for axes, kind in zip(grid, kinds, strict=True):
-        for (name, found), (colour, dashes) in zip(models.items(), looks(), strict=False):
-            axes.plot(
-                found.rates, found.chrf[kind], color=colour, linestyle=dashes, marker="o", markersize=3.5,
-                label=_plain(name),
-            )  # fmt: skip
+        for (name, found), look in zip(models.items(), looks(), strict=False):
+            _line(axes, name, look, found.rates, found.chrf[kind])
         axes.set_title(kind, fontsize=9.5, color=INK)
         axes.xaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
         axes.set_xticks(next(iter(models.values())).rates)
     grid[0].set_ylabel("chrF2")
     grid[len(grid) // 2].set_xlabel("words with a typo")
     if len(models) > 1:
-        _legend(grid[-1])
+        _legend(figure, grid[-1])
     return figure
 
 
 @styled
 def cost_figure(models: Mapping[str, tuple[float, Cost]]) -> Figure:
     """BLEU against the arithmetic of a sentence, a dot a model, its area the parameters."""
-    figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+    many = len(models) > FEW
+    height = max(2.6, _GAP * len(models) + 0.6)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.subplots()
     most = max((cost.parameters for _, cost in models.values()), default=1)
-    for (name, (bleu, cost)), (colour, _) in zip(models.items(), looks(), strict=False):
+    ends = []
+    for (name, (bleu, cost)), look in zip(models.items(), looks(), strict=False):
         if cost.flops is None:
             continue
-        x = sum(cost.flops.values())
-        axes.scatter([x], [bleu], s=40 + 160 * cost.parameters / most, color=colour, alpha=0.8, linewidths=0)
-        axes.annotate(
-            _plain(name), (x, bleu), xytext=(9, 0), textcoords="offset points", va="center", color=colour,
-            fontsize=9, parse_math=False,
-        )  # fmt: skip
-    axes.margins(x=0.25, y=0.3)
+        x, size = sum(cost.flops.values()), 40 + 160 * cost.parameters / most
+        axes.scatter([x], [bleu], s=size, color=look.colour, marker=look.marker, alpha=0.8, linewidths=0)
+        ends.append((_plain(name), look.colour, x, bleu))
+    axes.margins(x=0.08 if many else 0.25, y=0.12 if many else 0.3)
+    if many:
+        label_ends(axes, ends, _GAP / (height - 0.5))
+    else:
+        for name, colour, x, bleu in ends:
+            axes.annotate(
+                name, (x, bleu), xytext=(9, 0), textcoords="offset points", va="center", color=colour,
+                fontsize=9, parse_math=False,
+            )  # fmt: skip
     axes.set_xlabel("FLOPs a sentence")
     axes.set_ylabel("BLEU")
     axes.ticklabel_format(axis="y", useOffset=False)
@@ -278,8 +297,29 @@ def cost_figure(models: Mapping[str, tuple[float, Cost]]) -> Figure:
     return figure
 
 
-def _legend(axes: Axes) -> None:
+def _line(axes: Axes, name: str, look: Look, at: Sequence[float], values: Sequence[float]) -> None:
+    colour, dashes, marker = look
+    axes.plot(at, values, color=colour, linestyle=dashes, marker=marker, markersize=3.5, label=_plain(name))
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Inside the axes of a few models, above them of more."""
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) > FEW:
+        _legend_above(figure, handles, names)
+        return
     legend = axes.legend(frameon=False, fontsize=8.5, handlelength=1.3)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _legend_above(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """Above all axes, for which the figure grows."""
+    columns = max(1, int(WIDTH / (0.6 + 0.07 * max(map(len, names)))))
+    figure.set_figheight(figure.get_figheight() + 0.18 * math.ceil(len(names) / columns))
+    legend = figure.legend(
+        handles, names, loc="outside upper left", ncols=columns, frameon=False, fontsize=8.5, handlelength=3,
+    )  # fmt: skip
     for text in legend.get_texts():
         text.set_parse_math(False)
 

@@ -9,7 +9,7 @@ from io import BytesIO, StringIO
 from itertools import cycle
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib import font_manager
@@ -91,18 +91,18 @@ def _panel(axes: Axes, runs: Mapping[str, Trajectory], field: str, title: str, h
     dashed = field == "gradient_share"
     axes.set_ylabel(title, parse_math=False)
     ends: list[tuple[str, str, float, float]] = []
-    for (name, run), (colour, dashes) in zip(runs.items(), looks(), strict=False):
+    for (name, run), look in zip(runs.items(), looks(), strict=False):
         values = getattr(run, field)
         if values is None:
             continue
         axes.plot(
-            run.sentences, values, color=colour, linestyle=(0, (4, 2)) if dashed else dashes,
+            run.sentences, values, color=look.colour, linestyle=(0, (4, 2)) if dashed else look.dashes,
             linewidth=0.9 if dashed else 1.7, solid_capstyle="round",
         )  # fmt: skip
         finite = [(x, y) for x, y in zip(run.sentences, values, strict=True) if math.isfinite(y)]
         if finite:
-            ends.append((name, colour, *finite[-1]))
-            axes.plot(*finite[-1], marker="o", markersize=2.5 if dashed else 4, color=colour)
+            ends.append((name, look.colour, *finite[-1]))
+            axes.plot(*finite[-1], marker=look.marker, markersize=2.5 if dashed else 4, color=look.colour)
     if dashed:
         axes.set_ylim(-0.05, 1.05)
         axes.set_yticks([0, 0.5, 1])
@@ -154,11 +154,19 @@ def _spread(wanted: Sequence[float], gap: float) -> list[float]:
     return result
 
 
-def looks() -> Iterator[tuple[str, Any]]:
-    """Colour and dashes of each run in turn; colours first, so that dashes appear with the eighth run."""
-    for dashes in cycle(["solid", (0, (5, 1.5)), (0, (1, 1.2))]):
+class Look(NamedTuple):
+    """What tells a run from the others."""
+
+    colour: str
+    dashes: Any
+    marker: str
+
+
+def looks() -> Iterator[Look]:
+    """The look of each run in turn; colours first, so that dashes and other markers come with the eighth."""
+    for dashes, marker in cycle([("solid", "o"), ((0, (4, 1.5)), "s"), ((0, (1, 1.2)), "^")]):
         for colour in COLOURS:
-            yield colour, dashes
+            yield Look(colour, dashes, marker)
 
 
 def short(number: float) -> str:

@@ -32,7 +32,7 @@ class Report:
 
     def write(self, out: Path) -> Path:
         """Write everything into a folder, in the place of a report before it; the page's path."""
-        _clear(out)
+        clear(out)
         html, figures = self.page()
         files = {PAGE: html.encode("utf-8", "replace")}  # a lone surrogate, as a broken file may hold
         for table in tables.tables(self.found, self.compared):
@@ -80,17 +80,18 @@ class Report:
         lead = f"{text.sentences:,} sentences of {escape(text.name)}"
         if first.scores:
             lead += f", translated with {text.search}"
-        heroes = ""
-        if first.readings:
-            number = first.readings[0].number
-            for a in self.found:
-                for r in a.readings:
-                    if r.number == number:
-                        heroes += f'<p class="who">{escape(a.name)}: {escape(a.about)}</p>' + cut(
-                            r.pieces, "cut hero"
-                        )
+        heroes: dict[tuple[str, ...], list[Analysis]] = {}  # models that cut it alike together
+        for a in self.found if first.readings else ():
+            for r in a.readings:
+                if r.number == first.readings[0].number:
+                    heroes.setdefault(tuple(r.pieces), []).append(a)
+        shown = "".join(
+            f'<p class="who">{"; ".join(escape(f"{a.name}: {a.about}") for a in alike)}</p>'
+            + cut(pieces, "cut hero")
+            for pieces, alike in heroes.items()
+        )
         table = tables.overview(self.found, self.compared)
-        return f'<h1>{heading}</h1><p class="lead">{lead}.</p>{heroes}' + table_html(table, note=self._note())
+        return f'<h1>{heading}</h1><p class="lead">{lead}.</p>{shown}' + table_html(table, note=self._note())
 
     def _note(self) -> str:
         said = []
@@ -148,7 +149,7 @@ def refuse_another(out: Path, models: Sequence[str], text: str) -> None:
         raise InputError(f"{out}: holds a report of {said} that would be overwritten; choose another --out")
 
 
-def _clear(out: Path) -> None:
+def clear(out: Path) -> None:
     """Take away the files that an earlier report says are its own; nothing else in the folder."""
     try:
         owned = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["files"]

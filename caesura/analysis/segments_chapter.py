@@ -30,27 +30,34 @@ def segments(found: Sequence[Analysis], figures: Figures) -> str:
             f"characters, {few} of them different: {s.mean:.2f} characters on average, {s.median:g} in the "
             f"median, {s.longest} at most.{_missed(s.missed)}</p>"
         )
-    parts.append(_lengths({a.name: a.segments for a in found}, figures, "lengths", "segments"))
+    parts.append(_lengths({a.name: a.segments for a in found}, found, figures, "lengths", "segments"))
     for a in found:
         if any(n > 1 for n in a.segments.top):
             parts += [_frequent(a), _singles(a, figures), _varying(a)]
     written = {a.name: a.target_segments for a in found if a.target_segments}
     parts += [_written(name, s) for name, s in written.items()]
-    parts.append(_lengths(written, figures, "output-lengths", "segments of translations"))
+    parts.append(_lengths(written, found, figures, "output-lengths", "segments of translations"))
     listed = tables.segments(found, written=True)
     if listed.rows:
         parts.append(f"<details><summary>The most frequent ones</summary>{table_html(listed)}</details>")
     return "".join(parts) + _boundaries(found)
 
 
-def _lengths(models: Mapping[str, SegmentStatistics], figures: Figures, name: str, what: str) -> str:
+def _lengths(
+    models: Mapping[str, SegmentStatistics],
+    found: Sequence[Analysis],
+    figures: Figures,
+    name: str,
+    what: str,
+) -> str:
     # A bar at 1 says nothing of a model whose every symbol is a segment, unless there is no other.
     cutting = {n: s for n, s in models.items() if s.longest > 1} or models
     known = {n: s for n, s in cutting.items() if s.segments}
     if not known:
         return ""
     told = each((n, _mode(s.histogram)) for n, s in known.items())
-    return place(figures, name, draw.length_figure(known), f"How long {what} are: {told}.")
+    figure = draw.length_figure(known, [a.name for a in found])
+    return place(figures, name, figure, f"How long {what} are: {told}.")
 
 
 def _missed(missed: int) -> str:

@@ -8,6 +8,7 @@ import platform
 import re
 import shlex
 import sys
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from caesura.experiments.outcome import Member
 def note_provenance(member: Member) -> None:
     """Keep what a member is trained from now; calls, versions and devices are added to those before."""
     config = member.load()
-    by = {"command": shlex.join(["caesura", *sys.argv[1:]]), "with": versions(), "on": device_name(config)}
+    command = shlex.join(["caesura", *map(told, sys.argv[1:])])
+    by = {"command": command, "with": versions(), "on": device_name(config)}
     before = member.read_provenance().get("by", [])
     found = {
         "digest": digest(described(config)),
@@ -30,6 +32,11 @@ def note_provenance(member: Member) -> None:
     }
     with write_beside(member.provenance) as file:
         file.write(json.dumps(found, ensure_ascii=False).encode())
+
+
+def told(word: str) -> str:
+    """A word of a call for a reader elsewhere: paths from outside the current folder by their names."""
+    return re.sub(r"(?<![\w.~-])(?:~|\.\.)?/(?:[^/,]+/)*(?=[^/])", "", word)
 
 
 def described(config: Config) -> dict[str, Any]:
@@ -69,6 +76,12 @@ def device_name(config: Config) -> str:
         known = ""
     model = re.search(r"^model name\s*: (.+)$", known, re.MULTILINE)
     return model[1].strip() if model else platform.processor() or platform.machine()
+
+
+def over_recipe(own: Set[str], made: Iterable[dict[str, Any]]) -> list[str]:
+    """What trainings were given by --set, each once: settings that are not the recipe's own, nor seeds."""
+    given = dict.fromkeys(setting for entry in made for setting in entry.get("settings", ()))
+    return [s for s in given if s not in own and not re.match(r"training\.(seed|device|threads)\b", s)]
 
 
 def made_by(made: list[dict[str, Any]]) -> list[str]:

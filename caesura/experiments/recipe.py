@@ -40,7 +40,7 @@ class Row(Section):
     config: str = Field(min_length=1, description="its config, a file seen from this one")
     title: str | None = Field(default=None, description="as the table names it; null: its name")
     seeds: list[int] | None = Field(default=None, min_length=1, description="null: those of the table")
-    settings: list[str] = Field(default=[], description="such as training.seed=2, over the config")
+    settings: list[str] = Field(default=[], description="such as model.encoder.num_layers=3, over the config")
     paper: Paper | None = Field(default=None, description="what the paper has for it")
 
 
@@ -205,3 +205,16 @@ def by_table(chosen: Sequence[System]) -> Mapping[str, list[System]]:
     for system in chosen:
         found.setdefault(system.table, []).append(system)
     return found
+
+
+def unique_titles(chosen: Sequence[System]) -> list[str]:
+    """Titles, with the names of their tables, or of tables and rows, where others have the same."""
+    titles = [system.title for system in chosen]
+    longer = [
+        f"{system.title} ({system.table})" if titles.count(system.title) > 1 else system.title
+        for system in chosen
+    ]
+    return [
+        f"{system.title} ({system.name})" if longer.count(name) > 1 else name
+        for system, name in zip(chosen, longer, strict=True)
+    ]

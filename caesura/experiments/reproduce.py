@@ -7,21 +7,31 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from caesura import terminal
-from caesura.analysis.report import PAGE
+from caesura.analysis.report import PAGE, clear
 from caesura.analysis.tables import Table
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
+from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
-from caesura.experiments.provenance import described, digest, made_by
-from caesura.experiments.recipe import Chosen, Recipe, System, by_table, find_recipe, load_recipe, systems
+from caesura.experiments.provenance import described, digest, made_by, over_recipe
+from caesura.experiments.recipe import (
+    Chosen,
+    Recipe,
+    System,
+    by_table,
+    find_recipe,
+    load_recipe,
+    systems,
+    unique_titles,
+)
 from caesura.experiments.results import (
     Result,
     budgets,
@@ -31,6 +41,7 @@ from caesura.experiments.results import (
     read_kept,
     seeds_table,
     signatures,
+    timing,
 )
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.model import WEIGHTS
@@ -132,6 +143,16 @@ def _begun(member: Member) -> bool:
     return bool(list_checkpoints(member.folder / "checkpoints")) or member.failure.exists()
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A table, with what has to be known to read it."""
+
+    table: Table
+    notes: list[str]
+    cards: str = ""  # links to them
+    changed: str = ""  # what was set otherwise than the recipe and so the title have it
+
+
 class _Experiment:
     """The results of a recipe in a folder, read anew whenever they are written."""
 
@@ -153,8 +174,10 @@ class _Experiment:
         return read_outcome(member, None, (TEST,))
 
     def write(self) -> None:
-        """Write table.md, table.json, table.csv and metrics/."""
+        """Write metrics/, cards/, table.md, table.json and table.csv."""
         results = self.results()
+        keep_metrics(self.out, results)
+        keep_cards(self.out, results, self._about())
         content = {
             "recipe": self.recipe.name,
             "title": self.recipe.title,
@@ -174,33 +197,37 @@ class _Experiment:
         for name, text in files.items():
             with write_beside(self.out / name) as file:
                 file.write(text.encode())
-        keep_metrics(self.out, results)
 
     def show(self) -> None:
         """Print the tables."""
-        for table, notes in self._tables(self.results()):
-            terminal.out.print(table.text(), markup=False)
-            terminal.out.print("\n".join(notes), end="\n\n" if notes else "", markup=False)
+        for shown in self._tables(self.results()):
+            terminal.out.print(shown.table.text(), markup=False)
+            said = [text for text in (shown.changed, *shown.notes) if text]
+            terminal.out.print("\n".join(said), end="\n\n" if said else "", markup=False)
         terminal.out.print(f"\nThe tables: {self.out}/table.md, .json and .csv; the models: {self.out}/*/")
 
     def report(self, time_limit: float | None) -> None:
         """The report of all systems, each by the seed that did best on dev, where it is not there yet."""
-        best = [result.best for result in self.results()]
-        folders = [o.member.folder for o in best if o is not None and (o.member.folder / WEIGHTS).exists()]
+        results = self.results()
+        names = unique_titles([result.system for result in results])
+        best = {name: r.best.member.folder for name, r in zip(names, results, strict=True) if r.best}
+        folders = {name: folder for name, folder in best.items() if (folder / WEIGHTS).exists()}
         if not folders:
             return
         page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
-        weights = json.dumps({folder.name: weights_checksum(folder) for folder in folders}, indent=1)
-        if not (page.exists() and made.exists() and made.read_text(encoding="utf-8") == weights):
+        facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
+        written = json.dumps(facts, indent=1, ensure_ascii=False)
+        if not (page.exists() and made.exists() and made.read_text(encoding="utf-8") == written):
+            clear(page.parent)
             problem = self._compare(folders, page.parent, time_limit)
             if problem:
                 terminal.out.print(f"no report: {problem}", markup=False)
                 return
             with write_beside(made) as file:
-                file.write(weights.encode())
+                file.write(written.encode())
         terminal.out.print(f"The report of all systems: {page}", markup=False)
 
-    def _compare(self, folders: Sequence[Path], out: Path, time_limit: float | None) -> str:
+    def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
         """Run `caesura compare` in a process of its own; what went wrong, if something did."""
         config = self.config
         test = config.data.test
@@ -208,7 +235,8 @@ class _Experiment:
             return "the configs name no data.test"
         text = ("--src", test.src, "--trg", test.trg) if isinstance(test, Files) else ("--src", test)
         device = "cpu" if config.training.device == "cpu" else "auto"
-        words = ["compare", *folders, *text, "--out", out, "--device", device]
+        names = [f"--name={name}" for name in folders]
+        words = ["compare", *folders.values(), *names, *text, "--out", out, "--device", device]
         command = [sys.executable, "-m", "caesura.cli", *map(str, words)]
         log = self.out / "report.log"
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
@@ -230,15 +258,30 @@ class _Experiment:
             found.setdefault(result.system.table, []).append(result)
         return found
 
-    def _tables(self, results: Sequence[Result]) -> list[tuple[Table, list[str]]]:
-        """The tables that there is something to put into, with what has to be known to read them."""
-        tables = [
-            (comparison_table(name, self.recipe.tables[name].title, listed), self._notes(listed))
-            for name, listed in self._by_table(results).items()
-        ]
+    def _tables(self, results: Sequence[Result]) -> list[_Shown]:
+        """The tables that there is something to put into."""
+        tables = []
+        for name, listed in self._by_table(results).items():
+            table = comparison_table(name, self.recipe.tables[name].title, listed)
+            notes, changed = self._notes(listed), self._changed(listed)
+            tables.append(_Shown(table, notes, links(self.out, listed), changed))
         for table in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
-            tables.append((table, self._about()))
-        return [(table, notes) for table, notes in tables if table.rows]
+            tables.append(_Shown(table, self._about()))
+        return [shown for shown in tables if shown.table.rows]
+
+    def _changed(self, results: Sequence[Result]) -> str:
+        """What was set over the recipe's settings, and for which rows where not for all."""
+        changes: dict[str, list[str]] = {}
+        for result in results:
+            system, rows = result.system, self.recipe.tables[result.system.table]
+            own = {*rows.settings, *rows.rows[system.row].settings}
+            for setting in over_recipe(own, [outcome.made for outcome in result.outcomes.values()]):
+                changes.setdefault(setting, []).append(system.title)
+        told = [
+            f"`{setting}`" + (f" ({', '.join(titles)})" if len(titles) < len(results) else "")
+            for setting, titles in changes.items()
+        ]
+        return f"Other than in the recipe: {'; '.join(told)}." if told else ""
 
     def _about(self) -> list[str]:
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
@@ -247,7 +290,6 @@ class _Experiment:
     def _notes(self, results: Sequence[Result]) -> list[str]:
         outcomes = [outcome for result in results for outcome in result.outcomes.values()]
         beams = sorted({o.made.get("beam") or o.member.load().testing.beam_size for o in outcomes})
-        together = max(outcome.side_by_side for outcome in outcomes)
         notes = [
             *self._about(),
             "BLEU and chrF2 (order 6; of order 2: table.json) on the test set with beam "
@@ -260,13 +302,13 @@ class _Experiment:
             given = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
             notes.append(f"Each was given {given} of training, validations included, reading text not.")
         notes += made_by([outcome.made for outcome in outcomes])
-        if together > 1:
-            notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
+        notes += timing(results)
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
 
     def _markdown(self, results: Sequence[Result]) -> str:
-        shown = []
-        for table, notes in self._tables(results):
-            listed = "".join(f"- {note}\n" for note in notes)
-            shown.append(f"## {table.title}\n\n{table.markdown()}\n{listed}")
-        return "\n".join([f"# {self.recipe.title}\n", *shown])
+        parts = [f"# {self.recipe.title}\n"]
+        for shown in self._tables(results):
+            notes = "".join(f"- {note}\n" for note in (*shown.notes, shown.cards) if note)
+            parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]
+            parts.append(f"{shown.table.markdown()}\n{notes}")
+        return "\n".join(parts)

@@ -53,9 +53,9 @@ class Result:
     system: System
     outcomes: dict[int, Outcome]  # by seed
 
-    def over(self, figure: Callable[[Outcome], float | None]) -> Spread | None:
-        """A figure of every seed that counts."""
-        return spread(figure(outcome) for outcome in self.counted)
+    def figure(self, name: str) -> Spread | None:
+        """One of FIGURES over the seeds that it is of."""
+        return spread(map(FIGURES[name], self.timed if name in TIMES else self.counted))
 
     @property
     def counted(self) -> list[Outcome]:
@@ -65,9 +65,21 @@ class Result:
         return tested or [outcome for outcome in all_of if outcome.best] or all_of
 
     @property
+    def timed(self) -> list[Outcome]:
+        """Those that a row's times are of: the counted that had the machine to themselves, or else all."""
+        ran = [outcome for outcome in self.counted if outcome.progress.seconds]
+        return [outcome for outcome in ran if outcome.side_by_side == 1] or ran
+
+    @property
+    def together(self) -> int:
+        """How many processes ran at once, at most, while its times were taken."""
+        return max((outcome.side_by_side for outcome in self.timed), default=1)
+
+    @property
     def best(self) -> Outcome | None:
-        """The seed that did best on dev."""
+        """The seed that did best on dev; of those that are through, where any is."""
         found = [outcome for outcome in self.outcomes.values() if outcome.best]
+        found = [outcome for outcome in found if outcome.trained] or found
         return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
 
     @property
@@ -77,7 +89,7 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        means = {name: self.over(figure) for name, figure in FIGURES.items()}
+        means = {name: self.figure(name) for name in FIGURES}
         return {
             "name": self.system.name,
             "title": self.system.title,
@@ -121,6 +133,7 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "updates": lambda outcome: outcome.progress.update or None,
     "epochs": lambda outcome: outcome.progress.epoch if outcome.progress.update else None,
 }
+TIMES = ("seconds_to_best", "seconds")
 
 
 def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
@@ -148,12 +161,12 @@ def budgets(results: Sequence[Result]) -> list[float]:
 
 def _ours(result: Result) -> list[Cell]:
     def shown(name: str, form: str) -> str:
-        found = result.over(FIGURES[name])
+        found = result.figure(name)
         return "" if found is None else found.show(form)
 
-    parameters = result.over(FIGURES["parameters"])
+    parameters = result.figure("parameters")
     longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
-    tested = result.over(FIGURES["bleu"])
+    tested = result.figure("bleu")
     return [
         tested.count if tested else 0,
         shown("bleu", ".2f"),
@@ -194,12 +207,25 @@ def _millions(parameters: float) -> str:
 
 
 def _time(result: Result, name: str) -> str:
-    """The mean over seeds, with a star where they did not have the machine to themselves."""
-    found = result.over(FIGURES[name])
-    if found is None:
-        return ""
-    together = max(outcome.side_by_side for outcome in result.counted)
-    return duration(found.mean) + ("*" if together > 1 else "")
+    """The mean over seeds, with a star where none had the machine to itself."""
+    found = result.figure(name)
+    return "" if found is None else duration(found.mean) + "*" * (result.together > 1)
+
+
+def timing(results: Sequence[Result]) -> list[str]:
+    """Which seeds the times are of, where not of all, and what the star means, where there is one."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result.timed and result.together == 1 < max(o.side_by_side for o in result.counted):
+            seeds = [str(seed) for seed, outcome in result.outcomes.items() if outcome in result.timed]
+            groups.setdefault(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}", []).append(result)
+    told = [f"{', '.join(r.system.title for r in some)}: {seeds}" for seeds, some in groups.items()]
+    if [*groups.values()] == [[*results]]:
+        told = [*groups]
+    notes = [f"Times are of the seeds that ran alone ({'; '.join(told)})."] if told else []
+    if (together := max(result.together for result in results)) > 1:
+        notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
+    return notes
 
 
 def endings(result: Result) -> str:

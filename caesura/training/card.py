@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import sacrebleu
 import torch
 
 from caesura import __version__
-from caesura.config import Files
+from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
 from caesura.model import Translator
@@ -20,32 +21,16 @@ CARD = "README.md"
 
 def write_card(folder: Path, model: Translator, found: Evaluation, validation: dict[str, Any]) -> None:
     """Write README.md: data, scores with signatures, seed, versions, command."""
-    config, scores = model.config, found.scores
+    config = model.config
     train = config.data.train
     names = f"`{train.src.name}`, `{train.trg.name}`" if isinstance(train, Files) else f"`{train.name}`"
-    share = f"{found.gradient_share:.1%}" if found.gradient_share is not None else "no halting unit"
-    src, trg, segmenter, decoder = (
-        config.data.src,
-        config.data.trg,
-        config.model.segmenter,
-        config.model.decoder,
-    )
-    output = found.output_segments
-    cut = f"\n- segment length of outputs: mean {output.mean:.3f}, longest {output.longest}" if output else ""
     card = f"""# {config.name}
 
-A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}),
-{model.parameter_count():,} parameters. Segmenter: {segmenter.type}, tau {segmenter.tau:g}, options
-{segmenter.options}. Decoder: {decoder.type}, tau {decoder.tau:g}, options {decoder.options}.
+{introduction(config, model.parameter_count())}
 
 On the dev set, greedy:
 
-- BLEU {scores.bleu:.2f} (`{scores.signatures["bleu"]}`)
-- chrF2 {scores.chrf:.2f} (`{scores.signatures["chrf"]}`)
-- chrF, order 2: {scores.chrf_bigram:.2f} (`{scores.signatures["chrf_bigram"]}`)
-- exactly right: {scores.exact:.1%} of {scores.sentences} lines
-- segment length: mean {found.segments.mean:.3f}, longest {found.segments.longest} characters{cut}
-- characters whose halting score gets a gradient: {share}
+{figures(found.record())}
 
 Trained on {names} with seed {config.training.seed}: best after {validation["update"]} updates,
 {validation["sentences"]} sentences, {validation["seconds"]:.0f} seconds on {model.device.type}.
@@ -58,3 +43,38 @@ To use it: `caesura translate {folder.name} < text`, or in Python
 """
     with write_beside(folder / CARD) as file:
         file.write(card.encode())
+
+
+def introduction(config: Config, parameters: int) -> str:
+    """What a model is, from which language to which."""
+    src, trg, model = config.data.src, config.data.trg, config.model
+    segmenter, decoder = model.segmenter, model.decoder
+    return f"""A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}), \
+{parameters:,} parameters.
+
+- segmenter: {segmenter.type}, tau {segmenter.tau:g}{_listed(segmenter.options)}
+- encoder: {model.encoder.type}{_listed(model.encoder.options)}
+- decoder: {decoder.type}, tau {decoder.tau:g}{_listed(decoder.options)}"""
+
+
+def _listed(options: Mapping[str, Any]) -> str:
+    return "".join(f", {name} {value}" for name, value in options.items())
+
+
+def figures(found: Mapping[str, Any]) -> str:
+    """A list of what an evaluation's record has."""
+    scores, cut, written, share = (
+        found[name] for name in ("scores", "segments", "output_segments", "gradient_share")
+    )
+    lines = [
+        f"BLEU {scores['bleu']:.2f} (`{scores['signatures']['bleu']}`)",
+        f"chrF2 {scores['chrf']:.2f} (`{scores['signatures']['chrf']}`)",
+        f"chrF, order 2: {scores['chrf_bigram']:.2f} (`{scores['signatures']['chrf_bigram']}`)",
+        f"exactly right: {scores['exact']:.1%} of {scores['sentences']} lines",
+        f"segment length: mean {cut['mean']:.3f}, longest {cut['longest']} characters",
+    ]
+    if written is not None:
+        lines.append(f"segment length of outputs: mean {written['mean']:.3f}, longest {written['longest']}")
+    unit = "no halting unit" if share is None else f"{share:.1%}"
+    lines.append(f"characters whose halting score gets a gradient: {unit}")
+    return "\n".join(f"- {line}" for line in lines)

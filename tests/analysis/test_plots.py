@@ -52,9 +52,11 @@ def test_no_gradients_no_strip():
 
 
 def test_more_runs_than_colours_still_differ():
-    figure = trajectory_figure({f"run {i}": CHARACTER for i in range(9)})
-    drawn = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
-    assert len({(line.get_color(), line.is_dashed()) for line in drawn}) == 9
+    figure = trajectory_figure({f"run {i}": CHARACTER for i in range(21)})
+    lines = figure.axes[0].lines
+    drawn, ends = ([line for line in lines if (len(line.get_xdata()) > 1) == way] for way in (True, False))
+    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn}) == 21
+    assert len({(line.get_color(), line.get_marker()) for line in ends}) == 21
 
 
 def test_a_missing_value_is_a_gap_and_the_label_goes_to_the_last_known():

@@ -99,6 +99,16 @@ def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis]) -> None:
     assert not re.search(r"url\((?!#)", html)
 
 
+def test_models_that_cut_the_first_line_alike_are_named_together(found: list[Analysis]) -> None:
+    char, act = found
+    html = Report([char, act, replace(char, name="deep <char>")]).page()[0]
+    named = re.findall(r'<p class="who">(.*?)</p><div class="cut hero"', html)
+    assert named == [
+        f"char: {char.about}; deep &lt;char&gt;: {char.about}",
+        f"act: {act.about}",
+    ]
+
+
 def test_everything_is_written(found: list[Analysis], tmp_path: Path) -> None:
     report = Report(found)
     path = report.write(tmp_path)

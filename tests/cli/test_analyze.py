@@ -212,6 +212,19 @@ def test_a_report_of_something_else_is_not_overwritten(
     assert caesura("analyze", models["word"], *call, src).status == 0, "not a report's"
 
 
+def test_compare_calls_models_as_it_is_told(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    call = ("compare", models["char"], models["act"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en")
+    done = caesura(*call, "--beam", 1, "--out", tmp_path, "--name", "Zeichen, 1", "--name", "ACT")
+    assert (done.status, done.err) == (0, "")
+    assert "│ Zeichen, 1 │" in done.out
+    numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
+    assert [m["name"] for m in numbers["models"]] == [*numbers["bootstrap"]] == ["Zeichen, 1", "ACT"]
+    assert {"figures/profiles-Zeichen-1.svg", "figures/profiles-ACT.svg"} <= set(numbers["files"])
+    for names in (["ACT"], ["ACT", "ACT"], ["a", "b", "c"]):
+        said = refusal(caesura(*call, *(word for name in names for word in ("--name", name))))
+        assert said == "--name: 2 different names are wanted, one a model, in their order"
+
+
 def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], tmp_path: Path) -> None:
     said = refusal(caesura("compare", models["char"], "--src", "-", "--out", tmp_path / "out"))
     assert said.startswith("--src -: a report reads the text once for each model")

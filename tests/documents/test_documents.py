@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic.fields import FieldInfo
 from caesura import config as schema
 from caesura.cli import app
 from caesura.config import load_config
+from caesura.experiments import recipe
 from caesura.model import resolve
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +106,7 @@ def possible(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     others = [v for v in get_args(field.annotation) if get_origin(field.annotation) is Literal]
-    shown = "null" if field.default is None else str(field.default)
+    shown = "null" if field.default is None else str(field.default) or '""'
     shown = shown.lower() if isinstance(field.default, bool) else shown
     return "; or ".join(filter(None, [shown, ", ".join(v for v in others if v != field.default)]))
 
@@ -112,15 +114,33 @@ def possible(field: FieldInfo) -> str:
 @pytest.mark.parametrize(
     ("section", "model"),
     [
-        ("data", schema.Data),
-        ("data.src", schema.Side),
-        ("training", schema.Training),
-        ("testing", schema.Testing),
+        ("data.", schema.Data),
+        ("data.src.", schema.Side),
+        ("training.", schema.Training),
+        ("testing.", schema.Testing),
+        ("", recipe.Recipe),
+        ("paper_text.", recipe.Splits),
+        ("tables.T.", recipe.Rows),
+        ("tables.T.rows.R.", recipe.Row),
+        ("tables.T.rows.R.paper.", recipe.Paper),
     ],
 )
 def test_the_list_of_keys_is_that_of_the_program(section: str, model: type[BaseModel]) -> None:
     text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
-    listed = re.findall(rf"^\| `{re.escape(section)}\.(\w+)` \| (.*) \| (.*) \|$", text, re.MULTILINE)
+    listed = re.findall(rf"^\| `{re.escape(section)}(\w+)` \| (.*) \| (.*) \|$", text, re.MULTILINE)
     assert listed == [
         (name, possible(field), field.description) for name, field in model.model_fields.items()
     ]
+
+
+def test_the_reproduce_yaml_of_the_list_of_keys_can_be_read(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    shutil.copytree(ROOT / "recipes" / "multi30k", tmp_path, dirs_exist_ok=True)
+    (tmp_path / recipe.FILE).write_text(block, encoding="utf-8")
+    chosen = recipe.Chosen(tmp_path / "out")
+    char, deep = recipe.systems(recipe.load_recipe(tmp_path / recipe.FILE), chosen)
+    assert [*char.members] == [*deep.members] == [1, 2, 3]
+    encoders = [resolve(system.members[1].load()).model.encoder for system in (char, deep)]
+    assert deep.title == "char, 3 layers"
+    assert [encoder.options["num_layers"] for encoder in encoders] == [1, 3]

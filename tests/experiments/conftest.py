@@ -1,9 +1,15 @@
-"""Experiments whose trainings are forks of the test's own process."""
+"""Experiments whose trainings are forks of the test's own process, and a small recipe."""
+
+from pathlib import Path
 
 import pytest
+from cli.program import write_config
 from experiments import forks
+from experiments.fleets import write_text
+from experiments.recipes import RECIPE
 
 from caesura.experiments.processes import Children
+from caesura.experiments.recipe import FILE
 
 
 @pytest.fixture(autouse=True)
@@ -11,3 +17,15 @@ def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Fork, but in slow tests, which start what users start."""
     if request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(Children, "start", forks.start)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A folder with a reproduce.yaml, its configs, and the text in data/."""
+    folder = tmp_path / "numbers"
+    (folder / "data").mkdir(parents=True)
+    write_text(folder / "data")
+    for system in ("word", "char", "act"):
+        write_config(folder / f"{system}.yaml", system, folder / "data")
+    (folder / FILE).write_text(RECIPE, encoding="utf-8")
+    return folder

@@ -1,0 +1,79 @@
+"""Cards of what a recipe has trained: kept beside its tables, where the models themselves are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from caesura.config import load_config
+from caesura.data.files import write_beside
+from caesura.experiments.outcome import Outcome
+from caesura.experiments.provenance import described, made_by
+from caesura.experiments.recipe import System
+from caesura.experiments.results import Result, ending, kept_metrics
+from caesura.model import CONFIG, WEIGHTS
+from caesura.terminal import duration
+from caesura.training.card import figures, introduction
+
+_LIMITS = """\
+A model for research. It knows one text: what differs from it in subject, style, spelling or length it
+translates worse, often wrongly and fluently, and nothing in the output says so. It has that text's leanings.
+It is not for uses in which a wrong translation does harm. Its segments are those that its loss asked for, not
+morphemes. The text has terms of its own, which may bind its models too."""
+
+
+def keep_cards(out: Path, results: Sequence[Result], about: Sequence[str]) -> None:
+    """Write cards/NAME.md of the best seed of all that are through; a card outlives the folder it is of."""
+    for result in results:
+        best = result.best
+        if best is not None and best.trained and best.start and (best.member.folder / WEIGHTS).exists():
+            path = _path(out, result.system)
+            path.parent.mkdir(exist_ok=True)
+            with write_beside(path) as file:
+                file.write(_card(out, result, best, about).encode())
+
+
+def links(out: Path, results: Sequence[Result]) -> str:
+    """A line of Markdown that leads from the table to the cards that there are."""
+    there = [(r.system.title, path) for r in results if (path := _path(out, r.system)).exists()]
+    listed = ", ".join(f"[{title}]({path.relative_to(out).as_posix()})" for title, path in there)
+    return f"Cards, each of the seed that did best on dev: {listed}." if there else ""
+
+
+def _path(out: Path, system: System) -> Path:
+    return out / "cards" / f"{system.name.replace(' ', '_')}.md"
+
+
+def _card(out: Path, result: Result, outcome: Outcome, about: Sequence[str]) -> str:
+    member, best, start = outcome.member, outcome.best or {}, outcome.start or {}
+    config = load_config(member.folder / CONFIG, bases=False)
+    text = described(config)["data"]["train"]
+    files = ", ".join(f"`{name}`" for name in (text.values() if isinstance(text, dict) else [text]))
+    seeds = [str(seed) for seed, other in result.outcomes.items() if other.trained and other.best]
+    chosen = f" (of {', '.join(seeds)} the best on dev)" if len(seeds) > 1 else ""
+    beside = f", up to {outcome.side_by_side} processes side by side" if outcome.side_by_side > 1 else ""
+    log = kept_metrics(out, member).relative_to(out).as_posix()
+    parts = [
+        f"# {result.system.title} ({member.name})",
+        introduction(config, start["parameters"]),
+        _tested(outcome),
+        f"On the dev set, greedy, at its best validation: BLEU {best['bleu']:.2f}, chrF2 {best['chrf']:.2f} "
+        f"(`{best['signatures']['bleu']}`, `{best['signatures']['chrf']}`).",
+        f"Trained on {files} ({start['training']}) with seed {config.training.seed}{chosen}: best after "
+        f"{best['update']:,} updates, {best['sentences']:,} sentences, {duration(best['seconds'])} of "
+        f"{duration(outcome.progress.seconds)}{beside}; ended by: {ending(outcome)}.",
+        *about,
+        *made_by([outcome.made]),
+        f"Its log: [{log}](../{log}). The weights are not here: the same call trains them, into "
+        f"`{member.folder.name}`, and `caesura translate {member.folder.name} < text` uses them.",
+        _LIMITS,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tested(outcome: Outcome) -> str:
+    found = outcome.measured.get("test")
+    if found is None:
+        return "It has not been tested yet."
+    search = ", ".join(f"{name} {value}" for name, value in found["search"].items())
+    return f"On the test set ({search}):\n\n{figures(found)}"
