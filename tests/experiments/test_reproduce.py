@@ -302,7 +302,7 @@ def test_the_small_recipes_share_everything_but_the_system() -> None:
     for path in small.glob("*.yaml"):
         config = load_config(path)
         assert (config.training, config.testing) == (base.training, base.testing), path
-        assert config.data.max_chars == base.data.max_chars == 200
+        assert config.data.max_chars == base.data.max_chars == 350
         assert config.data.src.max_length is config.data.trg.max_length is None
         for part in ("encoder", "decoder"):
             own, shared = (getattr(c.model, part).options["dropout"] for c in (config, base))
