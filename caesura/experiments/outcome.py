@@ -142,7 +142,8 @@ class Outcome:
         best, start, progress = self.best or {}, self.start or {}, self.progress
         kept = ["update", "sentences", "seconds", "bleu", "chrf", "segment_length", "longest_segment"]
         kept += ["gradient_share", "output_segment_length", "signatures"]
-        began = ("segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "device")
+        began = ["segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "symbols"]
+        began.append("device")
         return {
             "name": self.member.name,
             **self.made,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.config import Config
-from caesura.data.corpus import Corpus
-from caesura.errors import InputError
 from caesura.experiments.recipe import Splits
-from caesura.experiments.results import Result
+from caesura.experiments.results import FIGURES, Result
 from caesura.training.prepare import parallel_text
 
 
@@ -84,10 +81,7 @@ def reading_table(results: Sequence[Result]) -> Table:
         if outcome is None or outcome.start is None:
             continue
         start = outcome.start
-        kept: list[Cell] = [None, None, None]
-        with suppress(InputError):  # the cache may be gone
-            corpus = Corpus.load(outcome.member.folder / "cache", "train")
-            kept = [*map(float, corpus.lengths.mean(0)), len(corpus)]
+        kept = [*start.get("symbols", (None, None)), FIGURES["pairs"](outcome)]
         dropped = start["training"].partition("; dropped: ")[2]
         rows.append([result.system.name, start["src_vocabulary"], start["trg_vocabulary"], *kept, dropped])
     columns = [Column("system"), Column("source vocabulary", ","), Column("target vocabulary", ",")]

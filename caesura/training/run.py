@@ -232,6 +232,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         "src_vocabulary": len(data.src_vocabulary),
         "trg_vocabulary": len(data.trg_vocabulary),
         "training": str(data.corpus.report),
+        "symbols": data.corpus.lengths.mean(0).tolist(),  # of a source, of a target
         "device": str(run.model.device),
         "threads": torch.get_num_threads(),
         "kernels": list(pick(run.model.device)),

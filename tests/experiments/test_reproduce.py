@@ -88,11 +88,14 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     run(recipe, "--only", "act,word", "--budget", "40s")
     before, content = rows(recipe), json.loads((out / "table.json").read_bytes())
     logs = {path: path.read_bytes() for path in out.glob("metrics/*")}
+    read = (out / "table.md").read_text().partition("## What each system reads")[2].partition("\n- ")[0]
+    assert re.search(r"\| first-word \| .* \| \d+\.\d \| \d+\.\d \| \d+ \|", read)
     for path in [*out.glob("*-*-1"), *out.glob("*-*-1.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", "0s")
     assert f"second-act-1: its folder is gone, {out}/metrics/second-act-1.jsonl has it" in done.out
     assert not (out / "second-act-1").exists()
+    assert read in (out / "table.md").read_text()
     after = [row for row in rows(recipe) if row["system"] != "char"]
     assert [*map(without_times, after)] == [*map(without_times, before)]
     assert {path: path.read_bytes() for path in logs} == logs
