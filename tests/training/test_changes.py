@@ -7,8 +7,9 @@ import pytest
 from cli.program import write_corpus
 from training.outcomes import Listener, configured, outcome, run
 
+from caesura.components import resolve
 from caesura.errors import InputError, Interrupted
-from caesura.model import Translator, resolve
+from caesura.model import Translator
 from caesura.training import loop
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.loop import train
