@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
+from collections.abc import Callable, Container
 from importlib import import_module
 from typing import Any
 
 import torch
+from pydantic import ConfigDict, Field, create_model
 
-from caesura.config import Config, check_options
+from caesura.config import Config
 from caesura.data.vocabulary import SPECIALS
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
@@ -49,6 +53,26 @@ def _component(config: Config, part: str, supplied: tuple[int, ...]) -> Any:
     options = check_options(config, f"model.{part}", target, given)
     with config.blame(f"model.{part}"):
         return target(**dict(zip(given, supplied, strict=True)), **options)
+
+
+def check_options(
+    config: Config, section: str, target: Callable[..., Any], given: Container[str] = ()
+) -> dict[str, Any]:
+    """The options of a component with their defaults, checked against the signature of `target`.
+
+    Types may be int, float, bool, str, Literal, lists and unions; `given` names what the program supplies.
+    """
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and name not in given:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
+            fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
+    settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    checked = config.check(section, create_model("Options", __config__=settings, **fields), given)
+    return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
 
 
 def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
