@@ -10,11 +10,12 @@ from typing import Any
 
 from caesura import terminal
 from caesura.analysis.cost import training_seconds
+from caesura.analysis.findings import Analysis
 from caesura.analysis.gold import read_gold
 from caesura.analysis.lines import name_of, read_text
 from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report, refuse_another
-from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
+from caesura.analysis.study import Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors
 from caesura.data.sentences import Sentences

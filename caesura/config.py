@@ -1,10 +1,8 @@
 """The configuration of a run: YAML in and out, every mistake named with its file, line and remedy."""
 
-import inspect
 import os
 import re
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +16,6 @@ from pydantic import (
     PrivateAttr,
     Tag,
     ValidationError,
-    create_model,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -132,7 +129,7 @@ class Data(Section):
 
 
 class Component(Section):
-    """A part of the model: its registered name and the options of its constructor (see `check_options`)."""
+    """A part of the model: its registered name and the options of its constructor (see `components.py`)."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -294,6 +291,18 @@ class Config(Section):
         path = tuple(key.split("."))
         return InputError(place_of(self._places, path).says(path, message))
 
+    def check(self, section: str, options: type[BaseModel], given: Container[str] = ()) -> BaseModel:
+        """What the user wrote for a component, as `options`; `given` are keys that the program sets."""
+        path = tuple(section.split("."))
+        component: Any = self
+        for part in path:
+            component = getattr(component, part)
+        try:
+            return options.model_validate(component.options)
+        except ValidationError as invalid:
+            yamlfile.refuse(problems(invalid, options, self._places, path, given, whole=Config))
+            raise
+
     @contextmanager
     def blame(self, section: str) -> Iterator[None]:
         """Makes a constructor's error one about `section`, or the key in it that the message starts with."""
@@ -328,34 +337,6 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
     yamlfile.refuse(source.problems)
     config._places = source.places
     return config
-
-
-def check_options(
-    config: Config, section: str, target: Callable[..., Any], given: Iterable[str] = ()
-) -> dict[str, Any]:
-    """The options of a component with their defaults, checked against the signature of `target`.
-
-    Types may be int, float, bool, str, Literal, lists and unions; `given` names what the program supplies.
-    """
-    path, given = tuple(section.split(".")), set(given)
-    component: Any = config
-    for part in path:
-        component = getattr(component, part)
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(target).parameters.items():
-        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if named and name not in given:
-            default = ... if parameter.default is parameter.empty else parameter.default
-            # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
-            fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
-    settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-    options = create_model("Options", __config__=settings, **fields)
-    try:
-        checked = options.model_validate(component.options)
-    except ValidationError as invalid:
-        yamlfile.refuse(problems(invalid, options, config._places, path, given, whole=Config))
-    return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
 
 
 def differences(old: Config, new: Config) -> list[str]:

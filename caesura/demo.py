@@ -28,7 +28,8 @@ from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
 from caesura.experiments.processes import Children
-from caesura.model import WEIGHTS, Translator
+from caesura.model import Translator
+from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.journal import METRICS
 from caesura.training.prepare import Sentences, read_sentences

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from caesura import __version__
-from caesura.config import Config, check_options, load_config
+from caesura.components import build_parts
+from caesura.config import Config
 from caesura.data.batching import Batch, collate
-from caesura.data.files import checksum, refuse_links, write_beside
-from caesura.data.tensors import load_tensors, read_facts, save_tensors
-from caesura.data.vocabulary import EOS, MAX_BYTES, PAD, SPECIALS, Vocabulary, load_vocabulary
-from caesura.data.words import WORDS
-from caesura.decoders.base import DECODERS, Decoder
-from caesura.encoders.base import ENCODERS, Encoded, Encoder
+from caesura.data.vocabulary import EOS, PAD, Vocabulary
+from caesura.decoders.base import Decoder
+from caesura.encoders.base import Encoded, Encoder
 from caesura.errors import InputError
 from caesura.kernels import pick
 from caesura.kernels.graphs import out_of_memory
+from caesura.model_folder import WEIGHTS, read_folder, take_weights, write_folder
 from caesura.output import Output, Segmentation, segmentation, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.scheduled import scheduled_inputs
-from caesura.segmenters.base import SEGMENTERS, Segmenter, Segments
-
-CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
-    "config.yaml",
-    "model.safetensors",
-    "src.vocab.json",
-    "trg.vocab.json",
-)
-
-_DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
-
-# Of a model folder; every change of its config's keys is another one, for they are all written out.
-# 1: the weights' metadata has the checksums of the other files; folders before have none.
-# 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
-# 3: training.decay, and training.patience may be null.
-FORMAT = 3
+from caesura.segmenters.base import Segmenter, Segments
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
 # where Triton's kernels keep none of these, the attention's keys and values.
@@ -89,7 +71,7 @@ class Translator(nn.Module):
     @classmethod
     def build(cls, config: Config, src_vocabulary: Vocabulary, trg_vocabulary: Vocabulary) -> Translator:
         """A new model with random weights as the config describes it."""
-        parts = _components(config, len(src_vocabulary), len(trg_vocabulary))
+        parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary))
         return cls(*parts, (src_vocabulary, trg_vocabulary), config)
 
     @classmethod
@@ -101,56 +83,16 @@ class Translator(nn.Module):
         Everything in it is data, nothing in it is run.
         """
         folder = Path(folder)
-        for setting in settings:
-            if not setting.startswith("testing."):
-                raise InputError(f"--set {setting}: a trained model has only testing settings to change")
-        if not folder.is_dir():
-            raise InputError(
-                f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one"
-            )
-        for name in (*_DESCRIPTION, WEIGHTS):
-            if not (folder / name).is_file():
-                young = name == WEIGHTS and (folder / "checkpoints").is_dir()
-                hint = "; training has not reached its first validation yet" if young else ""
-                raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
-        refuse_links([folder / name for name in (*_DESCRIPTION, WEIGHTS)], folder)
-        weights = _checked_weights(folder)
-        vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
+        config, vocabularies, weights = read_folder(folder, settings)
         with torch.device("meta"):  # no memory is taken for what the weights do not bear out
-            model = cls.build(load_config(folder / CONFIG, settings, bases=False), *vocabularies)
-        model._take(weights, folder / WEIGHTS)
+            model = cls.build(config, *vocabularies)
+        take_weights(model, weights, folder / WEIGHTS)
         return model.to(device).eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back.
-
-        The weights come last, with the checksums of the rest: they are what makes a folder another model.
-        """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.src_vocabulary.save(folder / SRC_VOCABULARY)
-        self.trg_vocabulary.save(folder / TRG_VOCABULARY)
-        with write_beside(folder / CONFIG) as file:
-            file.write(self.config.dump().encode())
-        there = [name for name in (*_DESCRIPTION, WORDS) if (folder / name).is_file()]
-        files = {name: checksum(folder / name) for name in there}
-        facts = {"format": FORMAT, "version": __version__, "files": files}
-        save_tensors(folder / WEIGHTS, self.state_dict(), facts)
-
-    def _take(self, weights: dict[str, Tensor], path: Path) -> None:
-        """Have weights whose names and shapes are those of this model; others are refused."""
-        own = {name: tuple(value.shape) for name, value in self.state_dict().items()}
-        theirs = {name: tuple(value.shape) for name, value in weights.items()}
-        if own != theirs:
-            name = sorted(dict(own.items() ^ theirs.items()))[0]
-            wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
-            raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
-        types = {value.dtype for value in weights.values()}
-        if len(types) > 1 or not types <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
-            raise InputError(
-                f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32"
-            )
-        self.load_state_dict(weights, assign=True)
+        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""
+        vocabularies = self.src_vocabulary, self.trg_vocabulary
+        write_folder(Path(folder), self.config, vocabularies, self.state_dict())
 
     @property
     def device(self) -> torch.device:
@@ -358,84 +300,3 @@ def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[T
         return cross_entropy, cross_entropy
     even = -logs.mean(1).masked_fill(targets == PAD, 0).sum()
     return cross_entropy, (1 - smoothing) * cross_entropy + smoothing * even
-
-
-def _checked_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a model folder, in which every file is as it was when they were saved."""
-    path = folder / WEIGHTS
-    facts = read_facts(path)
-    number = facts.get("format", 0)
-    if not isinstance(number, int) or number > FORMAT:
-        raise InputError(
-            f"{path}: a model of format {_brief(number)}, by caesura {_brief(facts.get('version'))}; this is "
-            f"{__version__}, "
-            f"which reads up to {FORMAT}: use that version or a later one"
-        )
-    for name in _DESCRIPTION:
-        if (folder / name).stat().st_size > MAX_BYTES:
-            raise InputError(f"{folder / name}: larger than {MAX_BYTES >> 20} MiB; not of a model folder")
-    weights, facts = load_tensors(path)
-    files = facts.get("files")
-    for name in _DESCRIPTION if number else ():
-        if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
-            hint = "; to change how it translates, use --set testing.KEY=VALUE" if name == CONFIG else ""
-            raise InputError(
-                f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with{hint}"
-            )
-    return weights
-
-
-def _brief(value: object) -> str:
-    """What a stranger wrote, so that it can be printed."""
-    shown = repr(value)[1:-1] if isinstance(value, str) else str(value) if isinstance(value, int) else "?"
-    return shown if len(shown) <= 20 else f"{shown[:20]}..."
-
-
-def resolve(config: Config) -> Config:
-    """The config with every default of its components written out; what cannot be built is refused here."""
-    with torch.device("meta"):  # shapes without memory
-        _components(config, len(SPECIALS) + 1, len(SPECIALS) + 1)
-    parts = {}
-    for part, (registry, given) in _PARTS.items():
-        options = check_options(config, f"model.{part}", _class(config, part, registry), given)
-        parts[part] = getattr(config.model, part).model_copy(update=options)
-    return config.model_copy(update={"model": config.model.model_copy(update=parts)})
-
-
-# Where the classes of each part are registered, and which of their arguments the program supplies.
-_PARTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "segmenter": (SEGMENTERS, ("vocab_size",)),
-    "encoder": (ENCODERS, ("input_dim",)),
-    "decoder": (DECODERS, ("vocab_size", "memory_dim", "summary_dim")),
-}
-
-
-def _components(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter, Encoder, Decoder[Any]]:
-    segmenter = _component(config, "segmenter", (src_size,))
-    encoder = _component(config, "encoder", (segmenter.output_dim,))
-    decoder = _component(config, "decoder", (trg_size, encoder.output_dim, encoder.summary_dim))
-    with config.blame("model.decoder"):
-        decoder.join(segmenter)
-    return segmenter, encoder, decoder
-
-
-def _component(config: Config, part: str, supplied: tuple[int, ...]) -> Any:
-    """The configured segmenter, encoder or decoder, with its options checked against its constructor."""
-    registry, given = _PARTS[part]
-    target = _class(config, part, registry)
-    options = check_options(config, f"model.{part}", target, given)
-    with config.blame(f"model.{part}"):
-        return target(**dict(zip(given, supplied, strict=True)), **options)
-
-
-def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
-    """The class that a part's `type` names; only registered ones, so that no config can run code."""
-    name = getattr(config.model, part).type
-    if name not in registry:
-        known = ", ".join(sorted(registry))
-        raise config.error(f"model.{part}.type", f"unknown {part} '{name}'; there are {known}")
-    target = registry[name]
-    if isinstance(target, str):
-        module, _, attribute = target.partition(":")
-        target = getattr(import_module(module), attribute)
-    return target

@@ -1,10 +1,29 @@
-"""What commands read from their options: times, lists of numbers."""
+"""What commands share: arguments and options, and what is read from them."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from caesura.errors import InputError
+
+if TYPE_CHECKING:
+    from caesura.model import Translator
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a model folder")]
+Errors = Annotated[
+    Literal["strict", "replace"], typer.Option("--errors", help="bytes that are not UTF-8: stop, or �")
+]
+Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
+Testing = Annotated[
+    list[str] | None, typer.Option("--set", metavar="testing.A=B", help="for this call; may be repeated")
+]
 
 
 def parse_duration(text: str, option: str = "--time-limit") -> float:
@@ -21,3 +40,20 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
         raise InputError(f"--seeds {text}: whole numbers separated by commas are wanted, such as 1,2,3")
     return tuple(dict.fromkeys(int(seed) for seed in text.split(",")))
+
+
+def load_model(folder: Path, device: str, testing: Testing) -> Translator:
+    """The model of a folder on the device that was asked for, with the settings of this call."""
+    import torch
+
+    from caesura.model import Translator
+
+    if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise InputError(f"--device {device}: not here; auto or cpu would work")
+    wanted = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    return Translator.from_pretrained(folder, wanted, testing or ())
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON, letters of any script as they are."""
+    print(json.dumps(value, ensure_ascii=False))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caesura.config import Config, Files, check_options, differences, load_config
+from caesura.components import check_options
+from caesura.config import Config, Files, differences, load_config
 from caesura.errors import InputError
 
 HOME = Path(__file__).parent.parent / "recipes"

@@ -15,10 +15,11 @@ PACKAGE = Path(caesura.__file__).parent
 
 # DESIGN.md's order, with small modules where they belong: a module imports from its own place and before it.
 ORDER = (
-    *("errors", "options", "yamlfile", "phrasing"),
-    *("config", "kernels", "data", "segmenters", "encoders", "decoders", "search", "output", "model"),
-    *("evaluation", "training", "analysis", "terminal", "comparison", "streaming", "experiments"),
-    *("demo", "cli"),
+    *("errors", "yamlfile", "phrasing"),
+    *("config", "kernels", "data", "segmenters", "encoders", "decoders", "search", "output"),
+    *("components", "model_folder", "model"),
+    *("evaluation", "training", "analysis", "terminal", "comparison", "streaming", "options"),
+    *("measuring", "experiments", "demo", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
 

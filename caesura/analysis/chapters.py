@@ -10,12 +10,12 @@ from caesura.analysis import figures as draw
 from caesura.analysis import maps, tables
 from caesura.analysis.attention import AttentionStatistics
 from caesura.analysis.drawings import Figures, each, key, place
+from caesura.analysis.findings import Analysis
 from caesura.analysis.gates import AROUND, GateStatistics
 from caesura.analysis.halting import HaltingStatistics
 from caesura.analysis.page import cut, table_html
 from caesura.analysis.segments_chapter import segments
 from caesura.analysis.sentences import Reading
-from caesura.analysis.study import Analysis
 from caesura.analysis.tables import Table
 from caesura.analysis.typos import Robustness
 

@@ -9,9 +9,9 @@ from html import escape
 
 from matplotlib.figure import Figure
 
+from caesura.analysis.findings import Analysis
 from caesura.analysis.page import figure_html
 from caesura.analysis.plots import svg_of
-from caesura.analysis.study import Analysis
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 from caesura import __version__
 from caesura.analysis import chapters, tables
 from caesura.analysis.drawings import Drawing
+from caesura.analysis.findings import Analysis
 from caesura.analysis.page import cut, page, table_html
 from caesura.analysis.plots import png_of, style
-from caesura.analysis.study import Analysis
 from caesura.data.files import write_beside
 from caesura.errors import InputError
 from caesura.evaluation.scores import Comparison

@@ -9,9 +9,9 @@ from caesura.analysis import figures as draw
 from caesura.analysis import tables
 from caesura.analysis.agreement import Agreement
 from caesura.analysis.drawings import Figures, each, key, place
+from caesura.analysis.findings import Analysis
 from caesura.analysis.page import chip, cut, faint, table_html
 from caesura.analysis.segments import Segment, SegmentStatistics
-from caesura.analysis.study import Analysis
 from caesura.analysis.tables import Cell, Column, Table
 
 _LENGTHS = 8  # whose segments are shown; the rest is in a fold

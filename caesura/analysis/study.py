@@ -10,20 +10,17 @@ from typing import Literal
 
 from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text, train_bpe
 from caesura.analysis.attention import (
-    AttentionMap,
     AttentionStatistics,
     attention_maps,
     attention_statistics,
 )
 from caesura.analysis.cost import Cost, mean_flops, part_sizes, training_seconds
 from caesura.analysis.errors import Errors, Translated, error_statistics
-from caesura.analysis.gates import GateMap, GateStatistics, gate_maps, gate_statistics
+from caesura.analysis.findings import Analysis, Drawn, TextFacts
+from caesura.analysis.gates import GateStatistics, gate_maps, gate_statistics
 from caesura.analysis.gold import Gold
 from caesura.analysis.halting import (
-    HaltingStatistics,
     HaltingTally,
-    HaltingTrace,
-    History,
     halting_trace,
     history,
 )
@@ -32,11 +29,10 @@ from caesura.analysis.models import describe, search_name
 from caesura.analysis.segments import (
     SegmentStatistics,
     SegmentTally,
-    Varying,
     segment_statistics,
     varying_cuts,
 )
-from caesura.analysis.sentences import Reading, choose, reading
+from caesura.analysis.sentences import choose, reading
 from caesura.analysis.training_text import TrainingText
 from caesura.analysis.typos import Robustness, robustness
 from caesura.errors import InputError
@@ -62,54 +58,6 @@ class Settings:
     examples: int = 8  # sentences shown
     drawn: int = 2  # of these, drawn with halting, gates and attention
     lines: tuple[int, ...] = ()  # numbers of the lines to show, all of them drawn, instead of some
-
-
-@dataclass(frozen=True)
-class TextFacts:
-    """What was read."""
-
-    name: str
-    sentences: int
-    too_long: int  # of these, over testing.max_input: taken as empty
-    translated: int
-    sample: int
-    seed: int
-    search: str
-    training: str  # where counts of the training text are from
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """One sentence in pictures; None where the model has no such part."""
-
-    number: int
-    halting: HaltingTrace | None
-    gates: GateMap | None
-    attention: AttentionMap | None
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """Everything that was measured of one model."""
-
-    name: str
-    about: str  # segmenter and sizes, in a phrase
-    text: TextFacts
-    scores: Scores | None
-    segments: SegmentStatistics
-    varying: list[Varying]
-    contexts: int  # strings whose cuts were compared
-    agreements: list[Agreement]
-    target_segments: SegmentStatistics | None  # None: the decoder does not cut
-    readings: list[Reading]
-    halting: HaltingStatistics | None
-    history: History | None
-    gates: GateStatistics | None
-    attention: AttentionStatistics | None
-    drawn: list[Drawn]
-    errors: Errors | None
-    robustness: Robustness | None
-    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -147,12 +95,9 @@ def analyse(
     for chunk in chunks(lines, CHUNK):
         passed.add(chunk)
         report("segmenting", len(chunk))
-    kept = passed.sample.lines
-    filled = [line for line in kept if line.source.strip()]
-    if not filled:
-        raise InputError(f"{text}: no sentences to analyse")
+    filled = passed.filled()
     cuts = passed.cuts_of(filled)
-    told = subsample(kept, settings.translate, settings.seed)
+    told = subsample(passed.sample.lines, settings.translate, settings.seed)
     spoken = _translate(subject, told, settings, report, known)
     outputs = {line.number: output for line, output in zip(told, spoken.outputs, strict=True)}
     sample = subsample(filled, settings.sample, settings.seed)
@@ -160,17 +105,13 @@ def analyse(
     gates = _gates(model, sample, cuts, gold, settings.sample)
     attention = _attention(model, sample, heard, cuts, outputs)
     report("gates and attention", len(sample))
-    shown = [
-        (line, outputs.get(line.number) or _output(model, line, settings))
-        for line in passed.shown(heard or sample)
-    ]
+    shown = _shown(model, passed.shown(heard or sample), outputs, settings)
     varying, contexts = varying_cuts([line.source for line in filled], [cuts[line.number] for line in filled])
-    search, training = search_name(model, settings.beam), subject.training
-    counts = passed.sentences, passed.too_long, len(spoken.outputs), len(sample)
+    training = subject.training
     return Analysis(
         name=subject.name,
         about=describe(model),
-        text=TextFacts(text, *counts, settings.seed, search, training.source),
+        text=passed.facts(len(spoken.outputs), len(sample), training.source),
         scores=known.scores if known else _scores(model, told, spoken.outputs),
         segments=passed.segments.result(training),
         varying=varying,
@@ -219,6 +160,12 @@ class _Pass:
                 self.halting.add(cut)
                 self._agreements.add(line.number, line.source, cut.bounds, line.gold)
 
+    def filled(self) -> list[Line]:
+        """The kept lines that are not empty; a text without any is refused."""
+        if not (lines := [line for line in self.sample.lines if line.source.strip()]):
+            raise InputError(f"{self._text}: no sentences to analyse")
+        return lines
+
     def cuts_of(self, lines: Sequence[Line]) -> dict[int, Segmentation]:
         """How the kept lines were cut."""
         outputs = self._model.process([line.source for line in lines], None)
@@ -240,6 +187,12 @@ class _Pass:
         if own is None or (gold and gold.lines is not None and any(t.reference == gold.name for t in found)):
             return found
         return [*found, own]
+
+    def facts(self, translated: int, sample: int, training: str) -> TextFacts:
+        """What was read, and how many of its sentences were looked at."""
+        seed, search = self._settings.seed, search_name(self._model, self._settings.beam)
+        counts = self.sentences, self.too_long, translated, sample
+        return TextFacts(self._text, *counts, seed, search, training)
 
     @property
     def rate(self) -> float | None:
@@ -273,9 +226,12 @@ def _translate(
     return _Spoken(outputs, len(outputs) / (time.perf_counter() - began))
 
 
-def _output(model: Translator, line: Line, settings: Settings) -> Output:
+def _shown(
+    model: Translator, lines: Sequence[Line], outputs: dict[int, Output], settings: Settings
+) -> list[tuple[Line, Output]]:
+    """The lines with their outputs; a line that was not among those translated is processed here."""
     search = model.searcher(settings.beam) if settings.translate else None
-    return model.process([line.source], search)[0]
+    return [(line, outputs.get(line.number) or model.process([line.source], search)[0]) for line in lines]
 
 
 def _gates(

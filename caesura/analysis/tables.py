@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from caesura.analysis.characters import is_mark, visible
 from caesura.analysis.errors import Bucket
+from caesura.analysis.findings import Analysis
 from caesura.analysis.gates import AROUND
 from caesura.analysis.halting import BINS
 from caesura.analysis.segments import SegmentStatistics
-from caesura.analysis.study import Analysis
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
 

@@ -11,7 +11,7 @@ from caesura.experiments.outcome import Outcome
 from caesura.experiments.provenance import described, made_by
 from caesura.experiments.recipe import System
 from caesura.experiments.results import Result, ending, kept_metrics
-from caesura.model import CONFIG, WEIGHTS
+from caesura.model_folder import CONFIG, WEIGHTS
 from caesura.terminal import duration
 from caesura.training.card import figures, introduction
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from caesura.components import resolve
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
 from caesura.experiments.outcome import (
@@ -26,7 +27,7 @@ from caesura.experiments.outcome import (
 )
 from caesura.experiments.processes import Children
 from caesura.experiments.provenance import note_provenance
-from caesura.model import WEIGHTS, resolve
+from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import is_held

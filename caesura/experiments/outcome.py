@@ -12,7 +12,7 @@ from typing import Any, Literal
 from caesura.config import Config, load_config
 from caesura.data.files import checksum
 from caesura.errors import InputError
-from caesura.model import WEIGHTS
+from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.journal import METRICS
 

@@ -44,7 +44,7 @@ from caesura.experiments.results import (
     timing,
 )
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
-from caesura.model import WEIGHTS
+from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
 from caesura.training.prepare import check_files

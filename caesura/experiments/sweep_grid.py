@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from caesura import yamlfile
+from caesura.components import resolve
 from caesura.config import Config, load_config
 from caesura.errors import InputError
 from caesura.experiments.recipe import text_settings
-from caesura.model import resolve
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them

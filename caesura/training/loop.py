@@ -12,12 +12,12 @@ from typing import Literal
 import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
+from caesura.components import resolve
 from caesura.config import Config
 from caesura.data.batching import Batch, BatchPlan
 from caesura.errors import Interrupted
 from caesura.evaluation.evaluate import evaluate
 from caesura.kernels import pick, used
-from caesura.model import resolve
 from caesura.training.card import write_card
 from caesura.training.feed import feed
 from caesura.training.interrupt import BUDGET, Interrupt, Stop

@@ -13,7 +13,7 @@ from caesura.data.vocabulary import Vocabulary, load_vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
 from caesura.errors import InputError
-from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
+from caesura.model_folder import SRC_VOCABULARY, TRG_VOCABULARY
 
 LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from caesura.components import resolve
 from caesura.config import Config, differences, load_config
 from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
@@ -26,7 +27,8 @@ from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import gradient_share
 from caesura.kernels import pick
-from caesura.model import CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS, Translator, resolve
+from caesura.model import Translator
+from caesura.model_folder import CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
 from caesura.training.card import CARD
 from caesura.training.checkpoint import (
     Progress,

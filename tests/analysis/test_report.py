@@ -19,10 +19,11 @@ import torch
 from helpers import ACT, ACT_DECODER, LOOKUP, make_config, tiny_model
 
 from caesura.analysis import plots, study, tables
+from caesura.analysis.findings import Analysis
 from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
-from caesura.analysis.study import Analysis, Known, Settings, Subject, analyse
+from caesura.analysis.study import Known, Settings, Subject, analyse
 from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
 from caesura.data.words import WordCounts

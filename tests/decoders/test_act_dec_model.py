@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from caesura.components import resolve
 from caesura.config import load_config
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD, UNK
@@ -18,7 +19,7 @@ from caesura.data.vocabulary_training import train_vocabulary
 from caesura.decoders.act import ActDecoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError
-from caesura.model import Translator, resolve
+from caesura.model import Translator
 from caesura.search.beam import beam_search
 from caesura.search.hypothesis import score_targets
 

@@ -16,9 +16,9 @@ from pydantic.fields import FieldInfo
 
 from caesura import config as schema
 from caesura.cli import app
+from caesura.components import resolve
 from caesura.config import load_config
 from caesura.experiments import recipe
-from caesura.model import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

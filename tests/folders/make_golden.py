@@ -8,8 +8,9 @@ from pathlib import Path
 
 from helpers import ACT, ACT_DECODER, tiny_model
 
+from caesura.components import _PARTS
 from caesura.config import Config, Section
-from caesura.model import _PARTS, FORMAT
+from caesura.model_folder import FORMAT
 
 
 def config_keys() -> list[str]:

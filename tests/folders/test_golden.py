@@ -9,7 +9,8 @@ from folders.make_golden import config_keys
 from caesura import __version__
 from caesura.data.tensors import load_tensors, save_tensors
 from caesura.errors import InputError
-from caesura.model import FORMAT, Translator
+from caesura.model import Translator
+from caesura.model_folder import FORMAT
 
 GOLDEN = Path(__file__).parent / "golden"  # by make_golden.py, each at its time
 
@@ -35,7 +36,8 @@ def test_configs_of_this_format_have_the_keys_that_they_had_from_the_first() -> 
     changed = sorted({*known} ^ {*config_keys()})
     assert not changed, (
         f"{changed}: versions that read format {FORMAT} do not know or miss these keys; raise FORMAT in "
-        "caesura/model.py, say there what is new, and run tests/folders/make_golden.py tests/folders/golden"
+        "caesura/model_folder.py, say there what is new, and run tests/folders/make_golden.py "
+        "tests/folders/golden"
     )
 
 

@@ -17,6 +17,8 @@ from caesura.training.checkpoint import Progress, list_checkpoints, read_progres
 from caesura.training.loop import train
 from caesura.training.validation import Validation
 
+DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
+
 
 class Listener:
     """A reporter that keeps what it is told, and sends this process a signal at the updates in `stops`."""

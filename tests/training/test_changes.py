@@ -7,18 +7,14 @@ import pytest
 from cli.program import write_corpus
 from training.outcomes import Listener, configured, outcome, run
 
+from caesura.components import resolve
 from caesura.errors import InputError, Interrupted
-from caesura.model import Translator, resolve
-from caesura.training import loop
+from caesura.model import Translator
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.loop import train
 from caesura.training.run import refuse_changes
 
-
-@pytest.fixture(autouse=True)
-def frequent_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line of the log every 4 updates."""
-    monkeypatch.setattr(loop, "LOG_EVERY", 4)
+pytestmark = pytest.mark.usefixtures("frequent_log")
 
 
 @pytest.fixture

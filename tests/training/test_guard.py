@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from cli.program import write_corpus
 from safetensors.torch import load_file
 from torch import Tensor
 from training.outcomes import Listener, configured, outcome, run
@@ -15,25 +14,13 @@ from training.outcomes import Listener, configured, outcome, run
 from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus
 from caesura.errors import Interrupted, TrainingError
-from caesura.training import loop
 from caesura.training.checkpoint import list_checkpoints, read_progress
 from caesura.training.guard import Guard, Seen
 from caesura.training.loop import train
 from caesura.training.step import SUMS, Step
 
+pytestmark = pytest.mark.usefixtures("frequent_log")
 CLIPPING = pytest.mark.parametrize("clipping", ["null", "1.0"])
-
-
-@pytest.fixture(autouse=True)
-def frequent_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "LOG_EVERY", 4)
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder, train=45, dev=5)
-    return folder
 
 
 def poisoned(corpus: Path, updates: list[int], *settings: str) -> Any:

@@ -11,7 +11,7 @@ from caesura.data.corpus import ParallelText
 from caesura.data.vocabulary import SPECIALS
 from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
-from caesura.model import SRC_VOCABULARY, TRG_VOCABULARY
+from caesura.model_folder import SRC_VOCABULARY, TRG_VOCABULARY
 from caesura.training.prepare import Prepared, prepare, read_sentences
 
 

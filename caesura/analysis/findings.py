@@ -1,0 +1,64 @@
+"""What a study finds of one model; tables, figures and reports are made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from caesura.analysis.agreement import Agreement
+from caesura.analysis.attention import AttentionMap, AttentionStatistics
+from caesura.analysis.cost import Cost
+from caesura.analysis.errors import Errors
+from caesura.analysis.gates import GateMap, GateStatistics
+from caesura.analysis.halting import HaltingStatistics, HaltingTrace, History
+from caesura.analysis.segments import SegmentStatistics, Varying
+from caesura.analysis.sentences import Reading
+from caesura.analysis.typos import Robustness
+from caesura.evaluation.scores import Scores
+
+
+@dataclass(frozen=True)
+class TextFacts:
+    """What was read."""
+
+    name: str
+    sentences: int
+    too_long: int  # of these, over testing.max_input: taken as empty
+    translated: int
+    sample: int
+    seed: int
+    search: str
+    training: str  # where counts of the training text are from
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One sentence in pictures; None where the model has no such part."""
+
+    number: int
+    halting: HaltingTrace | None
+    gates: GateMap | None
+    attention: AttentionMap | None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that was measured of one model."""
+
+    name: str
+    about: str  # segmenter and sizes, in a phrase
+    text: TextFacts
+    scores: Scores | None
+    segments: SegmentStatistics
+    varying: list[Varying]
+    contexts: int  # strings whose cuts were compared
+    agreements: list[Agreement]
+    target_segments: SegmentStatistics | None  # None: the decoder does not cut
+    readings: list[Reading]
+    halting: HaltingStatistics | None
+    history: History | None
+    gates: GateStatistics | None
+    attention: AttentionStatistics | None
+    drawn: list[Drawn]
+    errors: Errors | None
+    robustness: Robustness | None
+    cost: Cost

@@ -1,0 +1,88 @@
+"""The parts of a translator as its config describes them; only registered classes, their options checked."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Container
+from importlib import import_module
+from typing import Any
+
+import torch
+from pydantic import ConfigDict, Field, create_model
+
+from caesura.config import Config
+from caesura.data.vocabulary import SPECIALS
+from caesura.decoders.base import DECODERS, Decoder
+from caesura.encoders.base import ENCODERS, Encoder
+from caesura.segmenters.base import SEGMENTERS, Segmenter
+
+# Where the classes of each part are registered, and which of their arguments the program supplies.
+_PARTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "segmenter": (SEGMENTERS, ("vocab_size",)),
+    "encoder": (ENCODERS, ("input_dim",)),
+    "decoder": (DECODERS, ("vocab_size", "memory_dim", "summary_dim")),
+}
+
+
+def resolve(config: Config) -> Config:
+    """The config with every default of its components written out; what cannot be built is refused here."""
+    with torch.device("meta"):  # shapes without memory
+        build_parts(config, len(SPECIALS) + 1, len(SPECIALS) + 1)
+    parts = {}
+    for part, (registry, given) in _PARTS.items():
+        options = check_options(config, f"model.{part}", _class(config, part, registry), given)
+        parts[part] = getattr(config.model, part).model_copy(update=options)
+    return config.model_copy(update={"model": config.model.model_copy(update=parts)})
+
+
+def build_parts(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter, Encoder, Decoder[Any]]:
+    """Segmenter, encoder and decoder for vocabularies of these sizes, with random weights."""
+    segmenter = _component(config, "segmenter", (src_size,))
+    encoder = _component(config, "encoder", (segmenter.output_dim,))
+    decoder = _component(config, "decoder", (trg_size, encoder.output_dim, encoder.summary_dim))
+    with config.blame("model.decoder"):
+        decoder.join(segmenter)
+    return segmenter, encoder, decoder
+
+
+def _component(config: Config, part: str, supplied: tuple[int, ...]) -> Any:
+    """The configured segmenter, encoder or decoder, with its options checked against its constructor."""
+    registry, given = _PARTS[part]
+    target = _class(config, part, registry)
+    options = check_options(config, f"model.{part}", target, given)
+    with config.blame(f"model.{part}"):
+        return target(**dict(zip(given, supplied, strict=True)), **options)
+
+
+def check_options(
+    config: Config, section: str, target: Callable[..., Any], given: Container[str] = ()
+) -> dict[str, Any]:
+    """The options of a component with their defaults, checked against the signature of `target`.
+
+    Types may be int, float, bool, str, Literal, lists and unions; `given` names what the program supplies.
+    """
+    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and name not in given:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
+            fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
+    settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    checked = config.check(section, create_model("Options", __config__=settings, **fields), given)
+    return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
+
+
+def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
+    """The class that a part's `type` names; only registered ones, so that no config can run code."""
+    name = getattr(config.model, part).type
+    if name not in registry:
+        known = ", ".join(sorted(registry))
+        raise config.error(f"model.{part}.type", f"unknown {part} '{name}'; there are {known}")
+    target = registry[name]
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        target = getattr(import_module(module), attribute)
+    return target

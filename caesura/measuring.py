@@ -1,0 +1,179 @@
+"""The commands that measure models, as the command line has them: evaluate, compare, analyze."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from caesura.errors import InputError
+from caesura.options import Beam, Device, Errors, Json, ModelFolder, Testing, load_model, print_json
+
+if TYPE_CHECKING:
+    from caesura.evaluation.evaluate import Evaluation
+    from caesura.model import Translator
+
+Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds source, target, boundaries")]
+TestSet = Annotated[
+    str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
+]
+Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
+TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
+Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
+SampleSize = Annotated[
+    int, typer.Option("--sample", min=1, help="report: sentences for gates, attention, typos")
+]
+Translated = Annotated[
+    int, typer.Option("--translate", min=0, help="report: look at so many translations at most")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="report: of the samples and the typos")]
+Lines = Annotated[
+    str | None, typer.Option("--lines", help="report: lines to show, such as 3,17; else some are drawn")
+]
+Bpe = Annotated[
+    int, typer.Option("--bpe", min=10, help="report: symbols of the BPE that cuts are compared with")
+]
+
+
+def evaluate(
+    model: ModelFolder,
+    src: TestSet = None,
+    trg: Target = None,
+    beam: Beam = None,
+    as_json: Json = False,
+    errors: Errors = "strict",
+    device: Device = "auto",
+    testing: Testing = None,
+) -> None:
+    """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
+    from caesura import terminal
+    from caesura.analysis.models import search_name, search_settings
+
+    translator = load_model(model, device, testing)
+    if src is None and trg is not None:
+        raise InputError("--trg is given without --src; give both, or neither for the config's data.test")
+    if src is None:
+        src, trg = _test_set(translator)
+    found = _evaluate(translator, src, trg, beam, errors)
+    if as_json:
+        print_json({"model": str(model), "search": search_settings(translator, beam), **found.record()})
+        return
+    terminal.evaluation(found, f"{translator.config.name} on {src}, {search_name(translator, beam)}")
+
+
+def compare(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="folders; the first is the baseline")
+    ],
+    src: Source,
+    trg: Target = None,
+    out: Annotated[Path | None, typer.Option("--out", help="write a report of all into this folder")] = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="what to call the first model; again: the next")
+    ] = None,
+    gold: Gold = None,
+    train: TrainingSource = None,
+    beam: Beam = None,
+    sample: SampleSize = 500,
+    translate: Translated = 10_000,
+    seed: Seed = 1,
+    lines: Lines = None,
+    bpe: Bpe = 2_000,
+    as_json: Json = False,
+    errors: Errors = "strict",
+    device: Device = "auto",
+    testing: Testing = None,
+) -> None:
+    """The paper's Table 2 for your models, with a paired bootstrap; --out: the report of `analyze` too."""
+    from caesura.analysis.study import Settings
+    from caesura.comparison import Text, check_out, compare_models, show_comparison, write_report
+    from caesura.streaming import sentences
+
+    _check_unique(models, name)
+    if out is not None and src == "-":
+        raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
+    if out is not None:
+        check_out(out, models, src, name or ())
+    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
+    loaded = [(str(model), load_model(model, device, testing)) for model in models]
+    text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
+    rows = compare_models(loaded, text, beam, name or ())
+    if as_json:
+        print_json([{**row.record(), **row.evaluation.record()} for row in rows])
+    else:
+        show_comparison(rows, f"on {src}")
+    if out is not None:
+        page, _ = write_report(loaded, Text(src, trg, gold, train, errors), out, settings, rows)
+        print(f"the report: {page}", file=sys.stderr if as_json else sys.stdout)
+
+
+def analyze(
+    model: ModelFolder,
+    src: Source,
+    out: Annotated[Path, typer.Option("--out", help="the folder for report.html, tables and figures")],
+    trg: Target = None,
+    gold: Gold = None,
+    train: TrainingSource = None,
+    beam: Beam = None,
+    sample: SampleSize = 500,
+    translate: Translated = 10_000,
+    seed: Seed = 1,
+    lines: Lines = None,
+    bpe: Bpe = 2_000,
+    errors: Errors = "strict",
+    device: Device = "auto",
+    testing: Testing = None,
+) -> None:
+    """Everything about a model's segments, gates, attention and errors on a text: one report."""
+    from caesura.analysis.study import Settings
+    from caesura.analysis.tables import overview
+    from caesura.comparison import Text, check_out, write_report
+
+    check_out(out, [model], src)
+    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
+    loaded = [(str(model), load_model(model, device, testing))]
+    page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)
+    print(overview(found, {}).text())
+    print(f"the report: {page}")
+
+
+def _numbers(lines: str | None) -> tuple[int, ...]:
+    if lines is not None and not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", lines):
+        raise InputError(f"--lines {lines}: numbers of lines separated by commas are wanted, such as 3,17")
+    return tuple(int(number) for number in lines.split(",")) if lines else ()
+
+
+def _evaluate(
+    translator: Translator, src: str, trg: str | None, beam: int | None, errors: Errors
+) -> Evaluation:
+    from caesura import terminal
+    from caesura.evaluation.evaluate import evaluate as run
+    from caesura.streaming import sentences
+
+    text = sentences(src, trg, errors, translator.config.testing.max_input)
+    with terminal.counting("translating", len(text.sources)) as progress:
+        search = translator.searcher(beam)
+        return run(translator, text.sources, text.references, text.gold, search, progress)
+
+
+def _test_set(translator: Translator) -> tuple[str, str | None]:
+    """The files that the config names as its test set; a stranger's may name anything, so they are told."""
+    test = translator.config.data.test
+    if test is None:
+        raise InputError("--src is missing, and the model's config names no data.test")
+    files = [test] if isinstance(test, Path) else [test.src, test.trg]
+    for path in files:
+        if not path.is_file():  # a device or a pipe might never end
+            raise InputError(f"{path}: no file, but data.test of the model's config names it; give --src")
+    print(f"test set named by the folder's config: {' and '.join(map(str, files))}", file=sys.stderr)
+    return str(files[0]), str(files[1]) if len(files) > 1 else None
+
+
+def _check_unique(models: list[Path], names: list[str] | None) -> None:
+    if len({model.resolve() for model in models}) < len(models):
+        raise InputError("compare: a model folder is named twice")
+    if names and not len({*names}) == len(names) == len(models):
+        raise InputError(f"--name: {len(models)} different names are wanted, one a model, in their order")

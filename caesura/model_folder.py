@@ -1,0 +1,115 @@
+"""A model folder: the names of its files, how they are written, and that they are still what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from caesura import __version__
+from caesura.config import Config, load_config
+from caesura.data.files import checksum, refuse_links, write_beside
+from caesura.data.tensors import load_tensors, read_facts, save_tensors
+from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
+from caesura.data.words import WORDS
+from caesura.errors import InputError
+
+CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
+    "config.yaml",
+    "model.safetensors",
+    "src.vocab.json",
+    "trg.vocab.json",
+)
+
+_DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
+
+# Of a model folder; every change of its config's keys is another one, for they are all written out.
+# 1: the weights' metadata has the checksums of the other files; folders before have none.
+# 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
+# 3: training.decay, and training.patience may be null.
+FORMAT = 3
+
+
+def read_folder(
+    folder: Path, settings: Sequence[str]
+) -> tuple[Config, tuple[Vocabulary, Vocabulary], dict[str, Tensor]]:
+    """Config with `settings` in place of its own, vocabularies and weights; what is not whole is refused."""
+    for setting in settings:
+        if not setting.startswith("testing."):
+            raise InputError(f"--set {setting}: a trained model has only testing settings to change")
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one")
+    for name in (*_DESCRIPTION, WEIGHTS):
+        if not (folder / name).is_file():
+            young = name == WEIGHTS and (folder / "checkpoints").is_dir()
+            hint = "; training has not reached its first validation yet" if young else ""
+            raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
+    refuse_links([folder / name for name in (*_DESCRIPTION, WEIGHTS)], folder)
+    weights = _checked_weights(folder)
+    vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
+    return load_config(folder / CONFIG, settings, bases=False), vocabularies, weights
+
+
+def write_folder(
+    folder: Path, config: Config, vocabularies: tuple[Vocabulary, Vocabulary], weights: dict[str, Tensor]
+) -> None:
+    """Write what `read_folder` gives back.
+
+    The weights come last, with the checksums of the rest: they are what makes a folder another model.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for vocabulary, name in zip(vocabularies, (SRC_VOCABULARY, TRG_VOCABULARY), strict=True):
+        vocabulary.save(folder / name)
+    with write_beside(folder / CONFIG) as file:
+        file.write(config.dump().encode())
+    there = [name for name in (*_DESCRIPTION, WORDS) if (folder / name).is_file()]
+    files = {name: checksum(folder / name) for name in there}
+    facts = {"format": FORMAT, "version": __version__, "files": files}
+    save_tensors(folder / WEIGHTS, weights, facts)
+
+
+def take_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Give a model the weights of the file `path`; other names and shapes than its own are refused."""
+    own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    theirs = {name: tuple(value.shape) for name, value in weights.items()}
+    if own != theirs:
+        name = sorted(dict(own.items() ^ theirs.items()))[0]
+        wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
+        raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
+    types = {value.dtype for value in weights.values()}
+    if len(types) > 1 or not types <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
+        raise InputError(f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32")
+    model.load_state_dict(weights, assign=True)
+
+
+def _checked_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model folder, in which every file is as it was when they were saved."""
+    path = folder / WEIGHTS
+    facts = read_facts(path)
+    number = facts.get("format", 0)
+    if not isinstance(number, int) or number > FORMAT:
+        raise InputError(
+            f"{path}: a model of format {_brief(number)}, by caesura {_brief(facts.get('version'))}; this is "
+            f"{__version__}, "
+            f"which reads up to {FORMAT}: use that version or a later one"
+        )
+    for name in _DESCRIPTION:
+        if (folder / name).stat().st_size > MAX_BYTES:
+            raise InputError(f"{folder / name}: larger than {MAX_BYTES >> 20} MiB; not of a model folder")
+    weights, facts = load_tensors(path)
+    files = facts.get("files")
+    for name in _DESCRIPTION if number else ():
+        if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
+            hint = "; to change how it translates, use --set testing.KEY=VALUE" if name == CONFIG else ""
+            raise InputError(
+                f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with{hint}"
+            )
+    return weights
+
+
+def _brief(value: object) -> str:
+    """What a stranger wrote, so that it can be printed."""
+    shown = repr(value)[1:-1] if isinstance(value, str) else str(value) if isinstance(value, int) else "?"
+    return shown if len(shown) <= 20 else f"{shown[:20]}..."

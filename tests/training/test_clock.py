@@ -1,0 +1,147 @@
+"""Time limits, budgets and checkpoints by the clock: when a run stops, and that it learns the same."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from training.outcomes import DROPOUT, Listener, configured, outcome, run
+
+from caesura.errors import Interrupted
+from caesura.experiments.outcome import Member, read_outcome
+from caesura.model import Translator
+from caesura.output import Output
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.loop import train
+from caesura.training.validation import Validation
+
+pytestmark = pytest.mark.usefixtures("frequent_log")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which goes on where it is told to."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+class Ticking(Listener):
+    """Every update takes a second, and every validation ten."""
+
+    def __init__(self, clock: list[float], *stops: int) -> None:
+        super().__init__(*stops)
+        self.clock = clock
+
+    def update(self, progress: Progress, loss: float | None) -> None:
+        super().update(progress, loss)
+        self.clock[0] += 1.0
+
+    def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
+        super().validation(validation, examples)
+        self.clock[0] += 10.0
+
+
+def test_a_time_limit_ends_a_run_between_updates(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(corpus)
+    run(config, tmp_path / "whole")
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+    class Clock(Listener):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            now[0] += 1.0
+
+    assert train(config, tmp_path / "parts", heard := Clock(), time_limit=6.5) == "time limit"
+    assert heard.said[-1].startswith("stopped by the time limit after 7 updates")
+    assert train(config, tmp_path / "parts", Clock(), time_limit=100) == "finished"
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    metrics = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(metrics[-1])["seconds"] == 14, "the clock goes on where it was"
+
+
+def test_a_budget_ends_with_a_validation_of_what_was_learned_off_the_clock(
+    corpus: Path, tmp_path: Path, clock: list[float]
+) -> None:
+    config, folder = configured(corpus, "word", "training.validation_freq=60"), tmp_path / "out"
+    assert train(config, folder, heard := Ticking(clock), budget=3) == "budget"
+    assert heard.said[-1].startswith("stopped by the budget after 3 updates; one with a larger budget")
+    assert [(v.update, v.seconds) for v in heard.validations] == [(3, 3.0)]
+    assert (folder / "model.safetensors").exists()
+    [checkpoint] = list_checkpoints(folder / "checkpoints")
+    progress = read_progress(checkpoint)
+    assert (progress.since_validation, progress.seconds) == (0, 3.0)
+    before = outcome(folder)
+    assert train(config, folder, again := Ticking(clock), budget=3) == "budget"
+    assert again.validations == []
+    assert outcome(folder) == before
+    assert train(config, folder, more := Ticking(clock), budget=5) == "budget"
+    assert [(v.update, v.seconds) for v in more.validations] == [(5, 5.0)]
+    assert train(config, folder, last := Ticking(clock), budget=1000) == "finished"
+    assert [v.update for v in last.validations] == [12, 14], "60 sentences after the last one, and the end"
+
+
+@pytest.mark.parametrize("stops", [(2,), (3,), (1, 2, 3)])
+def test_a_budget_that_is_spent_in_parts_is_that_spent_at_once(
+    corpus: Path, tmp_path: Path, clock: list[float], stops: tuple[int, ...]
+) -> None:
+    config = configured(corpus, "word", *DROPOUT)
+    assert train(config, tmp_path / "whole", Ticking(clock), budget=3) == "budget"
+    for _ in stops:
+        with pytest.raises(Interrupted):
+            train(config, tmp_path / "parts", Ticking(clock, *stops), budget=3)
+    assert train(config, tmp_path / "parts", Ticking(clock), budget=3) == "budget"
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_the_last_validation_of_a_budget_is_made_again_where_it_was_interrupted(
+    corpus: Path, tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, process = configured(corpus), Translator.process
+
+    def interrupted(self, texts, search, progress=None):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process(self, texts, search, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Translator, "process", interrupted)
+        with pytest.raises(Interrupted):
+            train(config, tmp_path / "out", Ticking(clock), budget=3)
+    member = Member("one", tmp_path / "word.yaml", (), tmp_path / "out")
+    assert read_outcome(member, 3.0).status == "stopped"
+    assert train(config, tmp_path / "out", heard := Ticking(clock), budget=3) == "budget"
+    assert [v.update for v in heard.validations] == [3]
+    assert read_outcome(member, 3.0).status == "budget"
+
+
+def test_checkpoints_come_by_the_clock_too_and_change_nothing(
+    corpus: Path, tmp_path: Path, clock: list[float]
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Killer(Ticking):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            super().update(progress, loss)
+            if progress.update == 7:
+                raise Killed
+
+    train(
+        configured(corpus, "word", *DROPOUT, "training.checkpoint_minutes=null"),
+        tmp_path / "rare",
+        Ticking(clock),
+    )
+    config, folder = (
+        configured(corpus, "word", *DROPOUT, "training.checkpoint_minutes=0.033"),
+        tmp_path / "often",
+    )
+    with pytest.raises(Killed):
+        train(config, folder, Killer(clock))
+    [checkpoint] = list_checkpoints(folder / "checkpoints")
+    assert read_progress(checkpoint).update == 6, "two updates, and seconds, after that of the validation"
+    train(config, folder, Ticking(clock))
+    assert outcome(folder) == outcome(tmp_path / "rare")
