@@ -32,7 +32,7 @@ def kill(folder: Path, how: str, first: int, second: int, system: str, *settings
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, int] = json.loads(done.stdout)
