@@ -32,6 +32,7 @@ from caesura.experiments.sweep_results import (
     rounded,
     save,
     told_apart,
+    training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 from caesura.training.lock import hold
@@ -191,6 +192,7 @@ def write(
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
     """What is kept of a run; of its config, what differs from `base`."""
     progress, start = outcome.progress, outcome.start or {}
+    records = read_records(outcome.member.folder)
     found, best = curve(outcome.start, outcome.validations)
     tested = outcome.measured.get("test", {}).get("scores")
     cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
@@ -212,8 +214,9 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         parallel=outcome.side_by_side,
         parameters=start.get("parameters"),
         device=start.get("device"),
-        milliseconds=milliseconds(read_records(outcome.member.folder)),
+        milliseconds=milliseconds(records),
         curve=found,
+        training=training_curve(records),
         best=best,
         measured=[*outcome.measured],
         test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
@@ -20,6 +21,7 @@ from caesura.experiments.sweep_results import (
     rounded,
     save,
     told_apart,
+    training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 
@@ -87,6 +89,35 @@ def test_time_of_an_update_leaves_validations_out():
     log += [line("train", 150, 31.0), line("train", 200, 32.5), line("train", 250, 33.5)]
     assert milliseconds(log) == 20.0  # of 20, 30 and 20; the 25 seconds around the validation are not in it
     assert milliseconds(log[:1]) is None
+
+
+def test_short_stretches_at_the_start_do_not_tell_how_long_an_update_takes():
+    log = [{"kind": "train", "update": u, "seconds": s} for u, s in [(1, 9.0), (20, 9.5), (50, 10.0)]]
+    assert milliseconds(log) is None
+    assert milliseconds([*log, {"kind": "train", "update": 100, "seconds": 10.5}]) == 10.0
+
+
+def told(count):
+    """A training log that tells of segments, a batch of 128 a line."""
+    return [{"kind": "train", "sentences": 128 * i, "segment_length": 1 + 1 / i} for i in range(1, count + 1)]
+
+
+def test_what_training_told_stands_in_the_middle_of_what_it_is_of():
+    log = [{"kind": "start", "segment_length": 2.0}, *told(3), {"kind": "train", "sentences": 999}]
+    assert training_curve(log) == {"sentences": [64, 192, 320], "segment_length": [2.0, 1.5, 1.3333]}
+    assert training_curve(log[-1:]) == training_curve([]) == {}
+
+
+@given(st.integers(1, 500), st.integers(2, 60))
+def test_a_thinned_log_is_densest_at_the_start(count, most):
+    columns = training_curve(told(count), most)
+    kept = columns["sentences"]
+    assert len(kept) == len(columns["segment_length"]) <= most
+    assert kept == sorted(set(kept))
+    assert (kept[0], kept[-1]) == (64, 128 * count - 64)
+    if count > most >= 20:
+        assert kept[1] == 192
+        assert max(b / a for a, b in pairwise(kept[1:])) < 2
 
 
 @pytest.mark.parametrize(
