@@ -111,7 +111,9 @@ def sweep(
     """Train a grid of settings side by side; one table, one JSON and figures. The same command goes on."""
     from caesura.config import load_config
     from caesura.experiments.sweep import Request, redraw, run_sweep
-    from caesura.terminal import FleetDisplay
+    from caesura.experiments.sweep_results import SWEEP, load, told_apart
+    from caesura.experiments.sweep_tables import BRIEFLY, brief_table
+    from caesura.terminal import FleetDisplay, table
 
     if draw:
         if out is None:
@@ -134,7 +136,7 @@ def sweep(
     except Interrupted:
         print(f"stopped; tables, figures and sweep.json so far: {folder}; the same command goes on from here")
         raise
-    print((folder / "table.md").read_text(encoding="utf-8"))
+    table(*brief_table(told_apart(load(folder / SWEEP))), BRIEFLY)
     print(f"tables, figures and sweep.json: {folder}")
     if not good:
         raise typer.Exit(1)

@@ -23,7 +23,7 @@ from caesura.experiments.sweep_results import (
     told_apart,
     training_curve,
 )
-from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.experiments.sweep_tables import brief_table, groups_table, markdown, runs_table
 
 
 def test_a_sweep_reads_back_as_it_was(tmp_path):
@@ -256,6 +256,17 @@ def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
     assert (
         len({line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}) == 1
     )
+
+
+def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
+    title, heads, rows = brief_table(sweep([result(), baseline("char", 1.0, 20.0)]))
+    assert title.startswith("2 runs, ")
+    run, char = (dict(zip(heads, row, strict=True)) for row in rows)
+    assert run == {
+        "run": "tau=0.1 b_h=1 seed=1", "start": "2.00", "end": "1.10", "grad.": "10.0%", "BLEU": "9.00",
+        "chrF2": "30.00", "test": "8.50", "F1": "0.330", "ms": "10.0", "ended": "budget spent",
+    }  # fmt: skip
+    assert (char["grad."], char["end"]) == ("", "1.00")
 
 
 def test_a_handful_of_gold_boundaries_is_no_column():
