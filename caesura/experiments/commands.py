@@ -73,7 +73,9 @@ def sweep(
     over: Annotated[
         list[str] | None,
         typer.Option(
-            "--over", metavar="KEY=V1,V2", help="values of a setting; several --over are crossed into a grid"
+            "--over",
+            metavar="KEY=V1,V2",
+            help="values of a setting; several are crossed into a grid; with --draw: only runs with these",
         ),
     ] = None,
     listed: Annotated[
@@ -118,7 +120,7 @@ def sweep(
     if draw:
         if out is None:
             raise InputError("--draw: say where to with --out")
-        for path in redraw(files, out):
+        for path in redraw(files, out, over or ()):
             print(path)
         return
     if len(files) > 1:

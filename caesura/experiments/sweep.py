@@ -24,6 +24,7 @@ from caesura.experiments.sweep_results import (
     SWEEP,
     Result,
     Sweep,
+    chosen,
     curve,
     differences,
     load,
@@ -264,9 +265,14 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
     return written
 
 
-def redraw(files: Sequence[Path], out: Path) -> list[Path]:
-    """Draw committed results again, those of several files together."""
+def redraw(files: Sequence[Path], out: Path, over: Sequence[str] = ()) -> list[Path]:
+    """Draw committed results again, those of several files together.
+
+    Given `over`, as for a grid: only runs with these values, looking as in a sweep over those keys.
+    """
     sweep = merge([load(file) for file in files])
+    if over:
+        sweep = chosen(sweep, [parse_over(text) for text in over])
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

@@ -14,7 +14,8 @@ from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import SEED, flat, short_name, shown
+from caesura.experiments.sweep_grid import SEED, Setting, flat, short_name, shown
+from caesura.yamlfile import read_override
 
 SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
@@ -237,6 +238,20 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
         configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
         runs=list(runs.values()),
     )
+
+
+def chosen(sweep: Sweep, dimensions: Sequence[Sequence[Setting]]) -> Sweep:
+    """The runs whose values are among those of every dimension, and the baselines."""
+    wanted = {row[0].key: {shown(at(read_override(str(s)).tree, s.key)) for s in row} for row in dimensions}
+    runs = [
+        run
+        for run in sweep.runs
+        if run.beside or all(shown(sweep.value(run, key)) in values for key, values in wanted.items())
+    ]
+    if all(run.beside for run in runs):
+        said = " ".join(f"--over {row[0].key}={','.join(s.text for s in row)}" for row in dimensions)
+        raise InputError(f"{said}: no run has these values")
+    return replace(sweep, over=[*wanted], runs=runs)
 
 
 def told_apart(sweep: Sweep) -> Sweep:

@@ -123,6 +123,9 @@ def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     again = contents(tmp_path / "again")
     assert again == contents(tmp_path / "drawn")
     assert len(done.lines) == len(again) == 11
+    words = ("--over", f"{TAU}=0", "--out", tmp_path / "some")
+    assert caesura("sweep", "--draw", *files, *words).status == 0
+    assert "**3 runs, " in (tmp_path / "some" / "table.md").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")

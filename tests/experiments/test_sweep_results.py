@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import flat
+from caesura.experiments.sweep_grid import flat, parse_over
 from caesura.experiments.sweep_results import (
+    chosen,
     curve,
     differences,
     load,
@@ -140,6 +141,15 @@ def test_several_stints_are_one_sweep():
             ("act-ja", "tau=0 seed=1"): elsewhere,
         }
     assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
+
+
+def test_runs_are_chosen_by_their_values_and_look_by_those():
+    made = sweep([*grid([0.0, 0.1, 1.0], [-2.0, 1.0]), baseline("char", 1.0, 20.0)])
+    found = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
+    assert found.over == [BIAS, TAU]
+    assert [run.group for run in found.runs] == ["tau=0.1 b_h=1", "tau=1 b_h=1", "char"]
+    with pytest.raises(InputError, match=rf"--over {TAU}=7: no run has these values"):
+        chosen(made, [parse_over(f"{TAU}=7")])
 
 
 RATE = "training.learning_rate"
