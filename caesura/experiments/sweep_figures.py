@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from caesura.analysis.figures import styled
 from caesura.analysis.plots import AXIS, COLOURS, INK, short
@@ -137,7 +137,8 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
 def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     """BLEU against segment length at the last validation; the dot's area is the time of an update.
 
-    Where the best model came earlier, a thin line leads to where that one was.
+    Where the best model came earlier, a thin line leads to where that one was. A baseline that does not cut
+    this side is a line at its BLEU.
     """
     figure, seen = _axes(f"BLEU and {_side(field)}segment length at the end of training"), looks(sweep)
     axes = figure.axes[0]
@@ -161,12 +162,20 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
         axes.annotate(
             name, (x, y), xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
         )
+    for name, (_, y) in _baselines(sweep, "sentences", "bleu").items():
+        if name not in _baselines(sweep, field, "bleu"):
+            axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
+            _beside(axes, name, y)
     _log_lengths(axes.xaxis, every)
     axes.margins(x=0.12, y=0.12)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel("BLEU on dev, greedy")
     sizes = [_size(ms, slowest) for ms in _round_times(times)]
-    extra = [_mark("X", "baseline")] if any(run.beside for run in sweep.runs) else []
+    extra = (
+        [_mark("X", "baseline")]
+        if any(run.beside and run.last(field) is not None for run in sweep.runs)
+        else []
+    )
     _legend(axes, seen, dashes=False, extra=[*extra, *sizes])
     return figure
 
@@ -306,10 +315,9 @@ def _log_lengths(axis: Any, values: Sequence[float]) -> None:
     finite = [value for value in values if math.isfinite(value) and value > 0]
     spread = max(finite, default=1.0) / min(finite, default=1.0)
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    subs: tuple[float, ...] = (1, 1.5, 2, 3, 5, 7) if spread < 12 else (1, 2, 5)
-    if spread < 1.6:
-        subs = tuple(1 + i / 20 for i in range(20)) if spread < 1.15 else tuple(1 + i / 10 for i in range(90))
-    axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=12))
+    subs = (1, 1.5, 2, 3, 5, 7) if spread < 12 else (1, 2, 5)
+    near = MaxNLocator(6, steps=[1, 2, 5, 10])
+    axis.set_major_locator(near if spread < 1.6 else LogLocator(base=10, subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
 

@@ -316,7 +316,7 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
 def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(module, "run_sweep", lambda request, _: asked.append(request) or True)
-    (tmp_path / "table.md").touch()
+    save(sweep([result()]), tmp_path / "sweep.json")
     words = ("--data", configs["act"].parent, "--device", "cpu", "--set", "training.updates=3")
     done = caesura("sweep", configs["act"], *words, "--out", tmp_path)
     assert done.status == 0, done.err

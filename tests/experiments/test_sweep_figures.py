@@ -118,6 +118,13 @@ def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
     assert {line.get_ydata()[0] for line in starts} == {8.5, 2.0}
 
 
+def test_a_baseline_that_does_not_cut_the_output_is_a_line_at_its_score():
+    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    axes = figures(sweep([bare(**columns), baseline("char", 1.0, 20.0)]))["output-bleu"].axes[0]
+    assert [text.get_text() for text in axes.texts] == ["char"]
+    assert [20.0, 20.0] in [list(line.get_ydata()) for line in axes.lines]
+
+
 def test_what_all_names_begin_with_is_left_out():
     runs = [replace(run, config="x-y-act") for run in grid([0.0], [1.0])]
     made = sweep([*runs, baseline("x-y-char", 1.0, 20.0), baseline("x-bpe", 3.0, 20.0)])
