@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from caesura.analysis.figures import styled
-from caesura.analysis.plots import AXIS, COLOURS, INK, short
+from caesura.analysis.plots import AXIS, COLOURS, INK, short, spread
 from caesura.experiments.sweep_grid import short_name, shown
 from caesura.experiments.sweep_results import Result, Sweep
 
@@ -24,6 +24,7 @@ WIDTH, HEIGHT = 7.6, 4.2  # inches; the legend takes the right quarter
 DASHES: Sequence[Any] = ("solid", (0, (5, 1.5)), (0, (1, 1.3)), (0, (5, 1.3, 1, 1.3)))
 MARKERS = "osD^vP"
 OTHER = "#AAAAAA"  # a run without a value of the first key
+NAME_GAP = 0.042  # between names of lines, of the height of the axes
 FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
 SMALLEST, LARGEST = 14.0, 120.0  # areas of dots, in square points
 
@@ -77,6 +78,7 @@ def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
     _log_lengths(axes.yaxis, [1.0, *(v for run in sweep.runs for v in _way(run, field)[1])])
     axes.set_ylabel(_unit(field))
     _sentences(axes, sweep, field)
+    _name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
     _legend(axes, seen, dashes=True, extra=_ends(sweep, field))
     return figure
 
@@ -91,6 +93,7 @@ def gradient_curves(sweep: Sweep, field: str = "gradient_share") -> Figure:
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.set_ylabel(f"share of {_side(field)}characters")
     _sentences(axes, sweep, field)
+    _name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
     _legend(axes, seen, dashes=True, extra=_ends(sweep, field))
     return figure
 
@@ -117,18 +120,19 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
             )  # fmt: skip
             axes.plot(x, start, marker="o", markersize=4, markerfacecolor="white", color=colour, zorder=3)
             _dot(axes, x, end, colour, place)
-    for name, (_, y) in _baselines(sweep, "sentences", field).items():
+    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+    for y in lines.values():
         axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
-        _beside(axes, name, y)
     every = [value for _, a, b in drawn for value in (a, b)]
     axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
     _log_lengths(axes.yaxis, [1.0, *every])
-    axes.set_ylim(0.9, max([2.0, *every]) * 1.2)
+    axes.set_ylim(0.9, max([2.0, *every, *lines.values()]) * 1.2)
     axes.set_ylabel(_unit(field))
     axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
     axes.set_xticks(range(len(groups)), [group or "all" for group in groups], parse_math=False)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(seen.title, parse_math=False)
+    _name_lines(axes, lines)
     _legend(axes, seen, dashes=False, colours=False, extra=[_mark("o", "start", hollow=True)])
     return figure
 
@@ -162,12 +166,13 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
         axes.annotate(
             name, (x, y), xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
         )
-    for name, (_, y) in _baselines(sweep, "sentences", "bleu").items():
-        if name not in _baselines(sweep, field, "bleu"):
-            axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
-            _beside(axes, name, y)
+    placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
+    lines = {name: y for name, (_, y) in scored.items() if name not in placed}
+    for y in lines.values():
+        axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
     _log_lengths(axes.xaxis, every)
     axes.margins(x=0.12, y=0.12)
+    _name_lines(axes, lines)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel("BLEU on dev, greedy")
     sizes = [_size(ms, slowest) for ms in _round_times(times)]
@@ -278,8 +283,6 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[f
         seen_by, ended = run.last("sentences"), run.last(field)
         if seen_by is not None and ended is not None and math.isfinite(clean(ended)):
             axes.plot(seen_by, ended, marker="o", markersize=3.5, color=colour)
-    for name, (_, y_end) in _baselines(sweep, "sentences", field).items():
-        _beside(axes, name, y_end)
 
 
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
@@ -293,12 +296,16 @@ def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
     return {run.group.removeprefix(shared): (a, b) for run, a, b in ends if a is not None and b is not None}
 
 
-def _beside(axes: Axes, name: str, y: float) -> None:
-    """A name at the right edge of the axes."""
-    axes.annotate(
-        name, (1.0, y), xytext=(3, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-        fontsize=8.5, color=INK, parse_math=False, va="center", annotation_clip=False,
-    )  # fmt: skip
+def _name_lines(axes: Axes, names: Mapping[str, float]) -> None:
+    """Names at the right edge of the axes, at heights that do not run into each other; limits stay."""
+    axes.set_ylim(axes.get_ylim())
+    inside = axes.transData + axes.transAxes.inverted()
+    heights = [float(inside.transform((axes.get_xlim()[1], y))[1]) for y in names.values()]
+    for name, height in zip(names, spread(heights, NAME_GAP), strict=True):
+        axes.annotate(
+            name, (1.0, height), xytext=(3, 0), xycoords="axes fraction", textcoords="offset points",
+            fontsize=8.5, color=INK, parse_math=False, va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def _dot(
