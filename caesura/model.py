@@ -29,7 +29,7 @@ from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.scheduled import scheduled_inputs
-from caesura.segmenters.base import Segmenter, Segments
+from caesura.segmenters.base import Segmenter, Segments, count_cuts
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
 # where Triton's kernels keep none of these, the attention's keys and values.
@@ -41,7 +41,7 @@ Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypo
 
 @dataclass(frozen=True)
 class Loss:
-    """The training loss of a batch and its parts; all scalars."""
+    """The training loss of a batch and its parts; scalars but for the counts."""
 
     total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + tau * penalty of both parts
     cross_entropy: Tensor  # of the targets as they are, in nats, summed over the batch
@@ -50,6 +50,8 @@ class Loss:
     penalty: Tensor  # segmenter's, mean over sentences, before tau
     remainder: Tensor  # true remainders over symbols, mean over sentences (docs/paper_notes.md, 4)
     decoder_penalty: Tensor
+    cuts: Tensor  # [3] of the source, as count_cuts has them
+    output_cuts: Tensor  # [3] of the targets; zeros where the decoder does not cut
 
 
 class Translator(nn.Module):
@@ -132,7 +134,13 @@ class Translator(nn.Module):
         total = total + model.segmenter.tau * penalty + model.decoder.tau * decoder_penalty
         shares = (segments.weights * segments.ends).sum(1) / batch.src_lengths
         remainder = (shares * real).sum() / sentences
-        return Loss(total, cross_entropy, symbols, sentences, penalty, remainder, decoder_penalty)
+        cuts = count_cuts(segments.ends, batch.src_lengths)
+        written = (
+            torch.zeros_like(cuts) if decoded.ends is None else count_cuts(decoded.ends, batch.trg_lengths)
+        )
+        return Loss(
+            total, cross_entropy, symbols, sentences, penalty, remainder, decoder_penalty, cuts, written
+        )
 
     def __call__(self, batch: Batch) -> Loss:
         return super().__call__(batch)

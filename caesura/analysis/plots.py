@@ -125,7 +125,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: f
         "shrinkA": 1,
         "shrinkB": 3,
     }
-    for (name, colour, x, y), place in zip(ends, _spread(wanted, gap), strict=True):
+    for (name, colour, x, y), place in zip(ends, spread(wanted, gap), strict=True):
         axes.annotate(
             name, xy=(x, y), xytext=(1.03, place), textcoords="axes fraction", annotation_clip=False,
             color=colour, fontsize=9, va="center", ha="left", parse_math=False,
@@ -133,7 +133,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: f
         )  # fmt: skip
 
 
-def _spread(wanted: Sequence[float], gap: float) -> list[float]:
+def spread(wanted: Sequence[float], gap: float) -> list[float]:
     """Moves heights apart to at least `gap`, within 0 to 1 if they fit, by the least squared movement in all.
 
     With i * gap taken off the i-th height from below, "at least gap apart" reads "never falling": this is

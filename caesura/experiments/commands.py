@@ -73,7 +73,9 @@ def sweep(
     over: Annotated[
         list[str] | None,
         typer.Option(
-            "--over", metavar="KEY=V1,V2", help="values of a setting; several --over are crossed into a grid"
+            "--over",
+            metavar="KEY=V1,V2",
+            help="values of a setting; several are crossed into a grid; with --draw: only runs with these",
         ),
     ] = None,
     listed: Annotated[
@@ -111,12 +113,14 @@ def sweep(
     """Train a grid of settings side by side; one table, one JSON and figures. The same command goes on."""
     from caesura.config import load_config
     from caesura.experiments.sweep import Request, redraw, run_sweep
-    from caesura.terminal import FleetDisplay
+    from caesura.experiments.sweep_results import SWEEP, load, told_apart
+    from caesura.experiments.sweep_tables import BRIEFLY, brief_table
+    from caesura.terminal import FleetDisplay, table
 
     if draw:
         if out is None:
             raise InputError("--draw: say where to with --out")
-        for path in redraw(files, out):
+        for path in redraw(files, out, over or ()):
             print(path)
         return
     if len(files) > 1:
@@ -134,7 +138,7 @@ def sweep(
     except Interrupted:
         print(f"stopped; tables, figures and sweep.json so far: {folder}; the same command goes on from here")
         raise
-    print((folder / "table.md").read_text(encoding="utf-8"))
+    table(*brief_table(told_apart(load(folder / SWEEP))), BRIEFLY)
     print(f"tables, figures and sweep.json: {folder}")
     if not good:
         raise typer.Exit(1)

@@ -24,6 +24,7 @@ from caesura.experiments.sweep_results import (
     SWEEP,
     Result,
     Sweep,
+    chosen,
     curve,
     differences,
     load,
@@ -32,6 +33,7 @@ from caesura.experiments.sweep_results import (
     rounded,
     save,
     told_apart,
+    training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
 from caesura.training.lock import hold
@@ -191,6 +193,7 @@ def write(
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
     """What is kept of a run; of its config, what differs from `base`."""
     progress, start = outcome.progress, outcome.start or {}
+    records = read_records(outcome.member.folder)
     found, best = curve(outcome.start, outcome.validations)
     tested = outcome.measured.get("test", {}).get("scores")
     cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
@@ -212,8 +215,9 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         parallel=outcome.side_by_side,
         parameters=start.get("parameters"),
         device=start.get("device"),
-        milliseconds=milliseconds(read_records(outcome.member.folder)),
+        milliseconds=milliseconds(records),
         curve=found,
+        training=training_curve(records),
         best=best,
         measured=[*outcome.measured],
         test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
@@ -261,9 +265,14 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
     return written
 
 
-def redraw(files: Sequence[Path], out: Path) -> list[Path]:
-    """Draw committed results again, those of several files together."""
+def redraw(files: Sequence[Path], out: Path, over: Sequence[str] = ()) -> list[Path]:
+    """Draw committed results again, those of several files together.
+
+    Given `over`, as for a grid: only runs with these values, looking as in a sweep over those keys.
+    """
     sweep = merge([load(file) for file in files])
+    if over:
+        sweep = chosen(sweep, [parse_over(text) for text in over])
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

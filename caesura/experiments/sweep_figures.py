@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import matplotlib
@@ -12,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from caesura.analysis.figures import styled
-from caesura.analysis.plots import AXIS, COLOURS, INK, short
+from caesura.analysis.plots import AXIS, COLOURS, INK, short, spread
 from caesura.experiments.sweep_grid import short_name, shown
 from caesura.experiments.sweep_results import Result, Sweep
 
@@ -23,7 +24,9 @@ WIDTH, HEIGHT = 7.6, 4.2  # inches; the legend takes the right quarter
 DASHES: Sequence[Any] = ("solid", (0, (5, 1.5)), (0, (1, 1.3)), (0, (5, 1.3, 1, 1.3)))
 MARKERS = "osD^vP"
 OTHER = "#AAAAAA"  # a run without a value of the first key
-SMALLEST, LARGEST = 18.0, 190.0  # areas of dots, in square points
+NAME_GAP = 0.042  # between names of lines, of the height of the axes
+FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
+SMALLEST, LARGEST = 14.0, 120.0  # areas of dots, in square points
 
 
 @dataclass(frozen=True)
@@ -67,62 +70,70 @@ def looks(sweep: Sweep) -> Looks:
 
 @styled
 def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
-    """Segment length over training sentences, a line a run, its start marked; baselines are dotted."""
-    figure, seen = _axes(), looks(sweep)
+    """Segment length over training sentences, a line a run with its start and end; baselines are dotted."""
+    figure, seen = _axes(f"{_side(field)}segment length through training"), looks(sweep)
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value if value > 0 else math.nan)
-    _log_lengths(axes.yaxis, [v for run in sweep.runs for v in run.column(field)])
+    axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
+    _log_lengths(axes.yaxis, [1.0, *(v for run in sweep.runs for v in _way(run, field)[1])])
     axes.set_ylabel(_unit(field))
-    _sentences(axes)
-    _legend(axes, seen, dashes=True, extra=[_mark("o", "start", hollow=True)])
+    _sentences(axes, sweep, field)
+    _name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
+    _legend(axes, seen, dashes=True, extra=_ends(sweep, field))
     return figure
 
 
 @styled
 def gradient_curves(sweep: Sweep, field: str = "gradient_share") -> Figure:
     """The share of characters whose halting score gets a gradient, over training sentences."""
-    figure, seen = _axes(), looks(sweep)
+    figure, seen = _axes(f"{_side(field)}characters that give the halting unit a gradient"), looks(sweep)
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value)
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    axes.set_ylabel(f"{'output ' if 'output' in field else ''}characters with halting gradient")
-    _sentences(axes)
-    _legend(axes, seen, dashes=True, extra=[_mark("o", "start", hollow=True)])
+    axes.set_ylabel(f"share of {_side(field)}characters")
+    _sentences(axes, sweep, field)
+    _name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
+    _legend(axes, seen, dashes=True, extra=_ends(sweep, field))
     return figure
 
 
 @styled
 def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
-    """Where runs start and end: an arrow a run from the diagonal, where nothing has moved, to its dot.
-
-    Runs with one start would hide each other: they stand a little beside it, in the order of the colours.
-    """
-    figure, seen = _axes(square=True), looks(sweep)
+    """Where runs start and end: an arrow a run, side by side above their value of the first key."""
+    figure, seen = _axes(f"{_side(field)}segment length, from the start to the end of training"), looks(sweep)
     axes = figure.axes[0]
     ends = [(run, run.first(field), run.last(field)) for run in _members(sweep)]
     drawn = [(run, a, b) for run, a, b in ends if a and b]
-    ranks = {colour: i for i, colour in enumerate(seen.colours.values())}
-    for run, start, end in drawn:
-        colour = seen.colour(sweep, run)
-        middle = (len(ranks) - 1) / 2
-        x = start * 1.025 ** (ranks.get(colour, middle) - middle + 0.3 * seen.place(sweep, run))
-        axes.annotate(
-            "", xy=(x, end), xytext=(x, start),
-            arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 0.8, "alpha": 0.55, "shrinkA": 0,
-                        "shrinkB": 3, "mutation_scale": 7},
-        )  # fmt: skip
-        _dot(axes, x, end, colour, seen.place(sweep, run))
+    said = {run.name: _said(sweep, run, 0) for run, _, _ in drawn}
+    groups = list(dict.fromkeys([*(name for name in seen.colours if name in said.values()), *said.values()]))
+    for i, group in enumerate(groups):
+        own = [row for row in drawn if said[row[0].name] == group]
+        own.sort(key=lambda row: (seen.place(sweep, row[0]), row[0].seed))
+        for j, (run, start, end) in enumerate(own):
+            x = i + 0.8 * ((j + 0.5) / len(own) - 0.5)
+            colour, place = seen.colour(sweep, run), seen.place(sweep, run)
+            axes.annotate(
+                "", xy=(x, end), xytext=(x, start),
+                arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.0, "alpha": 0.7,
+                            "shrinkA": 0, "shrinkB": 2.5, "mutation_scale": 7},
+            )  # fmt: skip
+            axes.plot(x, start, marker="o", markersize=4, markerfacecolor="white", color=colour, zorder=3)
+            _dot(axes, x, end, colour, place)
+    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+    for y in lines.values():
+        axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
     every = [value for _, a, b in drawn for value in (a, b)]
-    low, high = min([1.0, *every]) * 0.85, max([2.0, *every]) * 1.25
-    axes.plot([low, high], [low, high], color=AXIS, linewidth=0.9, zorder=0)
-    for axis in (axes.xaxis, axes.yaxis):
-        _log_lengths(axis, every)
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
-    axes.set_xlabel(f"{_unit(field)} at the start")
-    axes.set_ylabel(f"{_unit(field)} at the end")
-    _legend(axes, seen, dashes=False)
+    axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
+    _log_lengths(axes.yaxis, [1.0, *every])
+    axes.set_ylim(0.9, max([2.0, *every, *lines.values()]) * 1.2)
+    axes.set_ylabel(_unit(field))
+    axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
+    axes.set_xticks(range(len(groups)), [group or "all" for group in groups], parse_math=False)
+    axes.grid(visible=False, axis="x")
+    axes.set_xlabel(seen.title, parse_math=False)
+    _name_lines(axes, lines)
+    _legend(axes, seen, dashes=False, colours=False, extra=[_mark("o", "start", hollow=True)])
     return figure
 
 
@@ -130,9 +141,10 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
 def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     """BLEU against segment length at the last validation; the dot's area is the time of an update.
 
-    Where the best model came earlier, a thin line leads to where that one was.
+    Where the best model came earlier, a thin line leads to where that one was. A baseline that does not cut
+    this side is a line at its BLEU.
     """
-    figure, seen = _axes(), looks(sweep)
+    figure, seen = _axes(f"BLEU and {_side(field)}segment length at the end of training"), looks(sweep)
     axes = figure.axes[0]
     times = [run.milliseconds for run in sweep.runs if run.milliseconds]
     slowest = max(times, default=1.0)
@@ -154,12 +166,21 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
         axes.annotate(
             name, (x, y), xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
         )
+    placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
+    lines = {name: y for name, (_, y) in scored.items() if name not in placed}
+    for y in lines.values():
+        axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
     _log_lengths(axes.xaxis, every)
     axes.margins(x=0.12, y=0.12)
-    axes.set_xlabel(f"{_unit(field)} at the end")
-    axes.set_ylabel("BLEU on dev at the end")
+    _name_lines(axes, lines)
+    axes.set_xlabel(_unit(field))
+    axes.set_ylabel("BLEU on dev, greedy")
     sizes = [_size(ms, slowest) for ms in _round_times(times)]
-    extra = [_mark("X", "baseline")] if any(run.beside for run in sweep.runs) else []
+    extra = (
+        [_mark("X", "baseline")]
+        if any(run.beside and run.last(field) is not None for run in sweep.runs)
+        else []
+    )
     _legend(axes, seen, dashes=False, extra=[*extra, *sizes])
     return figure
 
@@ -202,8 +223,12 @@ def _moves(sweep: Sweep, side: str) -> bool:
     )
 
 
+def _side(field: str) -> str:
+    return "output " if field.startswith("output") else ""
+
+
 def _unit(field: str) -> str:
-    return f"characters in {'an output' if 'output' in field else 'a'} segment"
+    return f"characters in {'an output' if _side(field) else 'a'} segment"
 
 
 def _members(sweep: Sweep) -> list[Result]:
@@ -225,16 +250,27 @@ def _ordered(values: Any) -> list[Any]:
     return [*sorted(numbers), *others]
 
 
-def _axes(square: bool = False) -> Figure:
-    figure = Figure(figsize=(HEIGHT + 2.2 if square else WIDTH, HEIGHT), layout="constrained")
-    figure.subplots()
+def _axes(title: str) -> Figure:
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    figure.subplots().set_title(title[0].upper() + title[1:], loc="left", fontsize=10.5, pad=9)
     return figure
+
+
+def _way(run: Result, field: str) -> tuple[list[float], list[float]]:
+    """A run's line: what the training text told, after the start; of what does not cut, its validations."""
+    told = run.training.get(field)
+    if told is None:
+        return run.column("sentences"), run.column(field)
+    pairs = zip([0, *run.training["sentences"]], [run.first(field), *told], strict=True)
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
+    return [x for x, _ in known], [y for _, y in known]
 
 
 def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[float], float]) -> None:
     few = len(_members(sweep)) <= 12
     for run in sweep.runs:
-        x, y = run.column("sentences"), [clean(value) for value in run.column(field)]
+        x, y = _way(run, field)
+        y = [clean(value) for value in y]
         if not any(map(math.isfinite, y)):
             continue
         if run.beside:
@@ -244,17 +280,32 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[f
         dashes = DASHES[seen.place(sweep, run) % len(DASHES)]
         axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6 if few else 1.1, alpha=0.9)
         axes.plot(x[:1], y[:1], marker="o", markersize=5, markerfacecolor="white", color=colour)
-    for name, (x_end, y_end) in _baselines(sweep, "sentences", field).items():
-        axes.annotate(
-            name, (x_end, y_end), xytext=(3, 3), textcoords="offset points", fontsize=8.5, color=INK,
-            parse_math=False, ha="right",
-        )  # fmt: skip
+        seen_by, ended = run.last("sentences"), run.last(field)
+        if seen_by is not None and ended is not None and math.isfinite(clean(ended)):
+            axes.plot(seen_by, ended, marker="o", markersize=3.5, color=colour)
 
 
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
-    """Where the name of each baseline stands: at its last seed's last validation."""
+    """Where the name of each baseline stands: at its last seed's last validation.
+
+    What the names of all configs begin with says nothing.
+    """
     ends = ((run, run.last(x), run.last(y)) for run in sweep.runs if run.beside)
-    return {run.group: (a, b) for run, a, b in ends if a is not None and b is not None}
+    words = zip(*(run.config.split("-")[:-1] for run in sweep.runs), strict=False)
+    shared = "".join(f"{word[0]}-" for word in takewhile(lambda word: len({*word}) == 1, words))
+    return {run.group.removeprefix(shared): (a, b) for run, a, b in ends if a is not None and b is not None}
+
+
+def _name_lines(axes: Axes, names: Mapping[str, float]) -> None:
+    """Names at the right edge of the axes, at heights that do not run into each other; limits stay."""
+    axes.set_ylim(axes.get_ylim())
+    inside = axes.transData + axes.transAxes.inverted()
+    heights = [float(inside.transform((axes.get_xlim()[1], y))[1]) for y in names.values()]
+    for name, height in zip(names, spread(heights, NAME_GAP), strict=True):
+        axes.annotate(
+            name, (1.0, height), xytext=(3, 0), xycoords="axes fraction", textcoords="offset points",
+            fontsize=8.5, color=INK, parse_math=False, va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def _dot(
@@ -271,18 +322,32 @@ def _log_lengths(axis: Any, values: Sequence[float]) -> None:
     finite = [value for value in values if math.isfinite(value) and value > 0]
     spread = max(finite, default=1.0) / min(finite, default=1.0)
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    subs: tuple[float, ...] = (1, 1.5, 2, 3, 5, 7) if spread < 12 else (1, 2, 5)
-    if spread < 1.6:
-        subs = tuple(1 + i / 20 for i in range(20)) if spread < 1.15 else tuple(1 + i / 10 for i in range(90))
-    axis.set_major_locator(LogLocator(base=10, subs=subs, numticks=12))
+    subs = (1, 1.5, 2, 3, 5, 7) if spread < 12 else (1, 2, 5)
+    near = MaxNLocator(6, steps=[1, 2, 5, 10])
+    axis.set_major_locator(near if spread < 1.6 else LogLocator(base=10, subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
 
 
-def _sentences(axes: Axes) -> None:
+def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
+    """Logarithmic from the first hundred on, where training has told of them: the slide may be over soon."""
     axes.set_xlabel("training sentences seen")
+    if any(field in run.training for run in sweep.runs):
+        most = max(x for run in sweep.runs for x in [1.0, *_way(run, field)[0], *run.column("sentences")])
+        axes.set_xscale("symlog", linthresh=FIRST, linscale=0.5)
+        powers = range(round(math.log10(FIRST)), math.ceil(math.log10(most)) + 1)
+        axes.set_xticks([0, *(10**power for power in powers if 10**power <= most)])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(-0.12 * FIRST, most * 1.12)
+    else:
+        axes.set_xlim(left=-0.015 * axes.get_xlim()[1])
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
-    axes.set_xlim(left=-0.015 * axes.get_xlim()[1])
+
+
+def _ends(sweep: Sweep, field: str) -> list[Line2D]:
+    told = any(field in run.training for run in sweep.runs)
+    names = ("start (dev)", "end (dev)") if told else ("start", "end")
+    return [_mark("o", names[0], hollow=True), _mark("o", names[1])]
 
 
 def _mark(marker: str, label: str, hollow: bool = False) -> Line2D:
@@ -308,10 +373,12 @@ def _size(ms: float, slowest: float) -> Line2D:
     )
 
 
-def _legend(axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = ()) -> None:
+def _legend(
+    axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = (), colours: bool = True
+) -> None:
     """Colours, then dashes or markers, to the right of the axes."""
     handles: list[Line2D] = []
-    if seen.colours:
+    if seen.colours and colours:
         handles.append(_heading(seen.title))
         handles += [Line2D([], [], color=c, linewidth=2.4, label=name) for name, c in seen.colours.items()]
     if len(seen.places) > 1:

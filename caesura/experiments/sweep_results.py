@@ -7,17 +7,21 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import SEED, flat, short_name, shown
+from caesura.experiments.sweep_grid import SEED, Setting, flat, short_name, shown
+from caesura.yamlfile import read_override
 
 SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
 POINTS = 120  # of a curve, at most
+LOGGED = 60  # of what training logs between validations
+STRETCH = 50  # updates: shorter ones, at the start, do not tell how long an update takes
 DIGITS = 5  # that are kept of a number
 
 # What is followed through training, at the start and at each validation.
@@ -25,6 +29,13 @@ FOLLOWED = (
     *("sentences", "seconds", "segment_length", "longest_segment", "gradient_share", "bleu", "chrf"),
     *("output_segment_length", "longest_output_segment", "output_gradient_share"),
 )
+# What the training text tells between validations, and its key in the log.
+TOLD = {
+    "segment_length": "segment_length",
+    "gradient_share": "inside",
+    "output_segment_length": "output_segment_length",
+    "output_gradient_share": "output_inside",
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class Result:
     device: str | None = None
     milliseconds: float | None = None  # an update, validations left out
     curve: dict[str, list[float | None]] = field(default_factory=dict)  # columns of FOLLOWED
+    training: dict[str, list[float | None]] = field(default_factory=dict)  # sentences and columns of TOLD
     measured: list[str] = field(default_factory=list)  # the names of its measures
     best: int | None = None  # the place in the curve of the model that was kept
     test: dict[str, float] | None = None  # scores on the test set
@@ -130,8 +142,7 @@ def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
         if record["kind"] == "validation":
             before = None
         elif record["kind"] == "train":
-            if before is not None and record["update"] > before["update"]:
-                updates = record["update"] - before["update"]
+            if before is not None and (updates := record["update"] - before["update"]) >= STRETCH:
                 found.append(1000 * (record["seconds"] - before["seconds"]) / updates)
             before = record
     return rounded(median(found)) if found else None
@@ -153,6 +164,24 @@ def curve(
     columns = {name: [rounded(points[i].get(name)) for i in kept] for name in FOLLOWED}
     known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
     return known, None if best is None else kept.index(best)
+
+
+def training_curve(records: Iterable[Mapping[str, Any]], most: int = LOGGED) -> dict[str, list[float | None]]:
+    """What was logged of the segments of training text, each at the middle of the sentences that it is of.
+
+    At most that many points, as even as they can be on a logarithmic scale of sentences.
+    """
+    logged = [r for r in records if r["kind"] == "train" and any(key in r for key in TOLD.values())]
+    ends = [0, *(r["sentences"] for r in logged)]
+    middles = [(a + b) / 2 for a, b in pairwise(ends)]
+    kept = list(range(len(logged)))
+    if len(logged) > most:
+        low, high = math.log(middles[0]), math.log(middles[-1])
+        wanted = [math.exp(low + (high - low) * i / (most - 1)) for i in range(most)]
+        kept = sorted({min(kept, key=lambda i: abs(middles[i] - x)) for x in wanted})
+    columns = {name: [rounded(logged[i].get(key)) for i in kept] for name, key in TOLD.items()}
+    known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    return {"sentences": [round(middles[i]) for i in kept], **known} if known else {}
 
 
 def rounded(value: Any) -> float | None:
@@ -209,6 +238,20 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
         configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
         runs=list(runs.values()),
     )
+
+
+def chosen(sweep: Sweep, dimensions: Sequence[Sequence[Setting]]) -> Sweep:
+    """The runs whose values are among those of every dimension, and the baselines."""
+    wanted = {row[0].key: {shown(at(read_override(str(s)).tree, s.key)) for s in row} for row in dimensions}
+    runs = [
+        run
+        for run in sweep.runs
+        if run.beside or all(shown(sweep.value(run, key)) in values for key, values in wanted.items())
+    ]
+    if all(run.beside for run in runs):
+        said = " ".join(f"--over {row[0].key}={','.join(s.text for s in row)}" for row in dimensions)
+        raise InputError(f"{said}: no run has these values")
+    return replace(sweep, over=[*wanted], runs=runs)
 
 
 def told_apart(sweep: Sweep) -> Sweep:

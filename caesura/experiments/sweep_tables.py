@@ -19,14 +19,19 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
         (Column("segments: start", ".2f"), lambda r: r.first("segment_length")),
         (Column("segments: best", ".2f"), lambda r: r.at_best("segment_length")),
         (Column("segments: end", ".2f"), lambda r: r.last("segment_length")),
+        (Column("longest: end", ",.0f"), lambda r: r.last("longest_segment")),
+        (Column("gradient: start", ".1%"), lambda r: r.first("gradient_share")),
         (Column("gradient: end", ".1%"), lambda r: r.last("gradient_share")),
         (Column("output: start", ".2f"), lambda r: r.first("output_segment_length")),
         (Column("output: best", ".2f"), lambda r: r.at_best("output_segment_length")),
         (Column("output: end", ".2f"), lambda r: r.last("output_segment_length")),
+        (Column("output longest: end", ",.0f"), lambda r: r.last("longest_output_segment")),
+        (Column("output gradient: start", ".1%"), lambda r: r.first("output_gradient_share")),
         (Column("output gradient: end", ".1%"), lambda r: r.last("output_gradient_share")),
         (Column("dev BLEU: best", ".2f"), lambda r: r.at_best("bleu")),
         (Column("dev BLEU: end", ".2f"), lambda r: r.last("bleu")),
         (Column("dev chrF2: best", ".2f"), lambda r: r.at_best("chrf")),
+        (Column("dev chrF2: end", ".2f"), lambda r: r.last("chrf")),
         (Column("test BLEU", ".2f"), lambda r: (r.test or {}).get("bleu")),
         (Column("test chrF2", ".2f"), lambda r: (r.test or {}).get("chrf")),
     ]
@@ -62,6 +67,27 @@ def runs_table(sweep: Sweep) -> Table:
         counts: list[Cell] = [run.updates, run.sentences, run.seconds]
         rows.append([run.name, *(get(run) for _, get in measures), *counts, ended(run)])
     return Table("table", f"{len(rows)} run{'s' * (len(rows) != 1)}{_conditions(sweep)}", columns, rows)
+
+
+# What a terminal has room for, and what it is called there.
+BRIEF = {
+    "run": "run", "segments: start": "start", "segments: end": "end", "gradient: end": "grad.",
+    "output: start": "out: start", "output: end": "out: end", "output gradient: end": "out: grad.",
+    "dev BLEU: best": "BLEU", "dev chrF2: best": "chrF2", "test BLEU": "test", "F1 white space": "F1",
+    "ms an update": "ms", "ended": "ended",
+}  # fmt: skip
+BRIEFLY = (
+    "start, end: characters in a segment; grad.: of characters with a halting gradient, at the end; BLEU, "
+    "chrF2: best on dev; test: its BLEU; F1: against white space; ms: an update. All else: table.md"
+)
+
+
+def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]]]:
+    """Title, heads and cells of the table of runs as a terminal shows it: the ends, the best, the price."""
+    table = runs_table(sweep)
+    kept = [(i, column) for i, column in enumerate(table.columns) if column.name in BRIEF]
+    rows = [[column.show(row[i]) for i, column in kept] for row in table.rows]
+    return table.title, [BRIEF[column.name] for _, column in kept], rows
 
 
 def groups_table(sweep: Sweep) -> Table:

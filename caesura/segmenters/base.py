@@ -76,6 +76,17 @@ class Segmenter(nn.Module):
         return super().__call__(symbols, lengths, state, final)
 
 
+def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:
+    """How `ends` [B, T] cut: symbols, segments, symbols that end none [3]; </s> is left out, as in analysis.
+
+    The last of `lengths` [B] symbols is </s> and ends a segment; a row of padding has one or none.
+    """
+    symbols, halted = (lengths - 1).clamp(min=0).sum(), ends.sum() - (lengths > 0).sum()
+    last = ends.gather(1, (lengths - 2).clamp(min=0)[:, None]).squeeze(1)
+    open_ended = (~last & (lengths > 1)).sum()  # whose last segment has </s> in it as well
+    return torch.stack((symbols, halted + open_ended, symbols - halted))
+
+
 def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
     """A new nn.Embedding; on the meta device not drawn, which would import half of torch for nothing."""
     weight = torch.empty(vocab_size, embedding_dim)

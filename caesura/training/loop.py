@@ -29,6 +29,7 @@ from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
 
 LOG_EVERY = 50  # updates between two lines of metrics.jsonl
+LOG_EARLY = (1, 2, 5, 10, 20)  # and after these: segments may go all their way within a hundred
 
 
 Ending = Literal["finished", "time limit", "budget"]
@@ -90,7 +91,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         progress.sentences += len(batch)
         progress.since_validation += len(batch)
         progress.seconds = time.monotonic() - started
-        reporter.update(progress, _log(run) if progress.update % LOG_EVERY == 0 else None)
+        reporter.update(progress, _log(run) if _logged(progress.update) else None)
         if run.due():
             run.save()
     progress.seconds = time.monotonic() - started
@@ -161,6 +162,10 @@ def _say_what_ran(run: Run, reporter: Reporter) -> None:
             reporter.say(f"{kernel}: {choice} ({why})")
 
 
+def _logged(update: int) -> bool:
+    return update % LOG_EVERY == 0 or update in LOG_EARLY
+
+
 def _log(run: Run) -> float | None:
     """Write the means since the last line of the log, and start anew; None where all updates were skipped."""
     run.check()
@@ -173,7 +178,9 @@ def _log(run: Run) -> float | None:
         for name in ("loss", "penalty", "remainder", "decoder_penalty")
     }
     cross_entropy = window["cross_entropy"] / window["symbols"]
-    values = per_sentence | {
+    values = {
+        **per_sentence,
+        **_lengths(run, window),
         "cross_entropy": cross_entropy,
         "tau": run.config.model.segmenter.tau,
         "decoder_tau": run.config.model.decoder.tau,
@@ -187,6 +194,20 @@ def _log(run: Run) -> float | None:
     run.journal.record("train", progress.update, values)
     run.window.zero_()
     return cross_entropy
+
+
+def _lengths(run: Run, window: dict[str, float]) -> dict[str, float]:
+    """Of training text, in symbols: how long segments are, and the share of symbols inside, that end none.
+
+    Those are what gives a halting unit its gradient.
+    """
+    found = {}
+    for prefix, symbols in (("", "source_symbols"), ("output_", "output_symbols")):
+        count, segments = window[symbols], window[f"{prefix}segments"]
+        if segments and (prefix or not run.model.segmenter.one_each):
+            found[f"{prefix}segment_length"] = count / segments
+            found[f"{prefix}inside"] = window[f"{prefix}inside"] / count
+    return found
 
 
 def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float | None) -> bool:

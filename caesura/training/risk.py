@@ -17,7 +17,7 @@ from caesura.encoders.base import Encoded
 from caesura.evaluation.scores import bleu_metric
 from caesura.model import Loss, Translator
 from caesura.search.sampling import sample
-from caesura.segmenters.base import Segments
+from caesura.segmenters.base import Segments, count_cuts
 
 Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 to 1
 
@@ -48,9 +48,11 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     total = risk / count + parts.segmenter.tau * penalty + parts.decoder.tau * decoder_penalty
     remainder = ((segments.weights * segments.ends).sum(1) / batch.src_lengths)[:count].mean()
     sentences = batch.trg_lengths.new_tensor(count)
+    cuts = count_cuts(segments.ends, batch.src_lengths)
     return Loss(
-        total, -totals[first].sum(), batch.trg_lengths.sum(), sentences, penalty, remainder, decoder_penalty
-    )
+        total, -totals[first].sum(), batch.trg_lengths.sum(), sentences, penalty, remainder, decoder_penalty,
+        cuts, torch.zeros_like(cuts),  # what is drawn is no measure of the text
+    )  # fmt: skip
 
 
 def _forced(model: Translator, encoded: Encoded, targets: list[list[int]]) -> tuple[Tensor, Tensor]:

@@ -21,8 +21,11 @@ from caesura.segmenters.base import Cuts, Segmenter
 from caesura.training.risk import risk_loss
 from caesura.training.schedule import sampled_share
 
-# What a step gives to the log; the first four are the batch's, times its sentences.
-SUMS = ("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "symbols", "sentences")
+# What a step gives to the log; the first four are the batch's, times its sentences, the last six its cuts.
+SUMS = (
+    *("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "symbols", "sentences"),
+    *("source_symbols", "segments", "inside", "output_symbols", "output_segments", "output_inside"),
+)
 
 
 class Step:
@@ -43,7 +46,7 @@ class Step:
                 parameter.grad = torch.zeros_like(parameter)
 
     def __call__(self, batch: Batch, update: int = 0) -> Tensor:
-        """The sums of `SUMS` [7], in float64 and on the model's device; `update` others came before."""
+        """The sums of `SUMS` [13], in float64 and on the model's device; `update` others came before."""
         if not self.model.training:
             self.model.train()
         if self.sampled is not None:
@@ -170,4 +173,6 @@ class Step:
 def _sums(loss: Loss) -> Tensor:
     means = torch.stack((loss.total, loss.penalty, loss.remainder, loss.decoder_penalty)).detach().double()
     rest = loss.cross_entropy.detach().double(), loss.symbols.double(), loss.sentences.double()
-    return torch.cat((means * loss.sentences, torch.stack(rest)))
+    return torch.cat(
+        (means * loss.sentences, torch.stack(rest), loss.cuts.double(), loss.output_cuts.double())
+    )

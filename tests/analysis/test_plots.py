@@ -118,17 +118,17 @@ def test_bad_runs_are_named(tmp_path):
 
 
 def test_labels_move_no_more_than_needed():
-    assert plots._spread([0.2, 0.8], 0.1) == pytest.approx([0.2, 0.8])
-    assert plots._spread([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
-    assert plots._spread([0.52, 0.9, 0.5], 0.1) == pytest.approx([0.56, 0.9, 0.46])
-    assert plots._spread([0.98, 1.0], 0.1) == pytest.approx([0.9, 1.0])
-    assert plots._spread([], 0.1) == []
+    assert plots.spread([0.2, 0.8], 0.1) == pytest.approx([0.2, 0.8])
+    assert plots.spread([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
+    assert plots.spread([0.52, 0.9, 0.5], 0.1) == pytest.approx([0.56, 0.9, 0.46])
+    assert plots.spread([0.98, 1.0], 0.1) == pytest.approx([0.9, 1.0])
+    assert plots.spread([], 0.1) == []
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.2))
 def test_labels_keep_their_order_and_distance(wanted, gap):
-    placed = plots._spread(wanted, gap)
+    placed = plots.spread(wanted, gap)
     assert all(b - a >= gap - 1e-9 for a, b in pairwise(sorted(placed)))
     for i, j in pairwise(sorted(range(len(wanted)), key=wanted.__getitem__)):
         assert placed[i] < placed[j]

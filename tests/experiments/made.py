@@ -53,9 +53,16 @@ def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]
                     "bleu": [None, *(20 - 5 * math.log(length) + i / 3 for i, length in enumerate(way[1:]))],
                     "chrf": [None, *(40.0 - length / 3 for length in way[1:])],
                 }  # fmt: skip
+                seen = [64 * 1.4**i for i in range(21)]
+                slide = [goal + (start - goal) * math.exp(-x * (0.3 + abs(tau)) / 8000) for x in seen]
+                training: dict[str, list[float | None]] = {
+                    "sentences": [round(x) for x in seen], "segment_length": list(slide),
+                    "gradient_share": [1 - 1 / length for length in slide],
+                }  # fmt: skip
                 name = f"tau={tau:g} b_h={bias:g}"
                 ms = 10 + 4 / way[-1]
                 given = {"settings": {TAU: tau, BIAS: bias}, "curve": curve, "best": 11, "milliseconds": ms}
+                given["training"] = training
                 runs.append(result(name, seed, **given))
     return runs
 

@@ -123,6 +123,9 @@ def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     again = contents(tmp_path / "again")
     assert again == contents(tmp_path / "drawn")
     assert len(done.lines) == len(again) == 11
+    words = ("--over", f"{TAU}=0", "--out", tmp_path / "some")
+    assert caesura("sweep", "--draw", *files, *words).status == 0
+    assert "**3 runs, " in (tmp_path / "some" / "table.md").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -313,7 +316,7 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
 def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(module, "run_sweep", lambda request, _: asked.append(request) or True)
-    (tmp_path / "table.md").touch()
+    save(sweep([result()]), tmp_path / "sweep.json")
     words = ("--data", configs["act"].parent, "--device", "cpu", "--set", "training.updates=3")
     done = caesura("sweep", configs["act"], *words, "--out", tmp_path)
     assert done.status == 0, done.err

@@ -21,7 +21,9 @@ TAUS = [-0.5, 0.0, 0.01, 0.03, 0.1, 0.3, 1.0]
 
 
 def lines(figure):
-    return [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+    """Those of runs: not the one that marks single characters, which is first in nothing's way."""
+    found = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+    return [line for line in found if line.get_transform() == figure.axes[0].transData]
 
 
 def texts(figure):
@@ -75,7 +77,7 @@ def test_the_curves_are_the_values():
     assert list(line.get_xdata()) == run.curve["sentences"]
     assert list(line.get_ydata()) == run.curve["segment_length"]
     marks = [m for m in length_curves(sweep([run])).axes[0].lines if m.get_marker() == "o"]
-    assert [(list(m.get_xdata()), list(m.get_ydata())) for m in marks] == [([0], [2.0])]
+    assert [(list(m.get_xdata()), list(m.get_ydata())) for m in marks] == [([0], [2.0]), ([24000], [1.1])]
     share, *_ = lines(gradient_curves(sweep([run])))
     assert list(share.get_ydata()) == run.curve["gradient_share"]
 
@@ -87,8 +89,47 @@ def test_dots_stand_at_the_end_and_lead_to_the_best():
     large, small = (dot.get_sizes()[0] for dot in axes.collections)
     assert large == pytest.approx(4 * small)  # the area is the time
     assert (list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())) == ([1.1, 1.2], [8.0, 9.0])
-    dots = start_and_end(sweep([slow])).axes[0].collections
-    assert [tuple(dot.get_offsets()[0]) for dot in dots] == [(2.0, 1.1)]
+
+
+def test_what_training_told_is_drawn_from_the_start_on_a_scale_that_shows_it():
+    told = {"sentences": [64, 192, 448], "segment_length": [1.9, 1.7, 1.6], "gradient_share": [0.4, 0.3, 0.2]}
+    made = sweep([result(training=told), result("x")])
+    for draw, field in ((length_curves, "segment_length"), (gradient_curves, "gradient_share")):
+        figure = draw(made)
+        line, validated = lines(figure)
+        assert list(line.get_xdata()) == [0, 64, 192, 448]
+        assert list(line.get_ydata()) == [made.runs[0].first(field), *told[field]]
+        assert list(validated.get_ydata()) == made.runs[1].curve[field]
+        assert figure.axes[0].get_xscale() == "symlog"
+        figure.draw_without_rendering()
+        ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+        assert ticks == ["0", "100", "1k", "10k"]
+
+
+def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
+    made = sweep(grid([0.0, 1.0], [-2.0, 1.0], seeds=2))
+    axes = start_and_end(made).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1"]
+    places = [tuple(dot.get_offsets()[0]) for dot in axes.collections]
+    assert len({x for x, _ in places}) == len(places) == 8
+    assert [round(x) for x, _ in sorted(places)] == [0] * 4 + [1] * 4
+    assert {y for _, y in places} == {run.last("segment_length") for run in made.runs}
+    starts = [line for line in axes.lines if line.get_marker() == "o"]
+    assert {line.get_ydata()[0] for line in starts} == {8.5, 2.0}
+
+
+def test_a_baseline_that_does_not_cut_the_output_is_a_line_at_its_score():
+    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    axes = figures(sweep([bare(**columns), baseline("char", 1.0, 20.0)]))["output-bleu"].axes[0]
+    assert [text.get_text() for text in axes.texts] == ["char"]
+    assert [20.0, 20.0] in [list(line.get_ydata()) for line in axes.lines]
+
+
+def test_what_all_names_begin_with_is_left_out():
+    runs = [replace(run, config="x-y-act") for run in grid([0.0], [1.0])]
+    made = sweep([*runs, baseline("x-y-char", 1.0, 20.0), baseline("x-bpe", 3.0, 20.0)])
+    axes = figures(made)["bleu"].axes[0]
+    assert [text.get_text() for text in axes.texts] == ["y-char", "bpe"]
 
 
 def bare(**columns):
@@ -127,7 +168,7 @@ def test_a_decoder_that_segments_has_figures_of_its_output():
     drawn = figures(sweep([bare(**columns)]))
     assert {"output-trajectories", "output-start-and-end", "output-bleu", "output-gradient"} <= {*drawn}
     assert [tuple(dot.get_offsets()[0]) for dot in drawn["output-bleu"].axes[0].collections] == [(9.0, 1.0)]
-    assert drawn["output-bleu"].axes[0].get_xlabel() == "characters in an output segment at the end"
+    assert drawn["output-bleu"].axes[0].get_xlabel() == "characters in an output segment"
     assert list(lines(drawn["output-trajectories"])[0].get_ydata()) == [1.1, 9.0]
 
 

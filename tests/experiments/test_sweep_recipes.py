@@ -37,16 +37,33 @@ def test_no_run_is_trained_twice():
     assert len({*runs.values()}) == len(runs)
 
 
-def test_what_is_compared_has_the_same_dropout():
-    for name, line in COMMANDS:
-        assert len({point.config.model.decoder.model_extra["dropout"] for point in planned(name, line)}) == 1
+def test_what_is_compared_is_trained_alike():
+    configs = [point.config for name, line in COMMANDS for point in planned(name, line)]  # Japanese too
+    parts = [getattr(config.model, part) for config in configs for part in ("encoder", "decoder")]
+    assert {part.model_extra["dropout"] for part in parts} == {0.4}
+    training = {
+        config.training.model_copy(update={"normalization": "symbols"}).model_dump_json()
+        for config in configs
+    }
+    assert len(training) == 1
+    assert {config.training.updates for config in configs} == {3000}
+
+
+def test_every_command_has_a_folder_of_its_own():
+    folders = [options["--out"] for _, line in COMMANDS for _, options in [parsed(line)]]
+    assert len({*folders}) == len(folders)
+
+
+def parsed(line: str) -> tuple[str, dict[str, str]]:
+    """The config of a command and its options; of one that is repeated the last."""
+    config, *words = shlex.split(line)
+    return config, dict(zip(words[::2], words[1::2], strict=True))
 
 
 def planned(name: str, line: str) -> list[Point]:
     """The runs of a command."""
-    config, *words = shlex.split(line)
-    options = list(zip(words[::2], words[1::2], strict=True))
-    assert {key for key, _ in options} <= {"--list", "--beside", "--budget"}
-    assert dict(options)["--list"] == f"recipes/freedom/{name}"
-    beside = [ROOT / value for key, value in options if key == "--beside"]
+    config, options = parsed(line)
+    assert {*options} <= {"--list", "--beside", "--data", "--gold", "--out", "--parallel"}
+    assert options["--list"] == f"recipes/freedom/{name}"
+    beside = [ROOT / path for path in re.findall(r"--beside (\S+)", line)]
     return points(Plan(ROOT / config, read_rows(ROOT / "recipes" / "freedom" / name), beside=beside))

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import flat
+from caesura.experiments.sweep_grid import flat, parse_over
 from caesura.experiments.sweep_results import (
+    chosen,
     curve,
     differences,
     load,
@@ -20,8 +22,9 @@ from caesura.experiments.sweep_results import (
     rounded,
     save,
     told_apart,
+    training_curve,
 )
-from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.experiments.sweep_tables import brief_table, groups_table, markdown, runs_table
 
 
 def test_a_sweep_reads_back_as_it_was(tmp_path):
@@ -89,6 +92,35 @@ def test_time_of_an_update_leaves_validations_out():
     assert milliseconds(log[:1]) is None
 
 
+def test_short_stretches_at_the_start_do_not_tell_how_long_an_update_takes():
+    log = [{"kind": "train", "update": u, "seconds": s} for u, s in [(1, 9.0), (20, 9.5), (50, 10.0)]]
+    assert milliseconds(log) is None
+    assert milliseconds([*log, {"kind": "train", "update": 100, "seconds": 10.5}]) == 10.0
+
+
+def told(count):
+    """A training log that tells of segments, a batch of 128 a line."""
+    return [{"kind": "train", "sentences": 128 * i, "segment_length": 1 + 1 / i} for i in range(1, count + 1)]
+
+
+def test_what_training_told_stands_in_the_middle_of_what_it_is_of():
+    log = [{"kind": "start", "segment_length": 2.0}, *told(3), {"kind": "train", "sentences": 999}]
+    assert training_curve(log) == {"sentences": [64, 192, 320], "segment_length": [2.0, 1.5, 1.3333]}
+    assert training_curve(log[-1:]) == training_curve([]) == {}
+
+
+@given(st.integers(1, 500), st.integers(2, 60))
+def test_a_thinned_log_is_densest_at_the_start(count, most):
+    columns = training_curve(told(count), most)
+    kept = columns["sentences"]
+    assert len(kept) == len(columns["segment_length"]) <= most
+    assert kept == sorted(set(kept))
+    assert (kept[0], kept[-1]) == (64, 128 * count - 64)
+    if count > most >= 20:
+        assert kept[1] == 192
+        assert max(b / a for a, b in pairwise(kept[1:])) < 2
+
+
 @pytest.mark.parametrize(
     ("value", "kept"), [(1.234567, 1.2346), (7, 7), (math.nan, None), (None, None), ("x", None)]
 )
@@ -109,6 +141,15 @@ def test_several_stints_are_one_sweep():
             ("act-ja", "tau=0 seed=1"): elsewhere,
         }
     assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
+
+
+def test_runs_are_chosen_by_their_values_and_look_by_those():
+    made = sweep([*grid([0.0, 0.1, 1.0], [-2.0, 1.0]), baseline("char", 1.0, 20.0)])
+    found = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
+    assert found.over == [BIAS, TAU]
+    assert [run.group for run in found.runs] == ["tau=0.1 b_h=1", "tau=1 b_h=1", "char"]
+    with pytest.raises(InputError, match=rf"--over {TAU}=7: no run has these values"):
+        chosen(made, [parse_over(f"{TAU}=7")])
 
 
 RATE = "training.learning_rate"
@@ -225,6 +266,17 @@ def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
     assert (
         len({line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}) == 1
     )
+
+
+def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
+    title, heads, rows = brief_table(sweep([result(), baseline("char", 1.0, 20.0)]))
+    assert title.startswith("2 runs, ")
+    run, char = (dict(zip(heads, row, strict=True)) for row in rows)
+    assert run == {
+        "run": "tau=0.1 b_h=1 seed=1", "start": "2.00", "end": "1.10", "grad.": "10.0%", "BLEU": "9.00",
+        "chrF2": "30.00", "test": "8.50", "F1": "0.330", "ms": "10.0", "ended": "budget spent",
+    }  # fmt: skip
+    assert (char["grad."], char["end"]) == ("", "1.00")
 
 
 def test_a_handful_of_gold_boundaries_is_no_column():

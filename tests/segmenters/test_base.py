@@ -3,9 +3,12 @@
 import pytest
 import torch
 from helpers import ragged
+from hypothesis import given
+from hypothesis import strategies as st
 
+from caesura.output import segmentation
 from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import Segmenter
+from caesura.segmenters.base import Segmenter, count_cuts
 from caesura.segmenters.lookup import LookupSegmenter
 
 
@@ -14,8 +17,23 @@ from caesura.segmenters.lookup import LookupSegmenter
 def test_lengths_may_be_plain_numbers(segmenter: Segmenter, lengths: list[int]) -> None:
     symbols, sizes = ragged(lengths, 7, torch.Generator().manual_seed(0))
     wanted = segmenter(symbols, sizes)
-    for given in (lengths, tuple(lengths), sizes.numpy()):
-        found = segmenter(symbols, lengths=given)
+    for plain in (lengths, tuple(lengths), sizes.numpy()):
+        found = segmenter(symbols, lengths=plain)
         assert found.vectors.equal(wanted.vectors)
         assert found.lengths.equal(wanted.lengths)
         assert found.lengths.dtype == torch.long
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=6), min_size=1, max_size=4), st.integers(0, 2))
+def test_cuts_are_counted_as_analysis_counts_them(rows: list[list[bool]], padding: int) -> None:
+    lengths = torch.tensor([len(row) + 1 for row in rows] + [0] * padding)  # </s> counts; it always ends one
+    ends = torch.zeros(len(lengths), 8, dtype=torch.bool)
+    for b, row in enumerate(rows):
+        ends[b, : len(row) + 1] = torch.tensor([*row, True])
+    cuts = [
+        segmentation("x" * len(row), [(i, i + 1) for i in range(len(row))], [*row, True], [1.0] * 7, None)
+        for row in rows
+    ]
+    segments = sum(len(cut.covered) for cut in cuts)
+    inside = sum(cut.ends.count(False) for cut in cuts)
+    assert count_cuts(ends, lengths).tolist() == [sum(map(len, rows)), segments, inside]

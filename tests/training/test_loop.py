@@ -184,7 +184,8 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     bases = [1e-9] * 4 + [0.5e-9] * 2 + [0.25e-9] * 2 + [0.125e-9] * 2 + [2**-4 * 1e-9, 2**-4 * 1e-9]
     assert used == pytest.approx([base * min(1, (i + 1) / 10) for i, base in enumerate(bases)])
     assert [v.learning_rate for v in heard.validations] == used[1::2]
-    assert [record["learning_rate"] for record in train_records(tmp_path / "whole")] == used[3::4]
+    logged = train_records(tmp_path / "whole")
+    assert [r["learning_rate"] for r in logged] == [used[r["update"] - 1] for r in logged]
     run(config, tmp_path / "parts", *range(1, 13))
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
     assert used[12:] == used[:12]
@@ -194,8 +195,9 @@ def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(corpus: Path, t
     settings = ("training.decay=linear", "training.patience=null", "training.learning_rate=1e-3")
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
     heard = run(config, tmp_path / "whole")
-    assert [record["learning_rate"] for record in train_records(tmp_path / "whole")] == pytest.approx(
-        [1e-3 * 9 / 12, 1e-3 * 5 / 12, 1e-3 / 12]
+    logged = train_records(tmp_path / "whole")
+    assert [r["learning_rate"] for r in logged] == pytest.approx(
+        [1e-3 * (13 - r["update"]) / 12 for r in logged]
     )
     assert {v.verdict for v in heard.validations} <= {"best", "wait"}
     assert heard.said[-1] == "training finished: 12 updates"
@@ -211,7 +213,7 @@ def train_records(folder: Path) -> list[dict[str, Any]]:
 def test_the_loss_is_logged_in_its_named_parts(corpus: Path, tmp_path: Path) -> None:
     run(configured(corpus, "act"), tmp_path / "out")
     records = train_records(tmp_path / "out")
-    assert [record["update"] for record in records] == [4, 8, 12]
+    assert [record["update"] for record in records] == [1, 2, 4, 5, 8, 10, 12]
     for record in records:
         assert record["tau"] == 0.1
         assert record["penalty"] != 0
@@ -220,6 +222,21 @@ def test_the_loss_is_logged_in_its_named_parts(corpus: Path, tmp_path: Path) -> 
         whole = record["cross_entropy"] + record["tau"] * record["penalty"]
         assert record["loss"] == pytest.approx(whole, rel=0.05)  # a mean per batch, a mean per symbol
         assert "clipped" not in record
+        assert record["segment_length"] >= 1
+        assert 0 <= record["inside"] < 1
+        assert "output_segment_length" not in record
+
+
+def test_the_log_begins_with_the_segments_that_training_begins_with(corpus: Path, tmp_path: Path) -> None:
+    settings = (f"data.dev.src={corpus}/train.de", f"data.dev.trg={corpus}/train.en")
+    whole = "training.batch_size=1000"  # all of the text, with the weights before the first update
+    run(configured(corpus, "act-act", *settings, whole, "training.updates=1"), tmp_path / "out")
+    lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
+    start = next(record for record in map(json.loads, lines) if record["kind"] == "start")
+    [record] = train_records(tmp_path / "out")
+    for prefix in ("", "output_"):
+        assert record[f"{prefix}segment_length"] == pytest.approx(start[f"{prefix}segment_length"], rel=1e-12)
+        assert record[f"{prefix}inside"] == pytest.approx(start[f"{prefix}gradient_share"], rel=1e-12)
 
 
 @pytest.mark.parametrize(("norm", "share"), [(1e-3, 1.0), (1e9, 0.0)])
@@ -227,7 +244,7 @@ def test_the_log_says_how_often_gradients_were_clipped(
     corpus: Path, tmp_path: Path, norm: float, share: float
 ) -> None:
     run(configured(corpus, "word", f"training.clip_grad_norm={norm}"), tmp_path / "out")
-    assert [record["clipped"] for record in train_records(tmp_path / "out")] == [share] * 3
+    assert {record["clipped"] for record in train_records(tmp_path / "out")} == {share}
 
 
 def test_clipping_bounds_the_step(corpus: Path, tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ def test_the_sums_are_those_of_the_loss() -> None:
     assert sums["cross_entropy"] == pytest.approx(float(loss.cross_entropy), rel=1e-12)
     assert sums["sentences"] == 3
     assert sums["symbols"] == sum(len(target) + 1 for _, target in PAIRS[:3])
+    assert sums["source_symbols"] == sum(len(source) for source, _ in PAIRS[:3])
+    assert sums["output_symbols"] == sums["output_segments"] == 0  # which nobody cuts
 
 
 @given(st.integers(1, 5000))
