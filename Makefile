@@ -28,7 +28,7 @@ lint: setup-dev ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-setup: $(VENV)/.run
+setup: $(VENV)/.run ## the program in .venv
 setup-dev: $(VENV)/.dev
 
 $(VENV)/.run: pyproject.toml constraints.txt

@@ -169,7 +169,8 @@ class Training(Section):
         default=None, gt=0, description="largest gradient norm; null: no clipping"
     )
     decay: Literal["none", "linear"] = Field(
-        default="none", description="linear: from there the rate falls to 0 at the last of updates"
+        default="none",
+        description="linear: after warmup the rate falls evenly, to 0 after the last update",
     )
     patience: int | None = Field(
         default=3,

@@ -1,5 +1,6 @@
 """Translation scores, each with sacrebleu's signature: BLEU, chrF2, chrF of order 2, exact match."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,23 @@ from sacrebleu.significance import PairedTest, Result
 
 from caesura.errors import InputError
 from caesura.evaluation.ngrams import characters, shared_ngrams, words
+
+
+class _Once(logging.Filter):
+    """Passes every message once: sacrebleu warns of tokenised text at each of many scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        new = text not in self._seen
+        self._seen.add(text)
+        return new
+
+
+logging.getLogger("sacrebleu").addFilter(_Once())
 
 
 @dataclass(frozen=True)

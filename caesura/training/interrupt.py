@@ -16,7 +16,7 @@ class Stop(Exception):
 
 
 class Interrupt:
-    """Inside it, SIGINT and SIGTERM are remembered instead of acted on; a second one acts at once."""
+    """Inside it, SIGINT and SIGTERM are remembered instead of acted on; a second is a KeyboardInterrupt."""
 
     def __init__(self, time_limit: float | None = None) -> None:
         self.signal: int | None = None

@@ -71,7 +71,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     while not progress.finished:
         if interrupt.reason():
             break
-        run.written(wait=False)
+        run.finish_writing(wait=False)
         if progress.since_validation >= settings.validation_freq:
             if _validate(run, reporter, interrupt, started):
                 run.save()
@@ -98,7 +98,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     if interrupt.reason() == BUDGET and progress.since_validation > 0:
         _validate(run, reporter, interrupt, None)
     run.save()
-    run.written()
+    run.finish_writing()
     if progress.finished:
         reporter.say(f"training finished: {progress.finished}")
         return "finished"
@@ -216,7 +216,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     It counts as training that `started` then, or not at all.
     """
     progress, settings, dev = run.progress, run.config.training, run.dev
-    run.written()  # what a model is saved beside is no older than the validation before
+    run.finish_writing()  # so that a kill leaves the model at most one validation ahead of the checkpoint
     run.check()
 
     try:

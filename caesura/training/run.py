@@ -89,7 +89,7 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint that belongs to exactly what is in the log now, while training goes on."""
-        self.written()
+        self.finish_writing()
         self.check()
         self.progress.window = dict(zip(WINDOW, self.window.tolist(), strict=True))
         self.progress.schedule = asdict(self.schedule)
@@ -99,19 +99,28 @@ class Run:
         self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
         self.saved = time.monotonic()
 
-    def written(self, wait: bool = True) -> None:
+    def finish_writing(self, wait: bool = True) -> None:
         """Raise what went wrong when the last checkpoint was written; `wait` until it is on disk."""
         if self._writing is not None and (wait or self._writing.done()):
-            writing, self._writing = self._writing, None
-            writing.result()
+            self._writing.result()
+            self._writing = None
 
     def close(self) -> None:
-        """Let the last checkpoint get to the disk, and close the log."""
-        try:
-            self.written()
-        finally:
-            self._writer.shutdown()
-            self.journal.close()
+        """Let the last checkpoint get to the disk, and close the log.
+
+        Ctrl-C is no reason to leave before: a thread that writes must not outlive the lock of its folder.
+        """
+        interrupted = None
+        while True:
+            try:
+                self._writer.shutdown()
+                break
+            except KeyboardInterrupt as problem:
+                interrupted = problem
+        self.journal.close()
+        self.finish_writing()
+        if interrupted is not None:
+            raise interrupted
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint again."""
@@ -134,7 +143,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = _with_measured(config, folder)
     if checkpoints:
-        refuse_changes(config, folder, going_on=True)
+        begun = refuse_changes(config, folder, going_on=True)
     else:
         _refuse_overwriting(config, folder)
     if settings.threads:
@@ -149,7 +158,9 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     if config.testing.max_output_ratio is None:
         config = _with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
-    model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
+    # Under the config that the run was begun with, so that its file is the same beside all weights.
+    written = begun if checkpoints else config
+    model = Translator.build(written, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
     _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
@@ -157,6 +168,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     if checkpoints:
         path, progress = _restore(checkpoints, data.digests, model, optimizer, reporter)
         schedule = HalveAndStop(**progress.schedule)
+        _refuse_lower_bounds(config, progress, folder)
         if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
             progress.finished = ""  # the bound that ended it was raised
     else:
@@ -167,11 +179,15 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     window = torch.tensor(sums, dtype=torch.float64, device=model.device)
     guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
     run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window)
-    if checkpoints:
-        reporter.say(f"going on from update {progress.update} ({path})")
-    else:
-        _begin(run, data, reporter)
-    _announce(run, reporter)
+    try:
+        if checkpoints:
+            reporter.say(f"going on from update {progress.update} ({path})")
+        else:
+            _begin(run, data, reporter)
+        _announce(run, reporter)
+    except BaseException:
+        run.close()
+        raise
     return run, data
 
 
@@ -256,7 +272,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         )
     run.journal.record("start", 0, facts)
     run.save()
-    run.written()
+    run.finish_writing()
     for line in (str(data.corpus.report), *said):
         reporter.say(line)
 
@@ -303,22 +319,31 @@ def _device(config: Config) -> torch.device:
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> None:
-    """Refuse a config, resolved, other than the one that the run in a folder was begun with.
+def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Config:
+    """Refuse a config, resolved, other than the one that the run in a folder was begun with, which is given.
 
     A run that is `going_on` may have another in what nothing that it has learned so far depends on.
     """
     old, config = resolve(load_config(folder / CONFIG, bases=False)), _with_measured(config, folder)
-    if changes := differences(_eased(old, config, folder) if going_on else old, config):
+    if changes := differences(_with_allowed_changes(old, config, folder) if going_on else old, config):
         listed = "; ".join(changes)
         raise InputError(
             f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
         )
+    return old
 
 
-def _eased(old: Config, new: Config, folder: Path) -> Config:
+def _refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> None:
+    """Bounds that were raised before and are lower again."""
+    for name, done in (("updates", progress.update), ("epochs", progress.epoch)):
+        bound = getattr(config.training, name)
+        if bound is not None and bound < done:
+            raise InputError(f"{folder}: is at {done} {name} already; training.{name}={bound} is behind that")
+
+
+def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
     """The old config with all of the new one that a run can go on with."""
-    free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes"]
+    free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
     for name in ("epochs", "updates"):
         before, after = getattr(old.training, name), getattr(new.training, name)
         if old.training.decay == "none" and before is not None and (after is None or after > before):

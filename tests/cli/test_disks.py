@@ -1,5 +1,6 @@
 """Disks that are full, read-only or not ours: real file systems, as large as is asked for."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -46,6 +47,7 @@ def mount(folder: Path) -> Iterator[Mount]:
         return place
 
     yield mount
+    gc.collect()  # mapped files of a run that failed
     for place in mounted:
         subprocess.run(["umount", place], check=True)
 

@@ -73,6 +73,8 @@ def test_the_readmes_commands_and_options_exist(line: str) -> None:
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert set(words) <= set(targets)
         return
+    if program in ("cp", "cut"):
+        return
     assert program == "caesura"
     known = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
     options = {name for parameter in known.params for name in parameter.opts}
