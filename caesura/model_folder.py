@@ -39,6 +39,8 @@ def read_folder(
     for setting in settings:
         if not setting.startswith("testing."):
             raise InputError(f"--set {setting}: a trained model has only testing settings to change")
+    if folder.is_file():
+        raise InputError(f"{folder}: is a file; a model folder is wanted")
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one")
     for name in (*_DESCRIPTION, WEIGHTS):

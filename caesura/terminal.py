@@ -68,7 +68,7 @@ def _share(share: float | None) -> list[str]:
     if share is None:
         return []
     if share == 0:
-        return ["halting gradient   0%, stuck"]
+        return ["halting gradient none"]
     return ["halting gradient " + (" <1%" if share < 0.005 else f"{share:4.0%}")]
 
 

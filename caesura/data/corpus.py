@@ -46,7 +46,9 @@ class ParallelText:
         self.trg = None if trg is None else Path(trg)
         self.bounds = None if bounds is None else Path(bounds)
         if self.trg is None and _plain(self.src).suffix != ".tsv":
-            raise InputError(f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz")
+            raise InputError(
+                f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz, or --trg is missing"
+            )
         if self.trg is not None and _plain(self.src).suffix == ".tsv":
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
         if self.trg is None and self.bounds is not None:

@@ -54,6 +54,11 @@ def test_weights_of_another_model_are_refused(models: dict[str, Path], model: Pa
 def test_a_missing_model_folder_is_named_with_the_way_to_make_one(tmp_path: Path, name: str) -> None:
     said = refusal(caesura(name, tmp_path / "none"))
     assert said.startswith(f"{tmp_path}/none: no such model folder; `caesura train CONFIG --out ")
+    (tmp_path / "some.de").write_text("eins\n")
+    assert (
+        refusal(caesura(name, tmp_path / "some.de"))
+        == f"{tmp_path}/some.de: is a file; a model folder is wanted"
+    )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
