@@ -62,20 +62,18 @@ def test_killed_at_some_system_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "system",
-    [pytest.param("bpe", marks=pytest.mark.slow), pytest.param("act-act", marks=pytest.mark.soak)],
+    ("system", "kills"),
+    [pytest.param("bpe", 30, marks=pytest.mark.slow), pytest.param("act-act", 40, marks=pytest.mark.soak)],
 )
-def test_killed_at_many_random_moments(tmp_path: Path, system: str) -> None:
-    found = killed(tmp_path, "clock", 40, 2, system)
+def test_killed_at_many_random_moments(tmp_path: Path, system: str, kills: int) -> None:
+    found = killed(tmp_path, "clock", kills, 2, system)
     print(system, found)
-    assert sum(found.values()) == 40
+    assert sum(found.values()) == kills
     assert {"update", "validation", "checkpoint"} <= set(found), "in the middle of everything that takes long"
 
 
-@pytest.mark.parametrize(
-    "every", [pytest.param(7, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.soak)]
-)
-def test_killed_before_and_after_the_system_calls_that_make_changes_last(tmp_path: Path, every: int) -> None:
-    found = killed(tmp_path, "calls", every, 1)
+@pytest.mark.soak
+def test_killed_before_and_after_the_system_calls_that_make_changes_last(tmp_path: Path) -> None:
+    found = killed(tmp_path, "calls", 1, 1)
     print(found)
-    assert found["system calls"] > 100 / every
+    assert found["system calls"] > 100
