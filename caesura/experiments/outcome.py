@@ -149,7 +149,7 @@ class Outcome:
             **self.made,
             "status": self.status,
             "reason": self.reason,
-            "seconds": round(progress.seconds, 1),
+            "seconds": round(progress.seconds, 2),
             "budget": self.budget,
             "side_by_side": self.side_by_side,
             "updates": progress.update,
