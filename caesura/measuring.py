@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from caesura.errors import InputError
-from caesura.options import Beam, Device, Errors, Json, ModelFolder, Testing, load_model, print_json
+from caesura.options import Beam, Device, Errors, Gold, Json, ModelFolder, Testing, load_model, print_json
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
@@ -20,7 +20,6 @@ Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds so
 TestSet = Annotated[
     str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
 ]
-Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
 TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
 SampleSize = Annotated[

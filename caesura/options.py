@@ -19,6 +19,7 @@ Errors = Annotated[
     Literal["strict", "replace"], typer.Option("--errors", help="bytes that are not UTF-8: stop, or �")
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
+Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
 Testing = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from caesura.errors import InputError, Interrupted
-from caesura.options import parse_duration, parse_seeds
+from caesura.options import Gold, parse_duration, parse_seeds
 
 if TYPE_CHECKING:
     from caesura.experiments.fleet import Limits
@@ -27,6 +27,27 @@ Settings = Annotated[
 Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None,
     typer.Option("--device", help="short for --set training.device=..."),
+]
+
+Over = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--over",
+        metavar="KEY=V1,V2",
+        help="values of a setting; several are crossed into a grid; with --draw: only runs with these",
+    ),
+]
+Listed = Annotated[
+    Path | None, typer.Option("--list", help="a YAML list of {settings: {KEY: VALUE}} in place of a grid")
+]
+Search = Annotated[
+    int | None,
+    typer.Option(
+        "--search",
+        min=1,
+        metavar="N",
+        help="N trials drawn by Optuna from --over KEY=LOW:HIGH[:log] (1:5 whole numbers, 1.0:5 any)",
+    ),
 ]
 
 
@@ -70,17 +91,8 @@ def sweep(
         list[Path], typer.Argument(metavar="CONFIG", help="a YAML file; with --draw: one or more sweep.json")
     ],
     out: Annotated[Path | None, typer.Option("--out", help="the folder; runs/sweep-NAME by default")] = None,
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--over",
-            metavar="KEY=V1,V2",
-            help="values of a setting; several are crossed into a grid; with --draw: only runs with these",
-        ),
-    ] = None,
-    listed: Annotated[
-        Path | None, typer.Option("--list", help="a YAML list of {settings: {KEY: VALUE}} in place of a grid")
-    ] = None,
+    over: Over = None,
+    listed: Listed = None,
     seeds: Annotated[
         str | None, typer.Option("--seeds", help="train each with these, such as 1,2,3; else the config's")
     ] = None,
@@ -90,21 +102,11 @@ def sweep(
     settings: Settings = None,
     data: Data = None,
     device: Device = None,
-    gold: Annotated[
-        str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")
-    ] = None,
+    gold: Gold = None,
     test: Annotated[
         bool, typer.Option("--test/--no-test", help="score each on the config's test set")
     ] = True,
-    search: Annotated[
-        int | None,
-        typer.Option(
-            "--search",
-            min=1,
-            metavar="N",
-            help="N trials drawn by Optuna from --over KEY=LOW:HIGH[:log] (1:5 whole numbers, 1.0:5 any)",
-        ),
-    ] = None,
+    search: Search = None,
     budget: Budget = None,
     parallel: Parallel = 1,
     time_limit: TimeLimit = None,

@@ -29,10 +29,10 @@ from caesura.experiments.processes import Children
 from caesura.experiments.provenance import note_provenance
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
+from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
-from caesura.training.run import refuse_changes
 
 POLL = 0.2  # seconds
 PATIENCE = 60.0  # seconds to wait for a training that the last call left behind

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caesura.components import resolve
-from caesura.config import Config, differences, load_config
+from caesura.config import Config
 from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError
@@ -30,18 +28,24 @@ from caesura.kernels import pick
 from caesura.model import Translator
 from caesura.model_folder import CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
 from caesura.training.card import CARD
+from caesura.training.changes import (
+    refuse_changes,
+    refuse_lower_bounds,
+    refuse_overwriting,
+    with_measured,
+    with_ratio,
+)
 from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
     load_checkpoint,
-    read_progress,
     save_checkpoint,
     snapshot,
 )
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal
-from caesura.training.prepare import Prepared, prepare, text_digests
+from caesura.training.prepare import Prepared, prepare
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
@@ -141,11 +145,10 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     settings = config.training
     _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
-    config = _with_measured(config, folder)
-    if checkpoints:
-        begun = refuse_changes(config, folder, going_on=True)
-    else:
-        _refuse_overwriting(config, folder)
+    config = with_measured(config, folder)
+    begun = refuse_changes(config, folder, going_on=True) if checkpoints else None
+    if begun is None:
+        refuse_overwriting(config, folder)
     if settings.threads:
         torch.set_num_threads(settings.threads)
 
@@ -156,11 +159,10 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
 
     data = prepare(config, folder, bool(checkpoints), working, reporter.say)
     if config.testing.max_output_ratio is None:
-        config = _with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
+        config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     # Under the config that the run was begun with, so that its file is the same beside all weights.
-    written = begun if checkpoints else config
-    model = Translator.build(written, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
+    model = Translator.build(begun or config, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
     _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
@@ -168,7 +170,7 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     if checkpoints:
         path, progress = _restore(checkpoints, data.digests, model, optimizer, reporter)
         schedule = HalveAndStop(**progress.schedule)
-        _refuse_lower_bounds(config, progress, folder)
+        refuse_lower_bounds(config, progress, folder)
         if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
             progress.finished = ""  # the bound that ended it was raised
     else:
@@ -297,82 +299,8 @@ def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
     return max(1.0, round(float(np.quantile((target - extra) / source, 0.999)), 2))
 
 
-def _with_ratio(config: Config, ratio: float | None) -> Config:
-    testing = config.testing.model_copy(update={"max_output_ratio": ratio})
-    return config.model_copy(update={"testing": testing})
-
-
-def _with_measured(config: Config, folder: Path) -> Config:
-    """The config with what an earlier start in this folder has measured."""
-    if config.testing.max_output_ratio is not None or not (folder / CONFIG).is_file():
-        return config
-    try:
-        return _with_ratio(config, load_config(folder / CONFIG, bases=False).testing.max_output_ratio)
-    except InputError:  # not ours; it will be refused
-        return config
-
-
 def _device(config: Config) -> torch.device:
     wanted = config.training.device
     if wanted == "cuda" and not torch.cuda.is_available():
         raise config.error("training.device", "no CUDA device here; auto or cpu would work")
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Config:
-    """Refuse a config, resolved, other than the one that the run in a folder was begun with, which is given.
-
-    A run that is `going_on` may have another in what nothing that it has learned so far depends on.
-    """
-    old, config = resolve(load_config(folder / CONFIG, bases=False)), _with_measured(config, folder)
-    if changes := differences(_with_allowed_changes(old, config, folder) if going_on else old, config):
-        listed = "; ".join(changes)
-        raise InputError(
-            f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
-        )
-    return old
-
-
-def _refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> None:
-    """Bounds that were raised before and are lower again."""
-    for name, done in (("updates", progress.update), ("epochs", progress.epoch)):
-        bound = getattr(config.training, name)
-        if bound is not None and bound < done:
-            raise InputError(f"{folder}: is at {done} {name} already; training.{name}={bound} is behind that")
-
-
-def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
-    """The old config with all of the new one that a run can go on with."""
-    free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
-    for name in ("epochs", "updates"):
-        before, after = getattr(old.training, name), getattr(new.training, name)
-        if old.training.decay == "none" and before is not None and (after is None or after > before):
-            free.append(name)
-    training = old.training.model_copy(update={name: getattr(new.training, name) for name in free})
-    parts = ["test"]  # which training does not read
-    if (old.data.train, old.data.dev) != (new.data.train, new.data.dev) and _same_text(new, folder):
-        parts += ["train", "dev"]
-    data = old.data.model_copy(update={part: getattr(new.data, part) for part in parts})
-    return old.model_copy(update={"training": training, "data": data})
-
-
-def _same_text(config: Config, folder: Path) -> bool:
-    """Whether the text of a config, wherever it is, is the one that the run in a folder was begun with."""
-    digests = text_digests(config)
-    for path in list_checkpoints(folder / "checkpoints"):
-        with suppress(DamagedError):  # one is enough
-            if read_progress(path).text[:-2] == digests:  # the vocabularies' are last
-                return True
-    return False
-
-
-def _refuse_overwriting(config: Config, folder: Path) -> None:
-    """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
-    found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
-    written = folder / CONFIG
-    if written.is_file() and written.read_bytes() != config.dump().encode():
-        found.append(CONFIG)
-    if found:
-        raise InputError(
-            f"{folder}: has no checkpoints, but a {found[0]} that would be overwritten; choose another --out"
-        )

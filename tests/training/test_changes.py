@@ -10,9 +10,9 @@ from training.outcomes import Listener, configured, outcome, run
 from caesura.components import resolve
 from caesura.errors import InputError, Interrupted
 from caesura.model import Translator
+from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.loop import train
-from caesura.training.run import refuse_changes
 
 pytestmark = pytest.mark.usefixtures("frequent_log")
 

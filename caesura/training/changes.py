@@ -1,0 +1,89 @@
+"""With which config a run may be begun in a folder, or go on there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from caesura.components import resolve
+from caesura.config import Config, differences, load_config
+from caesura.data.tensors import DamagedError
+from caesura.errors import InputError
+from caesura.model_folder import CONFIG, WEIGHTS
+from caesura.training.card import CARD
+from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.prepare import text_digests
+
+
+def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Config:
+    """Refuse a config, resolved, other than the one that the run in a folder was begun with, which is given.
+
+    A run that is `going_on` may have another in what nothing that it has learned so far depends on.
+    """
+    old, config = resolve(load_config(folder / CONFIG, bases=False)), with_measured(config, folder)
+    if changes := differences(_with_allowed_changes(old, config, folder) if going_on else old, config):
+        listed = "; ".join(changes)
+        raise InputError(
+            f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
+        )
+    return old
+
+
+def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
+    """The old config with all of the new one that a run can go on with."""
+    free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
+    for name in ("epochs", "updates"):
+        before, after = getattr(old.training, name), getattr(new.training, name)
+        if old.training.decay == "none" and before is not None and (after is None or after > before):
+            free.append(name)
+    training = old.training.model_copy(update={name: getattr(new.training, name) for name in free})
+    parts = ["test"]  # which training does not read
+    if (old.data.train, old.data.dev) != (new.data.train, new.data.dev) and _same_text(new, folder):
+        parts += ["train", "dev"]
+    data = old.data.model_copy(update={part: getattr(new.data, part) for part in parts})
+    return old.model_copy(update={"training": training, "data": data})
+
+
+def _same_text(config: Config, folder: Path) -> bool:
+    """Whether the text of a config, wherever it is, is the one that the run in a folder was begun with."""
+    digests = text_digests(config)
+    for path in list_checkpoints(folder / "checkpoints"):
+        with suppress(DamagedError):  # one is enough
+            if read_progress(path).text[:-2] == digests:  # the vocabularies' are last
+                return True
+    return False
+
+
+def refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> None:
+    """Bounds that were raised before and are lower again."""
+    for name, done in (("updates", progress.update), ("epochs", progress.epoch)):
+        bound = getattr(config.training, name)
+        if bound is not None and bound < done:
+            raise InputError(f"{folder}: is at {done} {name} already; training.{name}={bound} is behind that")
+
+
+def refuse_overwriting(config: Config, folder: Path) -> None:
+    """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
+    found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
+    written = folder / CONFIG
+    if written.is_file() and written.read_bytes() != config.dump().encode():
+        found.append(CONFIG)
+    if found:
+        raise InputError(
+            f"{folder}: has no checkpoints, but a {found[0]} that would be overwritten; choose another --out"
+        )
+
+
+def with_measured(config: Config, folder: Path) -> Config:
+    """The config with what an earlier start in this folder has measured."""
+    if config.testing.max_output_ratio is not None or not (folder / CONFIG).is_file():
+        return config
+    try:
+        return with_ratio(config, load_config(folder / CONFIG, bases=False).testing.max_output_ratio)
+    except InputError:  # not ours; it will be refused
+        return config
+
+
+def with_ratio(config: Config, ratio: float | None) -> Config:
+    testing = config.testing.model_copy(update={"max_output_ratio": ratio})
+    return config.model_copy(update={"testing": testing})
