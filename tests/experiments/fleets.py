@@ -1,5 +1,6 @@
 """Small fleets, and what they say."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,17 @@ def member(folder: Path, name: str, *settings: str, system: str = "word") -> Mem
     config = write_config(folder / f"{system}.yaml", system)
     test = (f"data.test.src={folder}/test.de", f"data.test.trg={folder}/test.en")
     return Member(name, config, (*test, *settings), folder / "runs" / name)
+
+
+def interrupt_once(number: int) -> Callable[..., None]:
+    """Sends this process a signal at the first call alone: later ones find nobody who handles it."""
+    numbers = [number]
+
+    def interrupt(*_: object) -> None:
+        if numbers:
+            os.kill(os.getpid(), numbers.pop())
+
+    return interrupt
 
 
 def wait_for(happened: Callable[[], object]) -> None:

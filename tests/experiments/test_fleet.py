@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from experiments.fleets import ENDLESS, QUICK, Heard, member, wait_for
+from experiments.fleets import ENDLESS, QUICK, Heard, interrupt_once, member, wait_for
 
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import fleet
@@ -155,7 +155,7 @@ def test_the_time_limit_stops_all_with_their_states_saved(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> None:
     one, heard = member(tmp_path, "one", *ENDLESS), Heard()
-    heard.validation = lambda *_: os.kill(os.getpid(), number)  # type: ignore[method-assign]
+    heard.validation = interrupt_once(number)  # type: ignore[method-assign]
     with pytest.raises(Interrupted) as stopped:
         run_fleet([one], Limits(), heard)
     assert stopped.value.number == number

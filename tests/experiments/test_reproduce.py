@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli.program import Done, caesura, command, refusal
-from experiments.fleets import wait_for
+from experiments.fleets import interrupt_once, wait_for
 from experiments.recipes import RECIPE, rows, run, statuses
 
 from caesura.config import load_config
@@ -157,7 +157,7 @@ def test_a_budget_is_that_of_the_row_which_was_given_it(recipe: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FleetDisplay, "validation", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(FleetDisplay, "validation", staticmethod(interrupt_once(signal.SIGINT)))
     done = run(recipe, "--set", "training.updates=100000000", "--only", "act")
     assert (done.status, done.err) == (130, "")
     assert done.out.endswith("stopped; the same command goes on from here\n")
