@@ -16,7 +16,10 @@ class Stop(Exception):
 
 
 class Interrupt:
-    """Inside it, SIGINT and SIGTERM are remembered instead of acted on; a second is a KeyboardInterrupt."""
+    """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on.
+
+    A second signal is a KeyboardInterrupt, but no SIGHUP is: whoever goes may leave several behind.
+    """
 
     def __init__(self, time_limit: float | None = None) -> None:
         self.signal: int | None = None
@@ -45,7 +48,8 @@ class Interrupt:
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            for number in (signal.SIGINT, signal.SIGTERM, *(() if nohup else (signal.SIGHUP,))):
                 self._before[number] = signal.signal(number, self._remember)
         return self
 
@@ -56,6 +60,7 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
+        if self.signal is None:
+            self.signal = number
+        elif number != signal.SIGHUP:
             raise KeyboardInterrupt
-        self.signal = number

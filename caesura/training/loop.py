@@ -46,7 +46,7 @@ def train(
 
     `time_limit` is of this call; `budget` of training as `Progress.seconds` counts it, over all calls. When
     that is spent, what was not validated yet is, off the clock.
-    `Interrupted` is raised, with the state saved, after SIGINT or SIGTERM.
+    `Interrupted` is raised, with the state saved, after SIGINT, SIGTERM or SIGHUP.
     """
     config = resolve(config)
     check_files(config)

@@ -205,3 +205,12 @@ def test_no_child_outlives_a_second_signal(tmp_path: Path) -> None:
         again.start()
     assert children.running["stubborn"].returncode == -signal.SIGKILL
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_hang_up_kills_nobody(tmp_path: Path) -> None:
+    with demo.Children() as children:
+        children.start("patient", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert children.signal == signal.SIGHUP
+    assert children.running["patient"].returncode == -signal.SIGTERM

@@ -140,7 +140,9 @@ def test_ctrl_c_ends_training_with_status_130_and_the_state_saved(config: Path, 
     assert updates(tmp_path / "out") >= reached  # how far it comes depends on the machine
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_at_any_update_loses_nothing(
     models: dict[str, Path], config: Path, tmp_path: Path, number: int, status: int
 ) -> None:

@@ -206,8 +206,11 @@ def test_a_running_member_is_a_line() -> None:
 def test_when_the_parent_is_killed_its_members_save_and_the_next_call_goes_on(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *ENDLESS)
     program = (
-        "from pathlib import Path\nfrom caesura.experiments.fleet import *\n"
+        "import signal, threading, time\nfrom pathlib import Path\nfrom caesura.experiments.fleet import *\n"
         "from experiments.fleets import Heard\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"  # as under nohup
+        "for _ in range(8):\n"  # each may tell the children that it is gone
+        "    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
         f"one = Member('one', Path({str(one.config)!r}), {one.settings!r}, Path({str(one.folder)!r}))\n"
         "run_fleet([one], Limits(), Heard())\n"
     )
@@ -217,7 +220,7 @@ def test_when_the_parent_is_killed_its_members_save_and_the_next_call_goes_on(tm
     parent.kill()
     parent.wait()
     assert run_fleet([one], Limits(budget=0.1), Heard(), measures=())  # waits for what was left
-    assert "stopped by the signal SIGTERM" in one.log.read_text()
+    assert "stopped by the signal SIGHUP" in one.log.read_text()
     assert not is_held(one.folder)
     found = read_outcome(one, 0.1)
     assert (found.status, found.progress.update > 0) == ("budget", True)
