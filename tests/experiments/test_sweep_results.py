@@ -10,8 +10,9 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caesura.config import flat
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import flat, parse_over
+from caesura.experiments.sweep_grid import parse_over
 from caesura.experiments.sweep_results import (
     chosen,
     curve,
