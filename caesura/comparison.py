@@ -55,8 +55,8 @@ class Row:
 def compare_models(
     models: Sequence[tuple[str, Translator]],
     text: Sentences,
-    beam: int | None = None,
-    names: Sequence[str] = (),
+    beam: int | None,
+    names: Sequence[str],
 ) -> list[Row]:
     """Translate the text with every (folder, model) and test the differences to the first.
 
@@ -82,7 +82,7 @@ def compared(
     models: Sequence[tuple[str, Translator]],
     measured: Sequence[tuple[Evaluation, float]],
     text: Sentences,
-    beam: int | None = None,
+    beam: int | None,
 ) -> list[Row]:
     """A row a model from its evaluation and the seconds it took, with the differences to the first tested."""
     tested: dict[str, Comparison] = {}

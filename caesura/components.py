@@ -56,7 +56,7 @@ def _component(config: Config, part: str, supplied: tuple[int, ...]) -> Any:
 
 
 def check_options(
-    config: Config, section: str, target: Callable[..., Any], given: Container[str] = ()
+    config: Config, section: str, target: Callable[..., Any], given: Container[str]
 ) -> dict[str, Any]:
     """The options of a component with their defaults, checked against the signature of `target`.
 

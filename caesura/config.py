@@ -342,24 +342,24 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
 
 def differences(old: Config, new: Config) -> list[str]:
     """The keys in which two configs differ, as `training.seed: 1 -> 2`."""
-    before, after = dict(_flatten(old.model_dump(mode="json"))), dict(_flatten(new.model_dump(mode="json")))
+    before, after = flat(old.model_dump(mode="json")), flat(new.model_dump(mode="json"))
     keys = [key for key in {**before, **after} if before.get(key, ...) != after.get(key, ...)]
 
-    def side(values: dict[Key, Any], key: Key) -> str:
+    def side(values: dict[str, Any], key: str) -> str:
         return show(values[key], limit=1000) if key in values else "(absent)"
 
-    return [f"{'.'.join(key)}: {side(before, key)} -> {side(after, key)}" for key in keys]
+    return [f"{key}: {side(before, key)} -> {side(after, key)}" for key in keys]
 
 
-def _flatten(tree: Mapping[str, Any], path: Key = ()) -> Iterator[tuple[Key, Any]]:
+def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """A tree by dotted keys."""
+    found: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, (*path, key))
-        else:
-            yield (*path, key), value
+        found |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return found
 
 
-def _read_with_bases(path: Path, depth: int | None = 0) -> Source:
+def _read_with_bases(path: Path, depth: int | None) -> Source:
     """A file laid over the one that its `base` names, and so on; no base is allowed where `depth` is None."""
     source = yamlfile.read_file(path)
     base = source.tree.pop("base", None)

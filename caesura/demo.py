@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -24,15 +23,15 @@ from caesura.comparison import Text, compared, write_report
 from caesura.data.corpus import ParallelText
 from caesura.data.files import write_beside
 from caesura.data.numerals import HeldOut, write_corpus
+from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
+from caesura.experiments.outcome import read_records
 from caesura.experiments.processes import Children
 from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
-from caesura.training.journal import METRICS
-from caesura.training.prepare import Sentences, read_sentences
 
 # 0.01 in the paper; with that, segments here end as single characters or as the whole number (docs/log.md).
 EPSILON = 0.3
@@ -104,9 +103,7 @@ class Run:
 
     def records(self, *kinds: str) -> list[dict[str, Any]]:
         """What its metrics.jsonl has of these kinds so far."""
-        path = self.folder / METRICS
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last: unfinished
-        return [record for record in map(json.loads, lines) if record["kind"] in kinds]
+        return [record for record in read_records(self.folder) if record["kind"] in kinds]
 
 
 @dataclass(frozen=True)

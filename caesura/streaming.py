@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from caesura.data.corpus import ParallelText, read_lines
-from caesura.data.files import Errors
+from caesura.data.corpus import ParallelText
+from caesura.data.files import Errors, read_lines
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError
 from caesura.model import Search, Translator

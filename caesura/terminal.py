@@ -153,7 +153,7 @@ class FleetDisplay:
 
 
 @contextmanager
-def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar on the terminal's error stream; call what it gives with the number of things done."""
     columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:

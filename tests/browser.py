@@ -1,6 +1,5 @@
 """A real browser, without a driver: Chromium's own protocol through a pipe."""
 
-import base64
 import json
 import os
 import select
@@ -154,17 +153,6 @@ class Browser:
     def named(self, method: str) -> list[dict[str, Any]]:
         """What the page said or did of a kind since it was opened."""
         return [event["params"] for event in self.events if event.get("method") == method]
-
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        """A picture of the page, or of what can be seen of it."""
-        found = self.send("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
-        path.write_bytes(base64.b64decode(found["data"]))
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:

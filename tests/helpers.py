@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from caesura.config import Config
+from caesura.data.batching import collate
 from caesura.data.vocabulary import SPECIALS, CharVocabulary, Vocabulary, WordVocabulary
+from caesura.encoders.base import Encoded
 from caesura.model import Translator
 
 LOOKUP = {"type": "lookup", "embedding_dim": 5}
@@ -71,3 +73,17 @@ def sentences(count: int, seed: int, vocab_size: int = 12, longest: int = 9) -> 
     generator = torch.Generator().manual_seed(seed)
     sizes = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
     return [torch.randint(len(SPECIALS), vocab_size, (n,), generator=generator).tolist() for n in sizes]
+
+
+def encode(model: Translator, texts: list[list[int]]) -> Encoded:
+    """Sentences as the decoder of a model sees them."""
+    batch = collate([(text, None) for text in texts])
+    with torch.no_grad():
+        return model.encode(batch.src, batch.src_lengths)[1]
+
+
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-9, what: str | None = None) -> None:
+    """Fails, by the name of `what` it is, where two tensors differ by more."""
+    torch.testing.assert_close(
+        actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from caesura.analysis.gold import Gold, GoldLine
+from caesura.analysis.gold import Gold, GoldLine, before_space
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
@@ -111,18 +111,16 @@ def agreement_on_own_text(model: Translator, gold: Gold) -> Agreement | None:
     if not lines:
         return None
     what = "single words" if gold.lexicon else "sentences of the file itself, without its spaces"
-    tally = AgreementTally(f"{gold.name}, alone", f"gold of {len(lines):,} {what}")
-    outputs = model.process([line.text for line in lines], None)
-    for line, output in zip(lines, outputs, strict=True):
-        tally.add(_rows(line.text, output.segmentation.bounds, None), line.bounds, line.judged)
-    return replace(tally.result(), alone=True)
+    cuts = [output.segmentation.bounds for output in model.process([line.text for line in lines], None)]
+    found = agreement(f"{gold.name}, alone", f"gold of {len(lines):,} {what}", cuts, lines)
+    return replace(found, alone=True)
 
 
-def agreement(name: str, texts: Sequence[str], cuts: Sequence[Bounds], gold: Sequence[GoldLine]) -> Agreement:
+def agreement(name: str, about: str, cuts: Sequence[Bounds], gold: Sequence[GoldLine]) -> Agreement:
     """The agreement of cuts with gold lines, beside trivial cuts."""
-    tally = AgreementTally(name, "gold")
-    for text, bounds, line in zip(texts, cuts, gold, strict=True):
-        tally.add(_rows(text, bounds, None), line.bounds, line.judged)
+    tally = AgreementTally(name, about)
+    for bounds, line in zip(cuts, gold, strict=True):
+        tally.add(_rows(line.text, bounds, None), line.bounds, line.judged)
     return tally.result()
 
 
@@ -136,12 +134,7 @@ def train_bpe(texts: Iterable[str], size: int) -> Vocabulary | None:
 
 def before_spaces(text: str, bounds: Bounds) -> tuple[int, ...]:
     """The boundaries, those right after white space moved before it."""
-    moved = set()
-    for b in bounds:
-        while b > 0 and text[b - 1].isspace():
-            b -= 1
-        moved.add(b)
-    return tuple(sorted(moved - {0}))
+    return tuple(sorted({before_space(text, b) for b in bounds} - {0}))
 
 
 def _rows(text: str, bounds: Bounds, bpe: Vocabulary | None) -> dict[str, Bounds]:

@@ -15,6 +15,7 @@ from caesura.model import Translator
 from caesura.output import Segmentation
 
 PLACES = 8  # characters of a word; the last stands for all that follow
+_BATCH = 50  # sentences
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,13 @@ def attention_maps(
     texts: Sequence[str],
     targets: Sequence[str],
     cuts: Sequence[Segmentation],
-    batch_size: int = 50,
 ) -> Iterator[AttentionMap]:
     """The attention of each pair, teacher-forced; nothing where the decoder shows none."""
     was_training = model.training
     model.eval()
     try:
-        for begin in range(0, len(texts), batch_size):
-            rows = range(begin, min(begin + batch_size, len(texts)))
+        for begin in range(0, len(texts), _BATCH):
+            rows = range(begin, min(begin + _BATCH, len(texts)))
             ids = [
                 (model.src_vocabulary.encode(texts[i]), model.trg_vocabulary.encode(targets[i])) for i in rows
             ]

@@ -31,7 +31,7 @@ class Coordination:
     coordination: float | None  # (chance - overhead) / (chance - 1): 1 perfect, 0 chance; None: no room
 
 
-def coordination(cuts: Iterable[Segmentation], batch: int = BATCH, seed: int = 1) -> Coordination | None:
+def coordination(cuts: Iterable[Segmentation], batch: int = BATCH) -> Coordination | None:
     """How well the halting of these sentences is coordinated; None where there is no halting unit."""
     found = [segment_sizes(cut.ends) for cut in cuts if cut.scores is not None and cut.ends]
     if not found:
@@ -40,7 +40,7 @@ def coordination(cuts: Iterable[Segmentation], batch: int = BATCH, seed: int = 1
     symbols = [sum(sizes) for sizes in found]
     inner = sum(symbols) - len(found)  # places where a segment may end or not; at its last symbol it does
     rate = (sum(map(len, found)) - len(found)) / inner if inner else 0.0
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(1)
     drawn = [
         overhead([segment_sizes([*(random.random(n - 1) < rate), True]) for n in symbols], batch)
         for _ in range(DRAWS)

@@ -42,16 +42,8 @@ def flops(
 ) -> dict[str, int] | None:
     """Floating-point operations of one sentence, teacher-forced or greedy; None for parts of another kind.
 
-    A product of [m, n] with a vector is 2 m n; element-wise operations, softmax and look-ups are not counted.
-    T source symbols, S segments, U target symbols and O segments `written` (None: U) are all with </s>. Beam
-    search of K multiplies what the decoder does per target symbol by about K.
-
-        lookup    0
-        ACT-ENC   T (gru(E, A) + 2 A) + S 2 A D                       E embedding, A act_size, D output
-        encoder   S Σ_layers 2 gru(D_layer, H)                        both directions
-        decoder   S 2 M N + U (2 H N + 2 S N + 2 S M + gru(E + M, H) + 2 H V)      M memory, N attention
-        ACT-DEC   S 2 M N + O (2 H N + 2 S N + 2 S M + gru(E + M, H) + P + Q)      P, Q 2 A H each, or nothing
-                  + U (gru(E, A) + 2 A + 2 A D + 2 D V)
+    Element-wise operations, softmax and look-ups are not counted; docs/analysis.md has the formulas. Source
+    symbols, segments, target symbols and segments `written` (None: one a symbol) are all with </s>.
     """
     segmenter, encoder, decoder = model.segmenter, model.encoder, model.decoder
     if isinstance(segmenter, LookupSegmenter):

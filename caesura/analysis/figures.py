@@ -25,6 +25,7 @@ from caesura.analysis.typos import Robustness
 
 WIDTH = 6.4  # inches: its text can still be read on a phone
 _LONGEST = 20  # characters of a segment; longer ones share the last bar
+_SINGLES = 28  # characters whose bars stand side by side
 _GAP = 0.15  # between labels of lines, in inches
 _PANEL = 1.25  # the height of one of several axes, in inches
 FEW = 4  # models that are drawn as bars, and have a legend inside the axes
@@ -77,9 +78,9 @@ def length_figure(models: Mapping[str, SegmentStatistics], among: Sequence[str] 
 
 
 @styled
-def singles_figure(characters: Sequence[Character], count: int = 28) -> Figure:
+def singles_figure(characters: Sequence[Character]) -> Figure:
     """How often each of the most frequent characters is a segment of its own, and how often a part of one."""
-    shown = characters[:count]
+    shown = characters[:_SINGLES]
     figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
     axes = figure.subplots()
     at = range(len(shown))

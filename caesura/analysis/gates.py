@@ -25,6 +25,7 @@ Gate = Literal["reset", "update"]
 
 AROUND = 3  # steps before and after a space, a punctuation mark or a gold boundary
 PLACES = 12  # characters of a word; the last stands for all that follow
+_BATCH = 50  # sentences
 
 
 @dataclass(frozen=True)
@@ -111,24 +112,22 @@ def encoder_gates(
     return states, found
 
 
-def gate_maps(
-    model: Translator, texts: Sequence[str], cuts: Sequence[Segmentation], batch_size: int = 50
-) -> Iterator[GateMap]:
+def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentation]) -> Iterator[GateMap]:
     """The gates along each sentence; nothing where the encoder is another than the recurrent one."""
     if not isinstance(model.encoder, RecurrentEncoder):
         return
     was_training = model.training
     model.eval()
     try:
-        for begin in range(0, len(texts), batch_size):
-            chunk = texts[begin : begin + batch_size]
+        for begin in range(0, len(texts), _BATCH):
+            chunk = texts[begin : begin + _BATCH]
             batch = collate([(model.src_vocabulary.encode(text), None) for text in chunk]).to(model.device)
             with torch.no_grad():
                 segments = model.segmenter(batch.src, batch.src_lengths)
             _, found = encoder_gates(model.encoder, segments.vectors, segments.lengths)
             lengths = segments.lengths.tolist()
             values = {key: value.tolist() for key, value in found.items()}
-            for row, cut in enumerate(cuts[begin : begin + batch_size]):
+            for row, cut in enumerate(cuts[begin : begin + _BATCH]):
                 rows = [GateRow(*key, value[row][: lengths[row]]) for key, value in values.items()]
                 yield GateMap(labels(cut.pieces, lengths[row]), rows)
     finally:
@@ -220,12 +219,11 @@ def gate_statistics(
     model: Translator,
     texts: Sequence[str],
     cuts: Sequence[Segmentation],
-    gold: Sequence[Collection[int]] | None = None,
+    gold: Sequence[Collection[int]],
 ) -> GateStatistics | None:
     """The gates averaged over sentences, with gold boundaries where there are any."""
     tally = GateTally()
-    known = gold if gold is not None else [()] * len(texts)
-    for found, text, cut, bounds in zip(gate_maps(model, texts, cuts), texts, cuts, known, strict=False):
+    for found, text, cut, bounds in zip(gate_maps(model, texts, cuts), texts, cuts, gold, strict=False):
         tally.add(found, units(text, cut), {b for b in bounds if _inside_word(text, b)})
     return tally.result()
 

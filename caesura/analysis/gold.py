@@ -15,11 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 
 from caesura.data.files import Errors, read_lines
 from caesura.errors import InputError
+from caesura.evaluation.boundaries import bounds_of
 
 _WORD = re.compile(r"\S+")
 _OFFSETS = re.compile(r"[\d ]*")
@@ -43,7 +43,6 @@ class Gold:
     lines: list[GoldLine] | None = None
     offsets: list[tuple[int, ...]] | None = None  # of a file of boundaries, whose text is the source
     lexicon: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # word in small letters: boundaries
-    left_out: int = 0  # words whose morphemes do not spell them
 
     def in_text(self, number: int, text: str) -> GoldLine | None:
         """What is known of a line of the source: its boundaries, or those inside the words of the lexicon."""
@@ -97,39 +96,30 @@ def read_gold(path: str | Path, errors: Errors = "strict") -> Gold:
         raise InputError(f"{path}:{number}: no TAB, though other lines have one; should be word, TAB, parts")
     # A lexicon has some entries of several words, a file of sentences some of one.
     if 2 * sum(" " in row.split("\t")[0].strip() for row in filled) > len(filled):
-        lines, left_out = [], 0
-        for row in rows:
-            text, _, rest = row.partition("\t")
-            line, missing = _morphemes(text, rest.split("\t")[0])
-            lines.append(line)
-            left_out += missing
-        return Gold(name, lines=lines, left_out=left_out)
+        return Gold(name, lines=[_morphemes(*(row + "\t").split("\t")[:2]) for row in rows])
     return _lexicon(name, filled)
 
 
 def _lexicon(name: str, rows: Iterable[str]) -> Gold:
     lexicon: dict[str, tuple[int, ...]] = {}
-    left_out = 0
     for row in rows:
         word, parts = row.split("\t")[:2]
         bounds = _spelled(word, [part.removeprefix("@@") for part in parts.split()])
-        if bounds is None:
-            left_out += 1
-        else:
+        if bounds is not None:
             lexicon.setdefault(word.lower(), bounds)
     if not lexicon:
         raise InputError(f"{name}: no word is spelled by its parts; should be word, TAB, parts with spaces")
-    return Gold(name, lexicon=lexicon, left_out=left_out)
+    return Gold(name, lexicon=lexicon)
 
 
 def _words(row: str) -> GoldLine:
     """Words of a language without spaces: the text is their concatenation."""
     words = row.split()
-    return GoldLine("".join(words), tuple(accumulate(map(len, words)))[:-1])
+    return GoldLine("".join(words), bounds_of(words))
 
 
-def _morphemes(text: str, morphemes: str) -> tuple[GoldLine, int]:
-    """A sentence and its morphemes, word by word: the line, and how many words could not be judged."""
+def _morphemes(text: str, morphemes: str) -> GoldLine:
+    """A sentence and its morphemes, word by word; a word that they do not spell is not judged."""
     groups: list[list[str]] = []
     for morpheme in morphemes.split():
         if morpheme.startswith("@@") and groups:
@@ -138,18 +128,15 @@ def _morphemes(text: str, morphemes: str) -> tuple[GoldLine, int]:
             groups.append([morpheme])
     words = list(_WORD.finditer(text))
     if len(words) != len(groups):
-        return GoldLine(text, (), frozenset()), len(words)
+        return GoldLine(text, (), frozenset())
     bounds: list[int] = []
     judged: set[int] = set()
-    missing = 0
     for match, group in zip(words, groups, strict=True):
         inner = _spelled(match.group(), group)
-        if inner is None:
-            missing += 1
-            continue
-        bounds.extend(match.start() + b for b in inner)
-        judged.update(range(match.start() + 1, match.end()))
-    return GoldLine(text, tuple(bounds), frozenset(judged)), missing
+        if inner is not None:
+            bounds.extend(match.start() + b for b in inner)
+            judged.update(range(match.start() + 1, match.end()))
+    return GoldLine(text, tuple(bounds), frozenset(judged))
 
 
 def _spelled(word: str, parts: list[str]) -> tuple[int, ...] | None:
@@ -157,7 +144,7 @@ def _spelled(word: str, parts: list[str]) -> tuple[int, ...] | None:
     parts = [part for part in parts if part]
     if "".join(parts).lower() != word.lower() or len("".join(parts)) != len(word):
         return None
-    return tuple(accumulate(map(len, parts)))[:-1]
+    return bounds_of(parts)
 
 
 def _moved(line: GoldLine, text: str) -> GoldLine | None:
@@ -166,14 +153,12 @@ def _moved(line: GoldLine, text: str) -> GoldLine | None:
         return line
     if "".join(line.text.split()) != "".join(text.split()):
         return None
-    places = [i for i, c in enumerate(text) if not c.isspace()]
-    plain = list(_positions(line.text))
     # A boundary stands before the n-th character that is no space; a space belongs to what follows it.
-    order = {offset: n for n, offset in enumerate(plain)}
-    bounds = {_before_space(text, places[order[b]]) for b in line.bounds if b in order}
+    places = dict(zip(_positions(line.text), _positions(text), strict=True))
+    bounds = {before_space(text, places[b]) for b in line.bounds if b in places}
     judged = None
     if line.judged is not None:
-        judged = frozenset(_before_space(text, places[order[b]]) for b in line.judged if b in order)
+        judged = frozenset(before_space(text, places[b]) for b in line.judged if b in places)
     return GoldLine(text, tuple(sorted(b for b in bounds if b > 0)), judged)
 
 
@@ -181,7 +166,8 @@ def _positions(text: str) -> Iterator[int]:
     return (i for i, c in enumerate(text) if not c.isspace())
 
 
-def _before_space(text: str, offset: int) -> int:
+def before_space(text: str, offset: int) -> int:
+    """The offset, or where the white space right before it begins."""
     while offset > 0 and text[offset - 1].isspace():
         offset -= 1
     return offset

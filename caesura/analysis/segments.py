@@ -17,6 +17,7 @@ _WITHIN = 12  # characters: parts of other segments are looked up to this length
 _SHORTEST, _LONGEST = 3, 8  # characters of a string whose cuts are compared
 WAYS = 4  # of cutting it that are listed
 _CANDIDATES = 20_000
+_VARYING = 20  # strings listed
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,6 @@ class SegmentTally:
         self._lengths: Counter[int] = Counter()
         self._texts: dict[int, BoundedCounter] = {}
         self._limit = limit
-        self._missed = 0
 
     def add(self, cut: Segmentation) -> None:
         """Count the segments of one sentence."""
@@ -176,9 +176,7 @@ class Varying:
     cuts: list[tuple[list[str], int]]  # its pieces and how often, the most usual first; a few of them
 
 
-def varying_cuts(
-    texts: Sequence[str], cuts: Sequence[Segmentation], top: int = 20
-) -> tuple[list[Varying], int]:
+def varying_cuts(texts: Sequence[str], cuts: Sequence[Segmentation]) -> tuple[list[Varying], int]:
     """Strings that are cut in different ways, those with most unusual ones first; how many were compared.
 
     The strings are the words of the text wherever they occur, inside longer words too; in a text whose words
@@ -201,7 +199,7 @@ def varying_cuts(
             shown = [(pieces_of(part, way), count) for way, count in usual_first]
             rows.append(Varying(part, ways.total(), unusual, shown))
     rows.sort(key=lambda row: (-row.unusual, -len(row.text), row.text))
-    return _without_nested(rows, top), sum(ways.total() > 1 for ways in seen.values())
+    return _without_nested(rows), sum(ways.total() > 1 for ways in seen.values())
 
 
 def _candidates(texts: Sequence[str]) -> set[str]:
@@ -219,12 +217,12 @@ def _candidates(texts: Sequence[str]) -> set[str]:
     return {part for part, _ in sorted(frequent, key=lambda item: (-item[1], item[0]))[:_CANDIDATES]}
 
 
-def _without_nested(rows: Sequence[Varying], top: int) -> list[Varying]:
+def _without_nested(rows: Sequence[Varying]) -> list[Varying]:
     """The first rows, leaving out what is a part of one before it or has one before it as a part."""
     kept: list[Varying] = []
     for row in rows:
         if not any(row.text in other.text or other.text in row.text for other in kept):
             kept.append(row)
-            if len(kept) == top:
+            if len(kept) == _VARYING:
                 break
     return kept

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from caesura.evaluation.scores import score
-from caesura.model import Search, Translator
+from caesura.model import Translator
 
 Kind = Literal["drop", "swap", "replace"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -76,10 +76,9 @@ def robustness(
     texts: Sequence[str],
     references: Sequence[str] | None,
     seed: int = 1,
-    search: Search | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Robustness:
-    """Translate (greedily by default) with typos of each kind at each rate, and score the translations.
+    """Translate greedily with typos of each kind at each rate, and score the translations.
 
     Without references the model's translations of the text as it is take their place: measured is then how
     much typos change them. The same typos are made for every model.
@@ -92,7 +91,7 @@ def robustness(
             rng = random.Random(f"{seed} {kind}")
             spoiled[kind, rate] = [add_typos(text, kind, rate, rng, letters) for text in texts]
     different = list(dict.fromkeys(text for variant in spoiled.values() for text in variant))
-    outputs = model.process(different, search or model.searcher(1), progress)
+    outputs = model.process(different, model.searcher(1), progress)
     translated = {text: output.best for text, output in zip(different, outputs, strict=True)}
     truth = list(references) if references is not None else [translated[text] for text in texts]
     bleu: dict[str, list[float]] = {kind: [] for kind in KINDS}

@@ -18,8 +18,6 @@ from caesura.data.files import LINE_LIMIT, Errors, digest, read_lines, write_bes
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
-__all__ = ["Corpus", "FilterReport", "Pair", "ParallelText", "read_lines"]
-
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
 
@@ -39,24 +37,18 @@ class ParallelText:
     TSV, or a file beside the source, `train.de.bounds` for `train.de` or `train.de.gz`.
     """
 
-    def __init__(
-        self, src: str | Path, trg: str | Path | None = None, bounds: str | Path | None = None
-    ) -> None:
+    def __init__(self, src: str | Path, trg: str | Path | None = None) -> None:
         self.src = Path(src)
         self.trg = None if trg is None else Path(trg)
-        self.bounds = None if bounds is None else Path(bounds)
         if self.trg is None and _plain(self.src).suffix != ".tsv":
             raise InputError(
                 f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz, or --trg is missing"
             )
         if self.trg is not None and _plain(self.src).suffix == ".tsv":
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
-        if self.trg is None and self.bounds is not None:
-            raise InputError(f"{bounds}: the boundaries of a TSV should be in its third column")
-        if self.trg is not None and self.bounds is None:
-            beside = f"{_plain(self.src)}.bounds"
-            found = (Path(beside + suffix) for suffix in ("", *_COMPRESSED))
-            self.bounds = next((path for path in found if path.is_file()), None)
+        beside = f"{_plain(self.src)}.bounds"
+        found = (Path(beside + suffix) for suffix in ("", *_COMPRESSED))
+        self.bounds = next((path for path in found if path.is_file()), None)
 
     def __iter__(self) -> Iterator[Pair]:
         return self.pairs()

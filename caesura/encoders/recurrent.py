@@ -1,4 +1,4 @@
-"""The bidirectional GRU encoder of Bahdanau et al., one to six layers, all of them bidirectional."""
+"""The bidirectional GRU encoder of Bahdanau et al., of one layer or more, all of them bidirectional."""
 
 from __future__ import annotations
 

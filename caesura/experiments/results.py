@@ -82,11 +82,6 @@ class Result:
         found = [outcome for outcome in found if outcome.trained] or found
         return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
 
-    @property
-    def begun(self) -> bool:
-        """Whether there is anything to tell."""
-        return any(outcome.status != "not run" for outcome in self.outcomes.values())
-
     def record(self) -> dict[str, Any]:
         """All of it, for JSON."""
         means = {name: self.figure(name) for name in FIGURES}
@@ -278,7 +273,7 @@ def seeds_table(results: Sequence[Result]) -> Table:
     return Table("seeds", "every training", columns, rows)
 
 
-def compact_metrics(outcome: Outcome, limit: int = METRICS_BYTES) -> str:
+def compact_metrics(outcome: Outcome) -> str:
     """A training's log without examples, and with as many of its training lines as fit."""
     left_out = {"examples", "signatures", "boundaries"}
     records = read_records(outcome.member.folder)
@@ -287,7 +282,7 @@ def compact_metrics(outcome: Outcome, limit: int = METRICS_BYTES) -> str:
     end = json.dumps({"kind": "end", **outcome.record()}, ensure_ascii=False)
     training = [i for i, record in enumerate(kept) if record["kind"] == "train"]
     others = {*range(len(lines))} - {*training}
-    room = limit - len(end.encode()) - sum(len(lines[i].encode()) + 1 for i in others)
+    room = METRICS_BYTES - len(end.encode()) - sum(len(lines[i].encode()) + 1 for i in others)
     every = 1
     while (shown := training[every - 1 :: every]) and sum(len(lines[i]) + 1 for i in shown) > room:
         every += 1

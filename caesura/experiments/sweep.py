@@ -265,7 +265,7 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
     return written
 
 
-def redraw(files: Sequence[Path], out: Path, over: Sequence[str] = ()) -> list[Path]:
+def redraw(files: Sequence[Path], out: Path, over: Sequence[str]) -> list[Path]:
     """Draw committed results again, those of several files together.
 
     Given `over`, as for a grid: only runs with these values, looking as in a sweep over those keys.

@@ -14,7 +14,7 @@ from typing import Any
 
 from caesura import yamlfile
 from caesura.components import resolve
-from caesura.config import Config, load_config
+from caesura.config import Config, flat, load_config
 from caesura.errors import InputError
 from caesura.experiments.recipe import text_settings
 
@@ -131,7 +131,8 @@ def points(plan: Plan) -> list[Point]:
     found: list[Point] = []
     for name, row in plan.rows or [("", ())]:
         for config, changes in _seeded(plan, plan.config, row):
-            values = {key: value_of(config, key) for key in varied}
+            tree = config.model_dump(mode="json")
+            values = {key: at(tree, key) for key in varied}
             own = {setting.key for setting in row}
             said = name or " ".join(f"{short_name(key)}={shown(values[key])}" for key in varied if key in own)
             found.append(_point(said or config.name, plan.config, changes, values, config))
@@ -192,20 +193,12 @@ def _refuse_equals(found: Iterable[Point]) -> None:
         folders[point.folder] = point.name
 
 
-def value_of(config: Config, key: str) -> Any:
-    """What a resolved config has at a dotted key; a whole section has no single value."""
-    value: Any = config.model_dump(mode="json")
+def at(tree: dict[str, Any], key: str) -> Any:
+    """What a tree has at a dotted key; None where it has nothing."""
+    value: Any = tree
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A tree by dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        found |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
-    return found
 
 
 def short_name(key: str) -> str:

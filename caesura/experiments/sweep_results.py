@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from caesura.config import flat
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import SEED, Setting, flat, short_name, shown
+from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown
 from caesura.yamlfile import read_override
 
 SWEEP = "sweep.json"
@@ -117,14 +118,6 @@ class Sweep:
                 place = place[part]
             place[last] = value
         return tree
-
-
-def at(tree: dict[str, Any], key: str) -> Any:
-    """What a tree has at a dotted key."""
-    value: Any = tree
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,13 +22,13 @@ lines = st.lists(
 @given(lines)
 def test_it_counts_as_the_evaluation_does(found: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> None:
     sources, cuts, gold = map(list, zip(*found, strict=True))
-    ours = agreement("x", sources, cuts, [GoldLine(t, g) for t, g in zip(sources, gold, strict=True)])
+    ours = agreement("x", "gold", cuts, [GoldLine(t, g) for t, g in zip(sources, gold, strict=True)])
     assert ours.rows == boundary_table(sources, cuts, gold)
 
 
 def test_places_that_are_not_judged_do_not_count() -> None:
     line = GoldLine("ab cde", (4,), frozenset({4, 5}))
-    found = agreement("x", ["ab cde"], [(1, 4)], [line]).rows["model"]
+    found = agreement("x", "gold", [(1, 4)], [line]).rows["model"]
     assert (found.precision, found.recall, found.predicted) == (1.0, 1.0, 1)
 
 
@@ -64,8 +64,9 @@ def test_no_bpe_where_the_characters_alone_are_too_many(lines: list[str]) -> Non
 
 
 def test_a_baseline_that_is_right_everywhere_is_still_shown() -> None:
-    scores = agreement("gold", ["ab"], [()], [GoldLine("ab", (1,))]).rows
-    html = _against("gold", [("m", Agreement("gold", "about", 1, scores))], 2)
+    found = agreement("gold", "about", [()], [GoldLine("ab", (1,))])
+    scores = found.rows
+    html = _against("gold", [("m", found)], 2)
     assert "on 1 of 2 lines" in html
     assert scores["every character"].f1 == 1
     assert "every character" in html

@@ -28,13 +28,11 @@ def test_compounds_are_looked_up_as_whole_words(tmp_path: Path) -> None:
 def test_morphemes_that_do_not_spell_the_word_are_left_out(tmp_path: Path) -> None:
     found = gold(tmp_path, "merchandizes\tmerchandize @@s\t100\nsubsidised\tsubside @@y @@ise @@ed\t110\n")
     assert found.lexicon == {"merchandizes": (11,)}
-    assert found.left_out == 1
 
 
 def test_a_lexicon_may_have_entries_of_several_words(tmp_path: Path) -> None:
     found = gold(tmp_path, "afghans\tafghan s\nde facto\tde facto\nincult\tincult\n")
     assert found.lexicon == {"afghans": (6,), "incult": ()}
-    assert found.left_out == 1
 
 
 def test_sentences_in_morphemes_are_judged_where_their_words_are_spelled(tmp_path: Path) -> None:
@@ -44,7 +42,6 @@ def test_sentences_in_morphemes_are_judged_where_their_words_are_spelled(tmp_pat
         GoldLine("***", (), frozenset({1, 2})),
         GoldLine("a b", (), frozenset()),
     ]
-    assert found.left_out == 1
     assert found.in_text(1, "It comes , having") == found.lines[0]
     assert found.in_text(1, "another text") is None
     assert found.in_text(4, "beyond the file") is None

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import matplotlib
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.analysis import plots
@@ -125,7 +125,6 @@ def test_labels_move_no_more_than_needed():
     assert plots.spread([], 0.1) == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.2))
 def test_labels_keep_their_order_and_distance(wanted, gap):
     placed = plots.spread(wanted, gap)

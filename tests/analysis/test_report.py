@@ -37,8 +37,8 @@ LINES = [Line(n, "abc de fgh."[: 3 + n % 9], "ab cd"[: 1 + n % 5], (1,)) for n i
 SMALL = Settings(sample=8, beam=1)
 
 
-def subject(segmenter: dict = ACT, name: str = "act", folder: Path = Path("nowhere")) -> Subject:
-    return Subject(name, folder, tiny_model(segmenter), TRAINING)
+def subject(segmenter: dict = ACT, name: str = "act") -> Subject:
+    return Subject(name, Path("nowhere"), tiny_model(segmenter), TRAINING)
 
 
 @pytest.fixture(scope="module")

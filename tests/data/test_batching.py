@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.data.batching import BatchPlan, collate
@@ -16,7 +16,6 @@ def as_lengths(pairs):
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=8))
 def test_a_batch_holds_each_sentence_and_nothing_else(pairs):
     batch = collate([(np.array(s, dtype=np.uint16), t) for s, t in pairs])
@@ -54,7 +53,6 @@ def test_what_makes_no_batch_is_refused(pairs, indices):
         collate(pairs, indices)
 
 
-@settings(deadline=None)
 @given(sides, st.integers(1, 300), types, st.integers(1, 5), st.integers(0, 3))
 def test_every_sentence_comes_once_an_epoch(pairs, size, kind, pool, epoch):
     batches = BatchPlan(as_lengths(pairs), size, kind, seed=7, pool=pool).epoch(epoch)
@@ -63,7 +61,6 @@ def test_every_sentence_comes_once_an_epoch(pairs, size, kind, pool, epoch):
     assert all(len(batch) for batch in batches)
 
 
-@settings(deadline=None)
 @given(sides, st.integers(1, 300), st.integers(1, 5))
 def test_the_symbol_budget_holds_with_padding(pairs, budget, pool):
     lengths = as_lengths(pairs)
@@ -72,7 +69,6 @@ def test_the_symbol_budget_holds_with_padding(pairs, budget, pool):
         assert len(batch) == 1 or max(src, trg) * len(batch) <= budget
 
 
-@settings(deadline=None)
 @given(sides, st.integers(1, 50))
 def test_all_batches_of_sentences_but_one_are_full(pairs, size):
     sizes = sorted((len(b) for b in BatchPlan(as_lengths(pairs), size, pool=3).epoch(0)), reverse=True)

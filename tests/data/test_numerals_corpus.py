@@ -50,7 +50,7 @@ def test_default_sizes(language: str) -> None:
     }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.sampled_from(LANGUAGES), st.integers(1, 30_000), st.integers(0, 5))
 def test_a_number_is_in_one_split_whatever_its_form(language: str, largest: int, seed: int) -> None:
     corpus = make_corpus(language, ("cardinal", "ordinal"), 400, largest, seed, SMALL)

@@ -10,10 +10,10 @@ import zlib
 
 import pytest
 from folders.test_strangers import little_memory
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.data.corpus import read_lines
+from caesura.data.files import read_lines
 from caesura.errors import InputError
 
 
@@ -36,7 +36,6 @@ def test_lines_end_at_newlines_alone(tmp_path, raw, lines):
         assert list(read_lines(tmp_path / name)) == lines
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))), st.booleans())
 def test_any_lines_come_back(tmp_path_factory, lines, final_newline):
     lines = [line.rstrip("\r").removeprefix("\ufeff") for line in lines] + ["end"]

@@ -44,7 +44,6 @@ def vocabularies():
     return {kind: train_vocabulary(kind, iter(TEXT), SIZE[kind]) for kind in KINDS}
 
 
-@settings(deadline=None)
 @given(anything)
 @example("a\u2028b\x85c\td e\u0301\U0001f600\U0010ffff \r")
 def test_characters_give_back_any_text_they_know(text):
@@ -53,7 +52,7 @@ def test_characters_give_back_any_text_they_know(text):
     assert UNK not in vocabulary.encode(text)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(text=anything, kind=st.sampled_from(KINDS))
 def test_any_vocabulary_survives_saving(tmp_path_factory, text, kind):
     vocabulary = train_vocabulary(kind, [text, "x y"], SIZE[kind])
@@ -65,7 +64,6 @@ def test_any_vocabulary_survives_saving(tmp_path_factory, text, kind):
     assert loaded.encode_spans(text) == vocabulary.encode_spans(text)
 
 
-@settings(deadline=None)
 @given(text=anything | awkward)
 @example("  私は\u3000東京 <unk>\t☃☃x \x1cjungtiere\x1f")
 def test_spans_cover_the_text_in_order(vocabularies, text):
@@ -82,7 +80,6 @@ def test_spans_cover_the_text_in_order(vocabularies, text):
         assert sum(end - start for start, end in spans) == len(covered)
 
 
-@settings(deadline=None)
 @given(
     words=st.lists(st.sampled_from(sorted(set(" ".join(TEXT).split())))),
     space=st.sampled_from(" \t\u3000\x1c"),

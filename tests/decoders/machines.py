@@ -47,7 +47,7 @@ def memory(lengths: list[int], seed: int = 0, summary_dim: int = 6) -> Encoded:
     return Encoded(random(count, max(lengths), MEMORY), torch.tensor(lengths), random(count, summary_dim))
 
 
-def targets(lengths: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def targets(lengths: list[int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Random trg_out [B, U], each ending in </s>, then garbage; what is read before it; lengths."""
     generator = torch.Generator().manual_seed(seed)
     out = torch.randint(EOS + 1, VOCABULARY, (len(lengths), max(lengths)), generator=generator)
@@ -59,9 +59,3 @@ def targets(lengths: list[int], seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 def alone(encoded: Encoded, b: int) -> Encoded:
     n = int(encoded.lengths[b])
     return Encoded(encoded.states[b : b + 1, :n], encoded.lengths[b : b + 1], encoded.summary[b : b + 1])
-
-
-def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-9, what: str | None = None) -> None:
-    torch.testing.assert_close(
-        actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
-    )

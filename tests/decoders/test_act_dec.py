@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from decoders.machines import KINDS, REGIMES, alone, close, decoder, memory, targets
+from decoders.machines import KINDS, REGIMES, alone, decoder, memory, targets
+from helpers import close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor

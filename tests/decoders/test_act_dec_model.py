@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, make_config, sentences, tiny_model, vocabulary
+from helpers import ACT, ACT_DECODER, LOOKUP, encode, make_config, sentences, tiny_model, vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -31,12 +31,6 @@ MODELS = [
 ]
 SHARED = ACT_DECODER | {"share": True}
 PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), strict=True))
-
-
-def encode(model: Translator, texts: list[list[int]]) -> Encoded:
-    batch = collate([(text, None) for text in texts])
-    with torch.no_grad():
-        return model.encode(batch.src, batch.src_lengths)[1]
 
 
 @pytest.mark.parametrize("model", MODELS)

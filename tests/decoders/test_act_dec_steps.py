@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from decoders.machines import KINDS, REGIMES, VOCABULARY, alone, close, decoder, memory, targets
+from decoders.machines import KINDS, REGIMES, VOCABULARY, alone, decoder, memory, targets
+from helpers import close
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

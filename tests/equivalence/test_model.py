@@ -95,8 +95,8 @@ def memory(lengths: list[int], summary_dim: int, seed: int = 0) -> Encoded:
     return Encoded(states, torch.tensor(lengths), torch.randn(len(lengths), summary_dim, dtype=torch.float64))
 
 
-def tiny_decoder(summary_dim: int = 5, seed: int = 0) -> RecurrentDecoder:
-    torch.manual_seed(seed)
+def tiny_decoder(summary_dim: int = 5) -> RecurrentDecoder:
+    torch.manual_seed(0)
     decoder = RecurrentDecoder(
         8, memory_dim=4, summary_dim=summary_dim, embedding_dim=3, hidden_size=5, attention_size=6
     ).double()

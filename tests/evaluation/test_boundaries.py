@@ -1,7 +1,7 @@
 """Segment lengths and boundary scores on cases worked by hand."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
@@ -16,7 +16,6 @@ from caesura.evaluation.boundaries import (
     trivial,
 )
 
-PATIENT = settings(deadline=None)
 PIECES = st.lists(st.text(min_size=1, max_size=4), max_size=8)
 CORPORA = st.lists(st.tuples(st.sets(st.integers(1, 9)), st.sets(st.integers(1, 9))), max_size=5)
 
@@ -72,7 +71,6 @@ def test_an_offset_given_twice_counts_once():
     assert boundary_scores([(1, 1, 2)], [(1, 3, 3)]) == BoundaryScores(0.5, 0.5, 0.5, 2, 2, 1)
 
 
-@PATIENT
 @given(CORPORA)
 def test_changing_sides_swaps_precision_and_recall(corpus):
     there = boundary_scores([p for p, _ in corpus], [g for _, g in corpus])
@@ -106,7 +104,6 @@ def test_whitespace_gives_the_space_to_the_next_word():
     assert pieces_of("東京　都", trivial("東京　都")["whitespace"]) == ["東京", "　都"]
 
 
-@PATIENT
 @given(st.text(alphabet="ab \t", max_size=12))
 def test_whitespace_makes_one_piece_a_word(text):
     pieces = pieces_of(text, trivial(text)["whitespace"])
@@ -114,7 +111,6 @@ def test_whitespace_makes_one_piece_a_word(text):
     assert len(pieces) == max(len(text.split()), 1 if text else 0)
 
 
-@PATIENT
 @given(st.text(max_size=12))
 def test_trivial_boundaries_lie_inside_in_order(text):
     for bounds in trivial(text).values():
@@ -149,7 +145,6 @@ def test_bounds_of_pieces():
         bounds_of(["a", "", "b"])
 
 
-@PATIENT
 @given(PIECES)
 def test_cutting_at_the_bounds_gives_the_pieces_back(pieces):
     bounds = bounds_of(pieces)

@@ -1,13 +1,12 @@
 """The shown form of pieces can be read back, whatever is in them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
 from caesura.evaluation.pieces import join_pieces, split_pieces
 
-PATIENT = settings(deadline=None)
 AWKWARD = st.sampled_from(list("|␣\\ ntrxu0aÄ東\n\t\r\0\x0b\x0c\x1c\x7f\x85\u2028\u2029\ud800"))
 ANY = st.characters(exclude_categories=[])
 PIECES = st.lists(st.text(AWKWARD, min_size=1, max_size=6) | st.text(ANY, min_size=1, max_size=4), max_size=6)
@@ -32,13 +31,11 @@ def test_shown_forms(pieces, shown):
     assert split_pieces(shown) == pieces
 
 
-@PATIENT
 @given(PIECES)
 def test_pieces_come_back_exactly(pieces):
     assert split_pieces(join_pieces(pieces)) == pieces
 
 
-@PATIENT
 @given(PIECES)
 def test_a_sentence_is_one_line_that_can_be_written(pieces):
     shown = join_pieces(pieces)
@@ -47,7 +44,6 @@ def test_a_sentence_is_one_line_that_can_be_written(pieces):
     assert shown.encode("utf-8").decode("utf-8") == shown
 
 
-@PATIENT
 @given(PIECES, PIECES)
 def test_different_pieces_look_different(one, other):
     assert (join_pieces(one) == join_pieces(other)) == (one == other)

@@ -28,14 +28,14 @@ def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> Result:
     return Result(name=f"{name} seed={seed}", seed=seed, **(facts | given))
 
 
-def baseline(name: str, length: float, bleu: float, seed: int = 1) -> Result:
+def baseline(name: str, length: float, bleu: float) -> Result:
     """A run of a system that does not segment."""
     curve = {
         "sentences": [0, 12000, 24000], "seconds": [0.0, 45.0, 90.0], "segment_length": [length] * 3,
         "bleu": [None, bleu / 2, bleu], "chrf": [None, bleu, 2 * bleu],
     }  # fmt: skip
     given = {"config": name, "settings": {}, "beside": True, "curve": curve, "best": 2, "coordination": {}}
-    return result(name, seed, **given, milliseconds=4.0 * length)
+    return result(name, **given, milliseconds=4.0 * length)
 
 
 def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]:

@@ -21,8 +21,8 @@ from caesura.experiments.processes import Children
 from caesura.training.lock import is_held
 
 
-def outcomes(members: list[Member], budget: float | None = None) -> list[dict]:
-    return [read_outcome(m, budget, [TEST]).record() for m in members]
+def outcomes(members: list[Member]) -> list[dict]:
+    return [read_outcome(m, None, [TEST]).record() for m in members]
 
 
 def test_all_members_are_trained_and_tested_and_then_left_alone(tmp_path: Path) -> None:

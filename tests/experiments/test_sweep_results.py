@@ -10,8 +10,9 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caesura.config import flat
 from caesura.errors import InputError
-from caesura.experiments.sweep_grid import flat, parse_over
+from caesura.experiments.sweep_grid import parse_over
 from caesura.experiments.sweep_results import (
     chosen,
     curve,
@@ -155,13 +156,13 @@ def test_runs_are_chosen_by_their_values_and_look_by_those():
 RATE = "training.learning_rate"
 
 
-def study(rate, base="b", **more):
+def study(rate, **more):
     """Two seeds of one setting and a baseline, all with a learning rate."""
-    facts = {"settings": {TAU: 0.0, RATE: rate}, "base": base} | more
+    facts = {"settings": {TAU: 0.0, RATE: rate}, "base": "b"} | more
     marks = {"alike": f"a{rate}{more}"}
     runs = [result("tau=0", seed, digest=f"{rate}{seed}{more}", **facts, **marks) for seed in (1, 2)]
     char = replace(baseline("char", 1.0, 20.0), digest=f"c{rate}{more}", alike=f"c{rate}{more}")
-    return sweep([*runs, replace(char, settings={RATE: rate}, base=base)])
+    return sweep([*runs, replace(char, settings={RATE: rate}, base="b")])
 
 
 def test_two_studies_are_both_drawn_and_told_apart():

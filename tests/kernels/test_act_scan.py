@@ -87,7 +87,7 @@ def test_fused_is_the_reference(case, final):
         assert_close(found, wanted, 1e-10)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=5),
     st.integers(1, 6),

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+import pytest
 import torch
 from torch import Tensor
 
 from caesura.data.vocabulary import BOS
 from caesura.decoders.base import Decoder, Step
 from caesura.encoders.base import Encoded
+from caesura.search.hypothesis import Hypothesis
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,12 @@ def chances(script: Tensor, symbols: tuple[int, ...]) -> list[Tensor]:
         found.append(torch.log_softmax(script[read % len(script)], 0))
         read += symbol
     return found
+
+
+def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """Fails where two lists of hypotheses differ in a symbol, or by more than rounding in a score."""
+    assert [h.symbols for h in found] == [h.symbols for h in expected]
+    for name in ("log_prob", "score"):
+        assert [getattr(h, name) for h in found] == pytest.approx(
+            [getattr(h, name) for h in expected], abs=1e-9
+        )

@@ -8,7 +8,7 @@ import torch
 from helpers import ACT, LOOKUP, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripts import SCRIPT, encoded, table
+from scripts import SCRIPT, encoded, same, table
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD
@@ -74,14 +74,6 @@ def reference(
     return pool.hypotheses
 
 
-def agree(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    assert [h.symbols for h in found] == [h.symbols for h in expected]
-    for name in ("log_prob", "score"):
-        assert [getattr(h, name) for h in found] == pytest.approx(
-            [getattr(h, name) for h in expected], abs=1e-9
-        )
-
-
 @settings(max_examples=150)
 @given(
     seed=st.integers(0, 9999),
@@ -115,7 +107,7 @@ def test_a_batch_is_what_a_loop_over_one_sentence_gives(
     tables[closed] = -torch.inf
     pools = beam_search(SCRIPT, encoded(tables), torch.tensor(limits), beam, alpha, beta)
     for b, limit in enumerate(limits):
-        agree(pools[b], reference(SCRIPT, encoded(tables[b : b + 1]), limit, beam, alpha, beta))
+        same(pools[b], reference(SCRIPT, encoded(tables[b : b + 1]), limit, beam, alpha, beta))
 
 
 @pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
@@ -133,7 +125,7 @@ def test_so_it_is_with_a_model(segmenter: dict[str, Any], beam: int) -> None:
     assert len({h.finished for pool in pools for h in pool}) == 2
     for pool, text, limit in zip(pools, texts, limits.tolist(), strict=True):
         with torch.no_grad():
-            agree(pool, reference(model.decoder, encode([text]), limit, beam, 1.0, 0.0))
+            same(pool, reference(model.decoder, encode([text]), limit, beam, 1.0, 0.0))
 
 
 def test_equals_rank_by_hypothesis_and_then_by_symbol() -> None:

@@ -6,20 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, encode, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripts import SCRIPT, chances, encoded, table
+from scripts import SCRIPT, chances, encoded, same, table
 from torch import Tensor
 
-from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD, UNK
-from caesura.encoders.base import Encoded
 from caesura.model import Translator
 from caesura.search import rounds
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
-from caesura.search.hypothesis import Hypothesis, length_penalty, score_targets
+from caesura.search.hypothesis import length_penalty, score_targets
 from caesura.search.rounds import Pace
 from caesura.search.sampling import sample
 
@@ -37,22 +35,8 @@ SENTENCES = sentences(12, seed=5)
 LIMITS = torch.tensor([15, 1, 4, 15, 2, 15, 15, 7, 3, 15, 15, 9])  # [B]
 
 
-def encode(model: Translator, texts: list[list[int]]) -> Encoded:
-    batch = collate([(text, None) for text in texts])
-    with torch.no_grad():
-        return model.encode(batch.src, batch.src_lengths)[1]
-
-
 def log_prob(script: Tensor, symbols: tuple[int, ...]) -> float:
     return sum(float(logs[y]) for logs, y in zip(chances(script, symbols), symbols, strict=True))
-
-
-def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    assert [h.symbols for h in found] == [h.symbols for h in expected]
-    for name in ("log_prob", "score"):
-        assert [getattr(h, name) for h in found] == pytest.approx(
-            [getattr(h, name) for h in expected], abs=1e-9
-        )
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ragged
+from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -63,12 +63,6 @@ def segment_sums(weights: Tensor, ends: Tensor) -> list[Tensor]:
     cuts = [0, *(ends.nonzero().squeeze(1) + 1).tolist()]
     assert cuts[-1] == len(ends)
     return [weights[a:b].sum() for a, b in pairwise(cuts)]
-
-
-def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-9, what: str | None = None) -> None:
-    torch.testing.assert_close(
-        actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
-    )
 
 
 @pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one a symbol

@@ -14,6 +14,7 @@ from cli.program import write_corpus
 from safetensors.torch import load
 from training.outcomes import DROPOUT, Listener, configured, outcome, run
 
+from caesura.data.sentences import read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
 from caesura.model import Translator
@@ -21,7 +22,7 @@ from caesura.output import Output
 from caesura.training import loop
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
-from caesura.training.prepare import parallel_text, read_sentences
+from caesura.training.prepare import parallel_text
 from caesura.training.validation import Validation
 
 pytestmark = pytest.mark.usefixtures("frequent_log")

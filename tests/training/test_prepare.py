@@ -8,11 +8,12 @@ from cli.program import write_config, write_corpus
 
 from caesura.config import load_config
 from caesura.data.corpus import ParallelText
+from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import SPECIALS
 from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
 from caesura.model_folder import SRC_VOCABULARY, TRG_VOCABULARY
-from caesura.training.prepare import Prepared, prepare, read_sentences
+from caesura.training.prepare import Prepared, prepare
 
 
 @pytest.fixture
