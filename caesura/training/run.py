@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -112,15 +112,17 @@ class Run:
     def close(self) -> None:
         """Let the last checkpoint get to the disk, and close the log.
 
-        Ctrl-C is no reason to leave before: a thread that writes must not outlive the lock of its folder.
+        Ctrl-C is no reason to leave before: a thread that writes must not outlive the lock of its folder. To
+        join it would not do: after a join that was interrupted, the next takes it for ended.
         """
         interrupted = None
         while True:
             try:
-                self._writer.shutdown()
+                wait([] if self._writing is None else [self._writing])
                 break
             except KeyboardInterrupt as problem:
                 interrupted = problem
+        self._writer.shutdown()
         self.journal.close()
         self.finish_writing()
         if interrupted is not None:
