@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from caesura.components import build_parts
 from caesura.config import Config
 from caesura.data.batching import Batch, collate
+from caesura.data.sentences import Numbered, places_of
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded, Encoder
@@ -23,7 +24,7 @@ from caesura.errors import InputError
 from caesura.kernels import pick
 from caesura.kernels.graphs import out_of_memory
 from caesura.model_folder import WEIGHTS, read_folder, take_weights, write_folder
-from caesura.output import Output, Segmentation, segmentation, segmentations, uncut
+from caesura.output import Output, Segmentation, cut_texts, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
@@ -160,16 +161,18 @@ class Translator(nn.Module):
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
-        known = [self.trg_vocabulary.encode_spans(text) for text in targets]
+        known = Numbered(targets, self.trg_vocabulary)
         outputs = self.process(
             sources,
-            lambda _, __, ___, rows: [[Hypothesis((*known[i][0], EOS), math.nan, math.nan)] for i in rows],
+            lambda _, __, ___, rows: [
+                [Hypothesis((*known.ids[i].tolist(), EOS), math.nan, math.nan)] for i in rows
+            ],
         )
         cuts = []
-        for text, (_, spans), output in zip(targets, known, outputs, strict=True):
-            if spans and output.targets:
+        for text, places, output in zip(known, known.places, outputs, strict=True):
+            if len(places) and output.targets:
                 found = output.targets[0]  # of what the ids spell: <unk> for an unknown character
-                cuts.append(segmentation(text, spans, found.ends, found.weights, found.scores))
+                cuts += cut_texts([text], [places], found.ends, found.weights, found.scores)
             else:
                 cuts.append(uncut(text))
         return cuts
@@ -195,58 +198,52 @@ class Translator(nn.Module):
     ) -> list[Output]:
         """Segment and, given a search, translate; sentences of similar length share a batch, order is kept.
 
-        `progress` is called with the number of sentences done after each batch.
+        `progress` is called with the number of sentences done after each batch. Texts that come again and
+        again may be `Numbered`, in the source vocabulary, so that their symbols are not looked for each time.
         """
         if isinstance(texts, str):
             raise TypeError("a list of sentences is wanted, not one string")
         was_training = self.training
         self.eval()
         try:
-            encoded = [self.src_vocabulary.encode(text) for text in texts]
+            if not isinstance(texts, Numbered) or texts.vocabulary is not self.src_vocabulary:
+                texts = Numbered(texts, self.src_vocabulary)
             outputs: dict[int, Output] = {}
-            for i, ids in enumerate(encoded):
-                if not ids:  # nothing to read, nothing to write
+            for i, ids in enumerate(texts.ids):
+                if not len(ids):  # nothing to read, nothing to write
                     outputs[i] = Output(uncut(texts[i]), [], [])
-            for rows in self._groups(list(map(len, encoded))):
-                outputs |= zip(rows, self._fitted(texts, encoded, rows, search), strict=True)
+            for rows in self._groups(list(map(len, texts.ids))):
+                outputs |= zip(rows, self._fitted(texts, rows, search), strict=True)
                 if progress:
                     progress(len(rows))
             return [outputs[i] for i in range(len(texts))]
         finally:
             self.train(was_training)
 
-    def _fitted(
-        self, texts: Sequence[str], encoded: list[list[int]], rows: list[int], search: Search | None
-    ) -> list[Output]:
+    def _fitted(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
         """What `process` finds of a group, or of its halves where memory is short."""
         try:
-            return self._together(texts, encoded, rows, search)
+            return self._together(texts, rows, search)
         except RuntimeError as problem:
             if not out_of_memory(problem):
                 raise
             if len(rows) == 1:
-                size = f"a sentence of {len(encoded[rows[0]])} symbols"
+                size = f"a sentence of {len(texts.ids[rows[0]])} symbols"
                 remedy = "lower testing.max_input or testing.beam_size"
                 raise InputError(f"{size} does not fit into memory; {remedy}") from problem
         # Here, where nothing holds on to what the attempt has computed.
         forget(self.decoder, self.device)
         half = len(rows) // 2
-        return [
-            output
-            for part in (rows[:half], rows[half:])
-            for output in self._fitted(texts, encoded, part, search)
-        ]
+        return [output for part in (rows[:half], rows[half:]) for output in self._fitted(texts, part, search)]
 
-    def _together(
-        self, texts: Sequence[str], encoded: list[list[int]], rows: list[int], search: Search | None
-    ) -> list[Output]:
-        batch = collate([(encoded[i], None) for i in rows]).to(self.device)
+    def _together(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
+        batch = collate([(texts.ids[i], None) for i in rows]).to(self.device)
         with self._precision():
             segments, memory = self.encode(batch.src, batch.src_lengths)
             found = search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
             written = self._cut(memory, found)
-        spans = [(texts[i], self.src_vocabulary.encode_spans(texts[i])[1]) for i in rows]
-        cuts = segmentations(spans, segments.ends, segments.weights, segments.scores)
+        own, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
+        cuts = segmentations(own, places, segments.ends, segments.weights, segments.scores)
         return [
             Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
             for cut, hypotheses, targets in zip(cuts, found, written, strict=True)
@@ -271,8 +268,9 @@ class Translator(nn.Module):
         decoded = self.decoder(own, batch.trg_in, batch.trg_lengths)
         assert decoded.ends is not None
         assert decoded.weights is not None
-        spans = [self.trg_vocabulary.decode_spans(h.symbols) for _, h in every]
-        cuts = iter(segmentations(spans, decoded.ends, decoded.weights, decoded.scores))
+        texts, spans = zip(*(self.trg_vocabulary.decode_spans(h.symbols) for _, h in every), strict=True)
+        places = list(map(places_of, spans))
+        cuts = iter(segmentations(texts, places, decoded.ends, decoded.weights, decoded.scores))
         return [[next(cuts) for _ in hypotheses] for hypotheses in found]
 
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:

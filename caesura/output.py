@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, compress, pairwise
-from operator import sub
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from caesura.data.vocabulary import Spans
 from caesura.search.hypothesis import Hypothesis
+from caesura.segmenters.base import positions_mask
 
 
 @dataclass(frozen=True)
@@ -61,25 +63,40 @@ class Output:
 
 
 def segmentations(
-    texts: Sequence[tuple[str, Spans]], ends: Tensor, weights: Tensor, scores: Tensor | None
+    texts: Sequence[str],
+    places: Sequence[NDArray[np.int32]],
+    ends: Tensor,
+    weights: Tensor,
+    scores: Tensor | None,
 ) -> list[Segmentation]:
-    """Cut each text, given with the places of its symbols, where the symbols' segments end."""
-    by_row = (ends.tolist(), weights.tolist(), [None] * len(texts) if scores is None else scores.tolist())
-    return [segmentation(*text, *row) for text, *row in zip(texts, *by_row, strict=True)]
+    """Cut each text, given with the places [n, 2] of its symbols, where the symbols' segments end."""
+    own = positions_mask(torch.tensor([*map(len, places)]), ends.shape[1])  # </s> is left out
+    halting = None if scores is None else scores.cpu()[own].tolist()
+    return cut_texts(texts, places, ends.cpu()[own].tolist(), weights.cpu()[own].tolist(), halting)
 
 
-def segmentation(
-    text: str, spans: Spans, ends: list[bool], weights: list[float], scores: list[float] | None
-) -> Segmentation:
-    """One of them; </s> is left out, and so is a segment of </s> alone."""
-    count = len(spans)
-    starts, stops = zip(*spans, strict=True) if spans else ((), ())
-    last = [*compress(range(count - 1), ends), *range(count)[-1:]]  # the last symbol of each segment
-    widths = list(map(list(accumulate(map(sub, stops, starts))).__getitem__, last))
-    covered = list(map(sub, widths, [0, *widths]))
-    bounds = [0, *map(stops.__getitem__, last[:-1]), len(text)][: len(last) + 1]
-    pieces = [text[a:b] for a, b in pairwise(bounds)]
-    return Segmentation(pieces, covered, ends[:count], weights[:count], scores and scores[:count])
+def cut_texts(
+    texts: Sequence[str],
+    places: Sequence[NDArray[np.int32]],
+    ends: list[bool],
+    weights: list[float],
+    scores: list[float] | None,
+) -> list[Segmentation]:
+    """The same with what is known of symbols in one row, a text after the other; none is of </s> alone."""
+    starts, stops = np.concatenate(places).T
+    to = np.cumsum([*map(len, places)])  # where the symbols of each text end
+    last = np.array(ends, bool)
+    last[to[to > 0] - 1] = True
+    lasts = np.flatnonzero(last)  # the last symbol of each segment
+    covered = np.diff((stops - starts).cumsum()[lasts], prepend=0).tolist()
+    bounds = stops[lasts].tolist()
+    cuts, a, c = [], 0, 0
+    for text, b, d in zip(texts, to.tolist(), np.searchsorted(lasts, to).tolist(), strict=True):
+        pieces = [text[i:j] for i, j in pairwise([0, *bounds[c : d - 1], len(text)])] if d > c else []
+        halting = None if scores is None else scores[a:b]
+        cuts.append(Segmentation(pieces, covered[c:d], ends[a:b], weights[a:b], halting))
+        a, c = b, d
+    return cuts
 
 
 def uncut(text: str) -> Segmentation:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 from caesura.errors import InputError
 
@@ -43,7 +43,7 @@ def segment_length(lengths: Iterable[Sequence[int]]) -> SegmentLength:
 
     A segment that covers no text (one of `</s>` alone) has length 0 and is left out.
     """
-    counts = Counter(int(length) for sentence in lengths for length in sentence)
+    counts = Counter(map(int, chain.from_iterable(lengths)))
     if min(counts, default=0) < 0:
         raise ValueError(f"a segment cannot cover {min(counts)} characters")
     counts.pop(0, None)

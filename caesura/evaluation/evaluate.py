@@ -88,5 +88,6 @@ def gradient_share(cuts: Iterable[Segmentation]) -> float | None:
 
     At 0 the halting unit cannot learn any more: nothing pulls it back from single characters.
     """
-    ends = [end for cut in cuts if cut.scores is not None for end in cut.ends]
-    return ends.count(False) / len(ends) if ends else None
+    ends = [cut.ends for cut in cuts if cut.scores is not None]
+    count = sum(map(len, ends))
+    return sum(own.count(False) for own in ends) / count if count else None

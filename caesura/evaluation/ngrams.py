@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +18,7 @@ Ints = NDArray[np.int64]
 class Symbols(NamedTuple):
     """The symbols of some lines, one line after the other."""
 
-    codes: Ints  # equal for equal symbols
+    codes: Ints  # from 1 on without a gap, equal for equal symbols
     lengths: Ints  # of the lines
 
 
@@ -31,15 +33,17 @@ class Shared(NamedTuple):
 
 def characters(lines: Sequence[str]) -> Symbols:
     """Code points."""
-    codes = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), np.uint32)
-    return Symbols(codes.astype(np.int64), np.array([len(line) for line in lines], np.int64))
+    points = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), np.uint32)
+    there = np.zeros(points.max(initial=0) + 1, np.int64)
+    there[points] = 1
+    return Symbols(there.cumsum()[points], np.array([len(line) for line in lines], np.int64))
 
 
 def words(lines: Sequence[str]) -> Symbols:
     """What stands between white space."""
-    cut, numbers = [line.split() for line in lines], dict[str, int]()
-    codes = [numbers.setdefault(word, len(numbers)) for line in cut for word in line]
-    return Symbols(np.array(codes, np.int64), np.array([len(line) for line in cut], np.int64))
+    cut, numbers = [line.split() for line in lines], defaultdict[str, int](count(1).__next__)
+    codes = np.fromiter(map(numbers.__getitem__, chain.from_iterable(cut)), np.int64)
+    return Symbols(codes, np.array([len(line) for line in cut], np.int64))
 
 
 def shared_ngrams(
@@ -57,31 +61,51 @@ def _counts(symbols: Symbols, order: int) -> list[Shared]:
     """Of lines whose first half are hypotheses, and the second their references."""
     lengths = symbols.lengths
     written, wanted = lengths.reshape(2, -1)
-    found, codes = np.unique(symbols.codes, return_inverse=True)
-    at = np.arange(len(codes))
-    left = np.repeat(lengths.cumsum(), lengths) - at  # symbols from here to the end of the line
-    # What is equal has equal keys: the number of the pair of lines, then a digit a symbol.
-    side, keys = np.divmod(np.repeat(np.arange(len(lengths)), lengths), max(1, len(written)))
-    size, counts = len(written), []
-    for n in range(1, order + 1):
-        whole = left >= n
-        at, left, side, keys = at[whole], left[whole], side[whole], keys[whole]
-        if size * len(found) >= 1 << 62:  # with one bit for the side it has to stay below 2 ** 63
-            keys = np.unique(keys, return_inverse=True)[1]
-            size = len(keys)
-        keys = keys * len(found) + codes[at + n - 1]
-        size *= len(found)
+    counts = []
+    for n, matched in enumerate(_matched(symbols, order), 1):
         places = np.maximum(written - n + 1, 0)
         judged = places[wanted >= n].sum()
-        counts.append(Shared(places.sum(), np.maximum(wanted - n + 1, 0).sum(), _matched(keys, side), judged))
+        counts.append(Shared(places.sum(), np.maximum(wanted - n + 1, 0).sum(), matched, judged))
     return counts
 
 
-def _matched(keys: Ints, side: Ints) -> int:
-    """How many keys on one side have one of their own on the other."""
+def _matched(symbols: Symbols, order: int) -> Iterator[int]:
+    """How many n-grams on one side have one of their own on the other, for n from 1 to `order`.
+
+    A key is the number of a pair of lines, then a digit a symbol, then the side: what is sorted by it is
+    sorted by the keys of all shorter n-grams too. The digit is 0 where the line has ended.
+    """
+    codes, lengths = symbols
+    width = int(codes.max(initial=1)).bit_length()  # of a digit
+    left = np.repeat(lengths.cumsum(), lengths) - np.arange(len(codes))  # symbols to the end of the line
+    pairs = len(lengths) // 2
+    side, keys = np.divmod(np.repeat(np.arange(len(lengths)), lengths), max(1, pairs))
+    codes = np.concatenate((codes, np.zeros(order, np.int64)))
+    size, n = pairs.bit_length(), 0
+    while n < order:
+        more = min(order - n, (62 - size) // width)  # with one bit for the side it has to stay below 2 ** 63
+        for at in range(n, n + more):
+            keys = keys << width | codes[at : at + len(keys)] * (left > at)
+        yield from _matched_by_key(keys << 1 | side, width, more)
+        n += more
+        if n < order:
+            keys = np.unique(keys, return_inverse=True)[1]
+            size = len(keys).bit_length()
+
+
+def _matched_by_key(keys: Ints, width: int, digits: int) -> list[int]:
+    """The same for keys that end in so many digits and the side: of the first digit, the first two, ..."""
     if not len(keys):
-        return 0
-    order = np.sort(2 * keys + side)
-    starts = np.flatnonzero(np.diff(order >> 1, prepend=-1))
-    ones = np.add.reduceat(order & 1, starts)
-    return int(np.minimum(ones, np.diff(starts, append=len(order)) - ones).sum())
+        return [0] * digits
+    keys = np.sort(keys)
+    references = np.concatenate(([0], (keys & 1).cumsum()))  # before each key
+    keys >>= 1
+    new = np.concatenate((~keys[:1], keys[1:] ^ keys[:-1]))  # the first is new in all bits
+    matched = []
+    for low in range((digits - 1) * width, -1, -width):
+        starts = np.flatnonzero(new >> low != 0)
+        ends = np.append(starts[1:], len(keys))
+        ones = references[ends] - references[starts]
+        both = np.minimum(ones, ends - starts - ones)
+        matched.append(int(both[keys[starts] >> low & (1 << width) - 1 > 0].sum()))
+    return matched

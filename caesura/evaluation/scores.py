@@ -71,14 +71,15 @@ def score(
     `tokenize="none"` means text that is tokenised already; `lowercase` holds for exact match too.
     """
     _check(hypotheses, references)
-    metrics = {
-        "bleu": bleu_metric(tokenize, lowercase),
+    bleu = bleu_metric(tokenize, lowercase)
+    metrics: dict[str, Metric] = {
+        "bleu": bleu,
         "chrf": CHRF(lowercase=lowercase),
         "chrf_bigram": CHRF(char_order=2, lowercase=lowercase),
     }
     counts = _character_counts(hypotheses, references, lowercase)
     counted = {
-        "bleu": _word_counts(metrics["bleu"], hypotheses, references),
+        "bleu": _word_counts(bleu, hypotheses, references),
         "chrf": counts,
         "chrf_bigram": counts[: 3 * 2],
     }
@@ -97,14 +98,22 @@ def score(
     )
 
 
-def _word_counts(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> list[int]:
+def _word_counts(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> list[int]:
     """BLEU's statistics of the text, for which sacrebleu would take seconds."""
-    written, wanted = (
-        [metric._preprocess_segment(line) for line in side] for side in (hypotheses, references)
-    )
-    found = shared_ngrams(written, wanted, words, order=4)
+    found = shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
     lengths = found[0].written, found[0].wanted
     return [*lengths, *(one.matched for one in found), *(one.written for one in found)]
+
+
+def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
+    """As BLEU has them, but for the number of spaces.
+
+    13a first puts spaces around a space, so that it takes each word by itself; and words come again.
+    """
+    if metric.tokenizer.signature() != "13a":
+        return [metric._preprocess_segment(line) for line in lines]
+    cased = [line.lower() for line in lines] if metric.lowercase else lines
+    return [" ".join(map(metric.tokenizer, line.rstrip().split(" "))) for line in cased]
 
 
 def _character_counts(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> list[int]:
@@ -118,8 +127,8 @@ def _character_counts(hypotheses: Sequence[str], references: Sequence[str], lowe
 
 
 def _result(metric: Metric, counts: list[int], hypotheses: Sequence[str]) -> Score:
-    """The score with these statistics; sacrebleu sees as many lines as it needs to warn of tokenised text."""
-    few = [line for line in hypotheses if line.endswith(" .")][:100] or hypotheses[:1]
+    """The score with these statistics; sacrebleu sees as many ends of lines as it needs to warn of tokens."""
+    few = [" ."] * min(100, sum(line.endswith(" .") for line in hypotheses)) or [""]
     metric.corpus_score(few, [few])
     return metric._aggregate_and_compute([counts])
 
@@ -159,7 +168,7 @@ def paired_bootstrap(
 
 @cache
 def bleu_metric(tokenize: str, lowercase: bool, effective_order: bool = False) -> BLEU:
-    """One for all time: its tokenizer remembers lines, and the references of validations come again."""
+    """One for all time: its tokenizer remembers lines, and the words of translations come again."""
     if tokenize not in BLEU.TOKENIZERS:
         raise InputError(f"unknown tokenizer {tokenize!r}; known: {', '.join(BLEU.TOKENIZERS)}")
     try:

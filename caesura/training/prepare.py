@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from caesura.config import Config, Files
 from caesura.data.corpus import Corpus, ParallelText
-from caesura.data.sentences import Sentences, read_sentences
+from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.vocabulary import Vocabulary, load_vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
@@ -71,6 +71,7 @@ def prepare(
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
     fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies]
+    dev = replace(dev, sources=Numbered(dev.sources, vocabularies[0]))  # which every validation translates
     return Prepared(*vocabularies, corpus, dev, [*text_digests(config), *fingerprints])
 
 

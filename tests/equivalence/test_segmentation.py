@@ -1,13 +1,17 @@
 """How a model cuts text: nothing is lost, whatever the text."""
 
 import pytest
+import torch
 from helpers import ACT, LOOKUP, make_config, tiny_model, vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.utils.rnn import pad_sequence
 
+from caesura.data.sentences import Numbered, places_of
+from caesura.data.vocabulary import Spans
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.model import Translator
-from caesura.output import segmentation
+from caesura.output import Segmentation, segmentations
 
 TEXT = ["ein haus am see", "zwei häuser", "drei schiffe und ein see", "東京都に行く"]
 DECODER = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
@@ -42,28 +46,55 @@ def test_act_gives_pieces_of_more_than_one_length(models: dict[str, Translator])
     assert len(lengths) > 1
 
 
-@given(
-    words=st.lists(st.text("ab", min_size=1, max_size=4), max_size=8),
-    gaps=st.lists(st.integers(0, 2), min_size=9, max_size=9),
-    ends=st.lists(st.booleans(), min_size=9, max_size=12),
-)
-def test_the_pieces_of_a_text_end_where_its_segments_do(
-    words: list[str], gaps: list[int], ends: list[bool]
-) -> None:
+@st.composite
+def spaced(draw: st.DrawFn) -> tuple[str, Spans, list[bool]]:
+    """A text, the places of its words, and which of them end a segment; the last is </s>."""
     text, spans = "", []
-    for word, gap in zip(words, gaps, strict=False):
-        text += " " * gap
+    for word in draw(st.lists(st.text("ab", min_size=1, max_size=4), max_size=8)):
+        text += " " * draw(st.integers(0, 2))
         spans.append((len(text), len(text) + len(word)))
         text += word
-    text += " " * gaps[-1]
-    found = segmentation(text, spans, ends, [0.5] * len(ends), None)
-    pieces, covered, begin, width = [], [], 0, 0
-    for t, (start, end) in enumerate(spans):  # symbol by symbol
-        width += end - start
-        if ends[t] or t == len(spans) - 1:
-            stop = len(text) if t == len(spans) - 1 else end
-            pieces.append(text[begin:stop])
-            covered.append(width)
-            begin, width = stop, 0
-    assert (found.pieces, found.covered) == (pieces, covered)
-    assert (len(found.ends), len(found.weights), found.scores) == (len(spans), len(spans), None)
+    ends = draw(st.lists(st.booleans(), min_size=len(spans) + 1, max_size=len(spans) + 1))
+    return text + " " * draw(st.integers(0, 2)), spans, ends
+
+
+@given(rows=st.lists(spaced(), min_size=1, max_size=4), scored=st.booleans())
+def test_the_pieces_of_a_text_end_where_its_segments_do(
+    rows: list[tuple[str, Spans, list[bool]]], scored: bool
+) -> None:
+    texts, spans, ends = zip(*rows, strict=True)
+    padded = pad_sequence([torch.tensor(row) for row in ends], batch_first=True)
+    weights = torch.rand(padded.shape)
+    places = [places_of(own) for own in spans]
+    cuts = segmentations(texts, places, padded, weights, -weights if scored else None)
+    for found, (text, own, halts), weight in zip(cuts, rows, weights.tolist(), strict=True):
+        pieces, covered, begin, width = [], [], 0, 0
+        for t, (start, end) in enumerate(own):  # symbol by symbol
+            width += end - start
+            if halts[t] or t == len(own) - 1:
+                stop = len(text) if t == len(own) - 1 else end
+                pieces.append(text[begin:stop])
+                covered.append(width)
+                begin, width = stop, 0
+        kept = weight[: len(own)]
+        scores = [-number for number in kept] if scored else None
+        assert found == Segmentation(pieces, covered, halts[:-1], kept, scores)
+
+
+@pytest.mark.parametrize("kind", ["act", "word", "bpe", "wordpiece"])
+def test_texts_numbered_before_are_cut_and_translated_as_they_are(
+    models: dict[str, Translator], kind: str
+) -> None:
+    model, texts = models[kind], [TEXT[0], "", "  ", "☃ see", *TEXT[1:]]
+    numbered = Numbered(texts, model.src_vocabulary)
+    texts.reverse()  # what becomes of the list is of no consequence
+    wanted = model.process(texts[::-1], model.searcher(1))
+    for _ in range(2):
+        assert model.process(numbered, model.searcher(1)) == wanted
+
+
+def test_numbers_of_another_vocabulary_are_not_used(models: dict[str, Translator]) -> None:
+    for model in models.values():
+        wanted = model.process(TEXT, model.searcher(1))
+        for other in models.values():
+            assert model.process(Numbered(TEXT, other.src_vocabulary), model.searcher(1)) == wanted

@@ -40,6 +40,8 @@ def test_scores_are_sacrebleus(tokenize, lowercase):
 
 # Few letters, so that n-grams recur, and any character.
 LINES = st.text("ab Ab.", max_size=12) | st.text(max_size=9) | st.text("abc", min_size=20, max_size=60)
+# What 13a looks at, in any company.
+LINES |= st.lists(st.sampled_from([*"a1.,-&;'\n\t \xa0", "  ", "&amp;", "quot;", "<skipped>"])).map("".join)
 
 
 @given(

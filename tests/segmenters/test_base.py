@@ -6,7 +6,8 @@ from helpers import ragged
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.output import segmentation
+from caesura.data.sentences import places_of
+from caesura.output import cut_texts
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import Segmenter, count_cuts
 from caesura.segmenters.lookup import LookupSegmenter
@@ -30,10 +31,9 @@ def test_cuts_are_counted_as_analysis_counts_them(rows: list[list[bool]], paddin
     ends = torch.zeros(len(lengths), 8, dtype=torch.bool)
     for b, row in enumerate(rows):
         ends[b, : len(row) + 1] = torch.tensor([*row, True])
-    cuts = [
-        segmentation("x" * len(row), [(i, i + 1) for i in range(len(row))], [*row, True], [1.0] * 7, None)
-        for row in rows
-    ]
+    places = [places_of([(i, i + 1) for i in range(len(row))]) for row in rows]
+    flat = [end for row in rows for end in row]
+    cuts = cut_texts(["x" * len(row) for row in rows], places, flat, [1.0] * len(flat), None)
     segments = sum(len(cut.covered) for cut in cuts)
     inside = sum(cut.ends.count(False) for cut in cuts)
     assert count_cuts(ends, lengths).tolist() == [sum(map(len, rows)), segments, inside]

@@ -15,6 +15,7 @@ from safetensors.torch import load
 from training.outcomes import DROPOUT, Listener, configured, outcome, run
 
 from caesura.data.sentences import read_sentences
+from caesura.data.vocabulary import Spans, WordVocabulary
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
 from caesura.model import Translator
@@ -309,6 +310,37 @@ def test_the_model_in_the_folder_is_the_one_of_the_best_validation(corpus: Path,
     assert found.scores.bleu == best.bleu
     assert found.scores.chrf == best.chrf
     assert found.segments.mean == best.segment_length
+
+
+def test_a_run_reads_the_dev_set_once_and_the_next_run_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    encode_spans = WordVocabulary.encode_spans
+
+    def counted(self: WordVocabulary, text: str) -> tuple[list[int], Spans]:
+        read.append(text)
+        return encode_spans(self, text)
+
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path, "word")
+    monkeypatch.setattr(WordVocabulary, "encode_spans", counted)
+    for name in ("a", "b"):
+        dev = read_sentences(parallel_text(config.data.dev), "strict")
+        heard = run(config, tmp_path / name)
+        assert read == dev.sources
+        assert len(heard.validations) == 4
+        best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
+        model = Translator.from_pretrained(tmp_path / name)
+        found = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
+        assert (best.bleu, best.chrf) == (found.scores.bleu, found.scores.chrf)
+        for examples in heard.examples:
+            assert [source for source, *_ in examples] == dev.sources[:3]
+            assert ["".join(output.segmentation.pieces) for _, output, _ in examples] == dev.sources[:3]
+        read.clear()
+        for side in (dev.sources, dev.references):
+            language = "de" if side is dev.sources else "en"
+            (tmp_path / f"dev.{language}").write_text("".join(f"{line}\n" for line in side[:0:-1]))
 
 
 def test_a_bound_in_epochs_sees_every_sentence_as_often(corpus: Path, tmp_path: Path) -> None:
