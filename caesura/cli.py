@@ -38,7 +38,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-InputFile = Annotated[str, typer.Argument(metavar="FILE", help="a sentence a line; - is standard input")]
+InputFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="a sentence a line, or a .tsv for its source column; - is standard input"
+    ),
+]
 
 
 def _show_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from caesura.data.corpus import ParallelText, read_lines
+from caesura.data.corpus import ParallelText, read_sources
 from caesura.data.files import Errors
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError
@@ -23,7 +23,7 @@ def process(
 ) -> Iterator[tuple[int, Output, str]]:
     """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines."""
     longest = translator.config.testing.max_input
-    lines = enumerate(read_lines(file, errors), 1)
+    lines = enumerate(read_sources(file, errors), 1)
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
     size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
     for chunk in _chunks(lines, size):

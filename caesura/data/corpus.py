@@ -14,11 +14,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.files import LINE_LIMIT, Errors, digest, read_lines, write_beside
+from caesura.data.files import LINE_LIMIT, Errors, digest, is_tsv, read_lines, write_beside
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
-__all__ = ["Corpus", "FilterReport", "Pair", "ParallelText", "read_lines"]
+__all__ = ["Corpus", "FilterReport", "Pair", "ParallelText", "read_sources"]
 
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
@@ -45,11 +45,11 @@ class ParallelText:
         self.src = Path(src)
         self.trg = None if trg is None else Path(trg)
         self.bounds = None if bounds is None else Path(bounds)
-        if self.trg is None and _plain(self.src).suffix != ".tsv":
+        if self.trg is None and not is_tsv(src):
             raise InputError(
                 f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz, or --trg is missing"
             )
-        if self.trg is not None and _plain(self.src).suffix == ".tsv":
+        if self.trg is not None and is_tsv(src):
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
         if self.trg is None and self.bounds is not None:
             raise InputError(f"{bounds}: the boundaries of a TSV should be in its third column")
@@ -115,6 +115,13 @@ class ParallelText:
 
 
 _END = object()
+
+
+def read_sources(path: str | Path, errors: Errors = "strict") -> Iterator[str | None]:
+    """The lines of a text file, or of a TSV the sources alone; None for a line over the limit."""
+    if not is_tsv(path):
+        return read_lines(path, errors)
+    return (src for src, _, _ in ParallelText(path).pairs(errors, with_bounds=False))
 
 
 def _plain(path: Path) -> Path:

@@ -31,6 +31,19 @@ def test_a_file_and_standard_input_are_translated_as_python_translates_them(
     assert from_file.lines == model.translate(TEXT.split("\n")[:-1])
 
 
+def test_of_a_tsv_the_source_column_is_read(models: dict[str, Path], write: Write) -> None:
+    rows = [f"{source}\ttarget" + "\t1" * (i == 0) for i, source in enumerate(TEXT.split("\n")[:-1])]
+    table = "\n".join(rows).encode()
+    for command in ("translate", "segment"):
+        plain = caesura(command, models["act"], stdin=TEXT.encode())
+        assert len(plain.lines) == 4
+        assert caesura(command, models["act"], write("a.tsv", table)) == plain
+        assert caesura(command, models["act"], write("a.tsv.xz", lzma.compress(table))) == plain
+        assert "a .tsv for its source column" in " ".join(caesura(command, "--help").out.split())
+    one_column = caesura("segment", models["act"], path := write("b.tsv", "eins\tone\nzwei\n"))
+    assert refusal(one_column, answered=1).startswith(f"{path}:2: 1 columns; should be source, TAB, target")
+
+
 def test_a_last_line_without_an_end_is_translated_too(models: dict[str, Path]) -> None:
     whole, cut = (caesura("translate", models["word"], stdin=text) for text in (b"neun\n", b"neun"))
     assert whole == cut

@@ -13,7 +13,7 @@ from folders.test_strangers import little_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caesura.data.corpus import read_lines
+from caesura.data.files import read_lines
 from caesura.errors import InputError
 
 
