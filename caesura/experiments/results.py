@@ -166,9 +166,8 @@ def _ours(result: Result) -> list[Cell]:
 
     parameters = result.figure("parameters")
     longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
-    tested = result.figure("bleu")
     return [
-        tested.count if tested else 0,
+        sum(outcome.best is not None for outcome in result.counted),
         shown("bleu", ".2f"),
         shown("chrf", ".2f"),
         shown("dev_bleu", ".2f"),
