@@ -194,7 +194,8 @@ def segment(
     for text, cut in sources if target is None else forced(translator, file, target, errors):
         if as_json:
             scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}
-            print_json({"text": text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
+            name = "source" if target is None else "target"
+            print_json({name: text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
         else:
             print(_shown(cut))
         sys.stdout.flush()

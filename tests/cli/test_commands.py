@@ -141,7 +141,7 @@ def test_given_translations_are_cut_as_an_act_decoder_cuts_them(
         write("a.en", "one €\ntwo\n"),
     )
     first, second = (json.loads(line) for line in caesura(*given, "--json").lines)
-    assert "".join(first["pieces"]) == first["text"] == "one €", "unknown characters come back too"
+    assert "".join(first["pieces"]) == first["target"] == "one €", "unknown characters come back too"
     assert [len(first[name]) for name in ("scores", "weights", "ends")] == [5, 5, 5]
     assert second["pieces"] == ["two"], "there is no source to attend to"
     long = caesura("segment", models["act-act"], src, "--target", write("b.en", "x" * 201 + "\n" * 60))
@@ -200,7 +200,8 @@ def test_segments_joined_give_back_the_line(models: dict[str, Path], corpus: Pat
 def test_segment_as_json_has_scores_weights_and_bounds(models: dict[str, Path]) -> None:
     done = caesura("segment", models["act"], "--json", stdin="fünf acht\n".encode())
     record = json.loads(done.out)
-    assert record["text"] == "fünf acht" == "".join(record["pieces"])
+    assert record["source"] == "fünf acht" == "".join(record["pieces"])
+    assert "text" not in record
     assert [len(record[name]) for name in ("scores", "weights", "ends")] == [9, 9, 9]
     assert all(0 < score < 1 for score in record["scores"])
     ends = [i + 1 for i, end in enumerate(record["ends"]) if end]
