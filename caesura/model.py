@@ -23,7 +23,7 @@ from caesura.errors import InputError
 from caesura.kernels import pick
 from caesura.kernels.graphs import out_of_memory
 from caesura.model_folder import WEIGHTS, read_folder, take_weights, write_folder
-from caesura.output import Output, Segmentation, segmentation, segmentations, uncut
+from caesura.output import Output, Segmentation, segmentation, segmentations, uncut, with_unknown
 from caesura.search.beam import beam_search
 from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
@@ -166,10 +166,11 @@ class Translator(nn.Module):
             lambda _, __, ___, rows: [[Hypothesis((*known[i][0], EOS), math.nan, math.nan)] for i in rows],
         )
         cuts = []
-        for text, (_, spans), output in zip(targets, known, outputs, strict=True):
+        for text, (ids, spans), output in zip(targets, known, outputs, strict=True):
             if spans and output.targets:
                 found = output.targets[0]  # of what the ids spell: <unk> for an unknown character
-                cuts.append(segmentation(text, spans, found.ends, found.weights, found.scores))
+                cut = segmentation(text, spans, found.ends, found.weights, found.scores)
+                cuts.append(with_unknown(cut, text, ids, spans))
             else:
                 cuts.append(uncut(text))
         return cuts
@@ -247,6 +248,10 @@ class Translator(nn.Module):
             written = self._cut(memory, found)
         spans = [(texts[i], self.src_vocabulary.encode_spans(texts[i])[1]) for i in rows]
         cuts = segmentations(spans, segments.ends, segments.weights, segments.scores)
+        cuts = [
+            with_unknown(cut, text, encoded[i], places)
+            for i, cut, (text, places) in zip(rows, cuts, spans, strict=True)
+        ]
         return [
             Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
             for cut, hypotheses, targets in zip(cuts, found, written, strict=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, compress, pairwise
 from operator import sub
 from typing import Any
 
 from torch import Tensor
 
-from caesura.data.vocabulary import Spans
+from caesura.data.vocabulary import UNK, Spans
 from caesura.search.hypothesis import Hypothesis
 
 
@@ -23,6 +23,7 @@ class Segmentation:
     ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
     scores: list[float] | None  # halting scores; None where there are none
+    unknown: list[str] = field(default_factory=list)  # what of a text that was given is read as <unk>
 
     @property
     def bounds(self) -> list[int]:
@@ -80,6 +81,13 @@ def segmentation(
     bounds = [0, *map(stops.__getitem__, last[:-1]), len(text)][: len(last) + 1]
     pieces = [text[a:b] for a, b in pairwise(bounds)]
     return Segmentation(pieces, covered, ends[:count], weights[:count], scores and scores[:count])
+
+
+def with_unknown(cut: Segmentation, text: str, ids: list[int], spans: Spans) -> Segmentation:
+    """The cut of a text with the symbols of it that the vocabulary does not have."""
+    if UNK not in ids:
+        return cut
+    return replace(cut, unknown=[text[a:b] for i, (a, b) in zip(ids, spans, strict=True) if i == UNK])
 
 
 def uncut(text: str) -> Segmentation:
