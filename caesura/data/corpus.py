@@ -47,7 +47,7 @@ class ParallelText:
         self.bounds = None if bounds is None else Path(bounds)
         if self.trg is None and not is_tsv(src):
             raise InputError(
-                f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz, or --trg is missing"
+                f"{src}: --trg is missing: its translations, line by line; only a .tsv (.gz, .xz) holds both"
             )
         if self.trg is not None and is_tsv(src):
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")

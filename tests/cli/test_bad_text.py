@@ -266,8 +266,9 @@ def test_a_missing_reference_or_training_file_is_named(
 
 
 def test_a_source_without_references_is_refused(models: dict[str, Path], corpus: Path) -> None:
-    said = refusal(caesura("evaluate", models["act"], "--src", corpus / "dev.de"))
-    assert "a source without a target should be a .tsv" in said
+    for name in ("evaluate", "compare"):
+        said = refusal(caesura(name, models["act"], "--src", source := corpus / "dev.de"))
+        assert said.startswith(f"{source}: --trg is missing: its translations, line by line; only a .tsv ")
 
 
 def test_a_cut_off_compressed_file_is_named(models: dict[str, Path], write: Write) -> None:
