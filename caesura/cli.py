@@ -38,7 +38,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-InputFile = Annotated[str, typer.Argument(metavar="FILE", help="a sentence a line; - is standard input")]
+InputFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="a sentence a line, or a .tsv for its source column; - is standard input"
+    ),
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -64,7 +69,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
     seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
 ) -> None:
-    """Train a character model and ACT-ENC on German numbers in about 3 minutes, and show what it cut."""
+    """Train a character model and ACT-ENC on German numbers. In about 3 minutes; shows what it cut."""
     from caesura.demo import run_demo
 
     if not run_demo(out, parse_seeds(seeds)):
@@ -136,7 +141,7 @@ def translate(
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
-    """Translate line by line: as many lines out as in (or N a line with --n-best N)."""
+    """Translate line by line: as many lines out as in. Or N a line, with --n-best N."""
     from caesura.streaming import process, sampler
 
     translator = load_model(model, device, testing)
@@ -181,7 +186,7 @@ def segment(
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
-    """Show where a model cuts its input: in|␣g|ru|pp|en (--json: with halting scores and weights)."""
+    """Show where a model cuts its input: in|␣g|ru|pp|en. --json: with halting scores and weights."""
     from caesura.streaming import forced, process
 
     translator = load_model(model, device, testing)
@@ -189,7 +194,8 @@ def segment(
     for text, cut in sources if target is None else forced(translator, file, target, errors):
         if as_json:
             scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}
-            print_json({"text": text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
+            name = "source" if target is None else "target"
+            print_json({name: text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
         else:
             print(_shown(cut))
         sys.stdout.flush()

@@ -279,6 +279,7 @@ class Config(Section):
     training: Training = Field(default=Training(), description="how it is trained")
     testing: Testing = Field(default=Testing(), description="how it translates and is scored")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
+    _replaced: dict[Key, str] = PrivateAttr(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.model_dump() == other.model_dump()
@@ -301,7 +302,15 @@ class Config(Section):
         try:
             return options.model_validate(component.options)
         except ValidationError as invalid:
-            yamlfile.refuse(problems(invalid, options, self._places, path, given, whole=Config))
+            wrong = problems(invalid, options, self._places, path, given, whole=Config)
+            missing = [problem for problem in wrong if problem.message == "missing"]
+            if missing and path in self._replaced:
+                wanted = " and ".join(".".join(problem.key) for problem in missing)
+                old, kind = self._replaced[path], (*path, "type")
+                said = f"{component.type} takes no options over from {old}; give {wanted} as well"
+                wrong = [p for p in wrong if p not in missing]
+                wrong.append(yamlfile.Problem(place_of(self._places, kind), kind, said))
+            yamlfile.refuse(wrong)
             raise
 
     @contextmanager
@@ -336,7 +345,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
         wrong = [p for p in wrong if not any(p.key[: n + 1] in broken for n in range(len(p.key)))]
         yamlfile.refuse(source.problems + wrong)
     yamlfile.refuse(source.problems)
-    config._places = source.places
+    config._places, config._replaced = source.places, source.replaced
     return config
 
 

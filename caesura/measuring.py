@@ -47,7 +47,7 @@ def evaluate(
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
-    """Score a model: BLEU, chrF2, chrF order 2, segment length, boundary F1 where gold is given."""
+    """Score a model: BLEU, chrF2, segment length. And chrF order 2, boundary F1 where gold is given."""
     from caesura import terminal
     from caesura.analysis.models import search_name, search_settings
 
@@ -86,7 +86,7 @@ def compare(
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
-    """The paper's Table 2 for your models, with a paired bootstrap; --out: the report of `analyze` too."""
+    """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
     from caesura.comparison import Text, check_out, compare_models, show_comparison, write_report
     from caesura.streaming import sentences
@@ -126,7 +126,7 @@ def analyze(
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
-    """Everything about a model's segments, gates, attention and errors on a text: one report."""
+    """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
     from caesura.analysis.study import Settings
     from caesura.analysis.tables import overview
     from caesura.comparison import Text, check_out, write_report

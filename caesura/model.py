@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from caesura.components import build_parts
 from caesura.config import Config
 from caesura.data.batching import Batch, collate
-from caesura.data.sentences import Numbered, places_of
+from caesura.data.sentences import Numbered, numbered, places_of
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded, Encoder
@@ -161,7 +161,7 @@ class Translator(nn.Module):
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
-        known = Numbered(targets, self.trg_vocabulary)
+        known = numbered(targets, self.trg_vocabulary)
         outputs = self.process(
             sources,
             lambda _, __, ___, rows: [
@@ -206,8 +206,7 @@ class Translator(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            if not isinstance(texts, Numbered) or texts.vocabulary is not self.src_vocabulary:
-                texts = Numbered(texts, self.src_vocabulary)
+            texts = numbered(texts, self.src_vocabulary)
             outputs: dict[int, Output] = {}
             for i, ids in enumerate(texts.ids):
                 if not len(ids):  # nothing to read, nothing to write

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from caesura.data.corpus import ParallelText
-from caesura.data.files import Errors, read_lines
-from caesura.data.sentences import Sentences, read_sentences
+from caesura.data.corpus import ParallelText, read_sources
+from caesura.data.files import Errors
+from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.errors import InputError
 from caesura.model import Search, Translator
 from caesura.output import Output, Segmentation
 from caesura.search.sampling import sample
 
 Line = TypeVar("Line")
+EXAMPLES, LONGEST = 5, 30  # unknown symbols that are named, and characters of each
 
 
 def process(
@@ -23,7 +25,7 @@ def process(
 ) -> Iterator[tuple[int, Output, str]]:
     """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines."""
     longest = translator.config.testing.max_input
-    lines = enumerate(read_lines(file, errors), 1)
+    lines, unknown = enumerate(read_sources(file, errors), 1), _Unknown()
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
     size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
     for chunk in _chunks(lines, size):
@@ -33,9 +35,12 @@ def process(
                 _warn("standard input" if file == "-" else file, number, longest)
                 line = ""
             texts.append(line)
-        outputs = translator.process(texts, search and _counted_from(chunk[0][0], search))
+        known = Numbered(texts, translator.src_vocabulary)
+        unknown.add(known)
+        outputs = translator.process(known, search and _counted_from(chunk[0][0], search))
         for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
             yield number, output, text
+    unknown.tell()
 
 
 def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:
@@ -44,7 +49,7 @@ def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterat
         kind = translator.config.model.decoder.type
         raise InputError(f"--target: this model's decoder ({kind}) does not cut what it writes; act does")
     longest = translator.config.testing.max_input
-    pairs = enumerate(ParallelText(src, trg).pairs(errors, with_bounds=False), 1)
+    pairs, unknown = enumerate(ParallelText(src, trg).pairs(errors, with_bounds=False), 1), _Unknown()
     for chunk in _chunks(pairs, 8 * translator.config.testing.batch_size):
         texts = []
         for number, (source, text, _) in chunk:
@@ -53,8 +58,35 @@ def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterat
                     _warn(name, number, longest)
                     source, text = "", ""
             texts.append((source or "", text or ""))
-        cuts = translator.segment_targets(*([*side] for side in zip(*texts, strict=True)))
-        yield from zip((text for _, text in texts), cuts, strict=True)
+        known = Numbered((text for _, text in texts), translator.trg_vocabulary)
+        unknown.add(known)
+        yield from zip(known, translator.segment_targets([source for source, _ in texts], known), strict=True)
+    unknown.tell()
+
+
+@dataclass
+class _Unknown:
+    """Counts the symbols that a model has never seen."""
+
+    symbols: int = 0
+    lines: int = 0
+    examples: dict[str, None] = field(default_factory=dict)
+
+    def add(self, texts: Numbered) -> None:
+        for i in range(len(texts)):
+            found = texts.unknown(i)
+            self.symbols += len(found)
+            self.lines += bool(found)
+            for symbol in found[:EXAMPLES]:
+                if len(self.examples) < EXAMPLES:
+                    self.examples[symbol] = None
+
+    def tell(self) -> None:
+        """Say on the error stream what there was, if anything."""
+        if self.symbols:
+            shown = " ".join(repr(s if len(s) <= LONGEST else s[:LONGEST] + "...") for s in self.examples)
+            counted = f"symbols not in the model's vocabulary: {self.symbols}, in {self.lines} lines"
+            print(f"caesura: {counted}; read as <unk>, such as {shown}", file=sys.stderr)
 
 
 def _chunks(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:

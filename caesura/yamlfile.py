@@ -4,8 +4,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,6 +104,7 @@ class Source:
     tree: dict[str, Any]
     places: dict[Key, Place]
     problems: list[Problem]
+    replaced: dict[Key, str] = field(default_factory=dict)  # sections of another type than below, and that
 
     def under(self, other: "Source") -> "Source":
         """`other` laid over this one, key by key; one of another `type` replaces the section."""
@@ -112,7 +113,8 @@ class Source:
             for key, place in other.places.items()
             if len(key) >= len(place.key) or key not in self.places  # a section stays where it was written
         }
-        return Source(_merge(self.tree, other.tree), places, self.problems + other.problems)
+        replaced = self.replaced | dict(_replaced(self.tree, other.tree))
+        return Source(_merge(self.tree, other.tree), places, self.problems + other.problems, replaced)
 
     def fault(self, key: Key, message: str) -> None:
         """Notes a problem with a key."""
@@ -201,9 +203,24 @@ _KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool:
 def _merge(old: Any, new: Any) -> Any:
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return new
-    if "type" in old and new.get("type", old["type"]) != old["type"]:
+    if _other_type(old, new):
         return new
     return old | {key: _merge(old.get(key), value) for key, value in new.items()}
+
+
+def _replaced(old: Any, new: Any, path: Key = ()) -> Iterator[tuple[Key, str]]:
+    """Which sections are not merged, and the type that they were of."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return
+    if _other_type(old, new):
+        yield path, old["type"]
+        return
+    for key, value in new.items():
+        yield from _replaced(old.get(key), value, (*path, key))
+
+
+def _other_type(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return "type" in old and new.get("type", old["type"]) != old["type"]
 
 
 def _read(text: str, key: Key, source: Source, place: Callable[[int], Place]) -> Any:

@@ -184,6 +184,22 @@ def test_options_in_the_file_have_its_line(folder: Path) -> None:
         options()
 
 
+def test_what_another_type_wants_is_said_with_where_the_type_came_from(folder: Path) -> None:
+    def refusal(file: str, *overrides: str) -> str:
+        with pytest.raises(InputError) as caught:
+            check_options(load_config(file, overrides), "model.segmenter", Unit, {"vocab_size"})
+        return str(caught.value)
+
+    said = "unit takes no options over from act; give model.segmenter.act_size as well"
+    assert refusal("good.yaml", "model.segmenter.type=unit") == f"--set model.segmenter.type=unit: {said}"
+    assert options("model.segmenter.type=unit", "model.segmenter.act_size=3")["act_size"] == 3
+    (folder / "child.yaml").write_text("base: good.yaml\nmodel:\n  segmenter:\n    type: unit\n")
+    assert refusal("child.yaml") == f"child.yaml:4: model.segmenter.type: {said}"
+    (folder / "good.yaml").write_text(GOOD.replace("    act_size: 50\n", ""))
+    back = refusal("good.yaml", "model.segmenter.type=unit", "model.segmenter.type=act")
+    assert back == "good.yaml:10: model.segmenter.act_size: missing", "nothing was left behind"
+
+
 def test_blame_gives_a_constructors_complaint_its_line(folder: Path) -> None:
     config = load_config("good.yaml", ["training.seed=2"])
     with (

@@ -88,9 +88,10 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
         parts.append(place(figures, "training", draw.history_figure(runs), caption))
         if any(run.gradient_share is not None for run in runs.values()):
             parts.append(
-                "<p><strong>The absorbing state.</strong> A symbol that halts at once passes no gradient to "
-                "its score, so where every symbol does, the share above is 0 and the halting unit no longer "
-                "learns: nothing pulls it back from single characters.</p>"
+                "<p><strong>Without a halting gradient.</strong> A symbol that halts at once passes no "
+                "gradient to its score. Where the share above is 0 every symbol does: neither loss nor "
+                "penalty moves the cuts then, except through the weights that the scores share with the "
+                "segments. Some models stay at single characters, others come back.</p>"
             )
     else:
         parts.append("<p>The model folder has no log of its training (metrics.jsonl).</p>")

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from caesura.analysis.training_text import is_tsv
 from caesura.data.corpus import ParallelText
-from caesura.data.files import Errors, read_lines
+from caesura.data.files import Errors, is_tsv, read_lines
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from caesura.config import Files
-from caesura.data.files import Errors, checksum, read_lines
+from caesura.data.files import Errors, checksum, is_tsv, read_lines
 from caesura.data.tensors import read_facts
 from caesura.data.words import WORDS, WordCounts, WordTally, load_words
 from caesura.errors import InputError
@@ -78,11 +78,6 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
         read = _words(read, src, errors, 0)
         written = _words(written, src, errors, 1) if is_tsv(src) else _words(written, trg, errors, 0)
     return TrainingText(read, written, there, errors)
-
-
-def is_tsv(path: str | Path) -> bool:
-    """Whether a file, which may be compressed, is named as a TSV."""
-    return str(path).removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
 
 
 def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.files import LINE_LIMIT, Errors, digest, read_lines, write_beside
+from caesura.data.files import LINE_LIMIT, Errors, digest, is_tsv, read_lines, write_beside
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
@@ -40,11 +40,11 @@ class ParallelText:
     def __init__(self, src: str | Path, trg: str | Path | None = None) -> None:
         self.src = Path(src)
         self.trg = None if trg is None else Path(trg)
-        if self.trg is None and _plain(self.src).suffix != ".tsv":
+        if self.trg is None and not is_tsv(src):
             raise InputError(
-                f"{src}: a source without a target should be a .tsv, .tsv.gz or .tsv.xz, or --trg is missing"
+                f"{src}: --trg is missing: its translations, line by line; only a .tsv (.gz, .xz) holds both"
             )
-        if self.trg is not None and _plain(self.src).suffix == ".tsv":
+        if self.trg is not None and is_tsv(src):
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
         beside = f"{_plain(self.src)}.bounds"
         found = (Path(beside + suffix) for suffix in ("", *_COMPRESSED))
@@ -107,6 +107,13 @@ class ParallelText:
 
 
 _END = object()
+
+
+def read_sources(path: str | Path, errors: Errors = "strict") -> Iterator[str | None]:
+    """The lines of a text file, or of a TSV the sources alone; None for a line over the limit."""
+    if not is_tsv(path):
+        return read_lines(path, errors)
+    return (src for src, _, _ in ParallelText(path).pairs(errors, with_bounds=False))
 
 
 def _plain(path: Path) -> Path:

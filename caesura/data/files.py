@@ -54,6 +54,11 @@ def read_lines(path: str | Path, errors: Errors = "strict", limit: int = LINE_LI
         raise InputError(f"{name}: {error.strerror or error}") from error
 
 
+def is_tsv(path: str | Path) -> bool:
+    """Whether a file, which may be compressed, is named as a TSV."""
+    return str(path).removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
+
+
 def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
     if str(path) == "-":
         return nullcontext(sys.stdin.buffer)

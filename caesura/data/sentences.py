@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from caesura.data.corpus import ParallelText
 from caesura.data.files import Errors
-from caesura.data.vocabulary import Spans, Vocabulary
+from caesura.data.vocabulary import UNK, Spans, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,17 @@ class Numbered(Sequence[str]):
     def __getitem__(self, i: slice) -> tuple[str, ...]: ...
     def __getitem__(self, i: int | slice) -> str | tuple[str, ...]:
         return self._texts[i]
+
+    def unknown(self, i: int) -> list[str]:
+        """What of a text the vocabulary does not have."""
+        return [self._texts[i][a:b] for a, b in self.places[i][self.ids[i] == UNK].tolist()]
+
+
+def numbered(texts: Sequence[str], vocabulary: Vocabulary) -> Numbered:
+    """The texts in this vocabulary, which they may be already."""
+    if isinstance(texts, Numbered) and texts.vocabulary is vocabulary:
+        return texts
+    return Numbered(texts, vocabulary)
 
 
 def places_of(spans: Spans) -> NDArray[np.int32]:

@@ -86,7 +86,7 @@ def evaluate(
 def gradient_share(cuts: Iterable[Segmentation]) -> float | None:
     """The share of characters whose halting score gets a gradient: those that end no segment.
 
-    At 0 the halting unit cannot learn any more: nothing pulls it back from single characters.
+    At 0 neither loss nor penalty moves the cuts, except through the weights that scores share with segments.
     """
     ends = [cut.ends for cut in cuts if cut.scores is not None]
     count = sum(map(len, ends))

@@ -14,9 +14,11 @@ from sacrebleu.significance import PairedTest, Result
 from caesura.errors import InputError
 from caesura.evaluation.ngrams import characters, shared_ngrams, words
 
+TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
+
 
 class _Once(logging.Filter):
-    """Passes every message once: sacrebleu warns of tokenised text at each of many scores."""
+    """Passes every message once: there are many scores of one text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +31,8 @@ class _Once(logging.Filter):
         return new
 
 
-logging.getLogger("sacrebleu").addFilter(_Once())
+_log = logging.getLogger(__name__)
+_log.addFilter(_Once())
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ def score(
     `tokenize="none"` means text that is tokenised already; `lowercase` holds for exact match too.
     """
     _check(hypotheses, references)
+    if tokenize != "none" and sum(line.endswith(" .") for line in hypotheses) >= TOKENISED:
+        _log.warning(
+            f"{TOKENISED} translations or more end in ' .', as tokenised text does, and BLEU tokenises it "
+            "again; if yours is tokenised, --set testing.bleu_tokenize=none"
+        )
     bleu = bleu_metric(tokenize, lowercase)
     metrics: dict[str, Metric] = {
         "bleu": bleu,
@@ -127,9 +135,8 @@ def _character_counts(hypotheses: Sequence[str], references: Sequence[str], lowe
 
 
 def _result(metric: Metric, counts: list[int], hypotheses: Sequence[str]) -> Score:
-    """The score with these statistics; sacrebleu sees as many ends of lines as it needs to warn of tokens."""
-    few = [" ."] * min(100, sum(line.endswith(" .") for line in hypotheses)) or [""]
-    metric.corpus_score(few, [few])
+    """The score with these statistics; a line tells sacrebleu what its signature has to say."""
+    metric.corpus_score(hypotheses[:1], [hypotheses[:1]])
     return metric._aggregate_and_compute([counts])
 
 
@@ -172,13 +179,8 @@ def bleu_metric(tokenize: str, lowercase: bool, effective_order: bool = False) -
     if tokenize not in BLEU.TOKENIZERS:
         raise InputError(f"unknown tokenizer {tokenize!r}; known: {', '.join(BLEU.TOKENIZERS)}")
     try:
-        # `force`: tokenised text is what "none" is for, so sacrebleu need not warn about it.
-        return BLEU(
-            tokenize=tokenize,
-            lowercase=lowercase,
-            force=tokenize == "none",
-            effective_order=effective_order,
-        )
+        # `force`: we warn of tokenised text ourselves, and name the setting that it needs.
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=effective_order)
     except (RuntimeError, ImportError, OSError) as error:  # a tokenizer with a package or model of its own
         raise InputError(
             f"tokenizer {tokenize!r} cannot be loaded: {' '.join(str(error).split())}"

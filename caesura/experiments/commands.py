@@ -70,7 +70,7 @@ def reproduce(
     device: Device = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="the report of all systems")] = True,
 ) -> None:
-    """Train the systems of a recipe, and write the paper's tables beside ours; run again, it goes on."""
+    """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
     from caesura.experiments.recipe import Chosen, find_recipe
     from caesura.experiments.reproduce import reproduce as run
 
@@ -112,7 +112,7 @@ def sweep(
     time_limit: TimeLimit = None,
     draw: Annotated[bool, typer.Option("--draw", help="only draw tables and figures again")] = False,
 ) -> None:
-    """Train a grid of settings side by side; one table, one JSON and figures. The same command goes on."""
+    """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
     from caesura.config import load_config
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, told_apart

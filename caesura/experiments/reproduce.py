@@ -65,6 +65,9 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
+                if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
+                    why = f"no data.test in the config of {', '.join(untested)}"
+                    display.say(f"{why}: scored on dev alone, and a later call cannot add it")
                 for name, path in known.items():
                     display.say(f"{name}: its folder is gone, {path} has it: not trained again")
                 left = [member for member in members if member.name not in known]
@@ -88,6 +91,10 @@ def _check(members: Sequence[Member]) -> None:
     except InputError as problem:
         raise InputError(f"{problem}, or all of it: --data FOLDER") from problem
     check_members(members)
+
+
+def _has_test(member: Member) -> bool:
+    return member.load().data.test is not None
 
 
 def _known(chosen: Chosen, members: Sequence[Member]) -> dict[str, Path]:
@@ -296,6 +303,10 @@ class _Experiment:
             f"{', '.join(map(str, beams))}, dev greedily; ± is the standard deviation over seeds; "
             "segment length on dev, at the best validation there.",
         ]
+        untested = [r.system.title for r in results if r.figure("dev_bleu") and not r.figure("bleu")]
+        if untested:
+            why = "not tested yet, or no data.test in the config"
+            notes.append(f"Scored on dev alone ({why}): {', '.join(untested)}.")
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
         if allowed := budgets(results):

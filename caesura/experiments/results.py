@@ -160,10 +160,10 @@ def _ours(result: Result) -> list[Cell]:
         return "" if found is None else found.show(form)
 
     parameters = result.figure("parameters")
-    longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
     tested = result.figure("bleu")
+    longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
     return [
-        tested.count if tested else 0,
+        tested.count if tested else sum(outcome.best is not None for outcome in result.counted),
         shown("bleu", ".2f"),
         shown("chrf", ".2f"),
         shown("dev_bleu", ".2f"),

@@ -148,6 +148,12 @@ def cuts_measure(gold: str | None) -> Measure:
 
 
 def _rows(request: Request) -> Any:
+    alone = not request.beside and len(request.seeds or ()) < 2
+    if request.listed is None and not request.over and alone:
+        raise InputError(
+            f"{request.config}: nothing to sweep over; give --over KEY=V1,V2, --list FILE, --seeds 1,2 "
+            "or --beside CONFIG; `caesura train` trains one model"
+        )
     if request.listed is None:
         return cross([parse_over(text) for text in request.over])
     if request.over:

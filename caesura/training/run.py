@@ -144,7 +144,7 @@ class Run:
 
 def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or take up the one that is there."""
-    settings = config.training
+    settings, crowded = config.training, _crowded(config)  # before reading text adds to the load
     _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = with_measured(config, folder)
@@ -189,6 +189,8 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
         else:
             _begin(run, data, reporter)
         _announce(run, reporter)
+        if crowded and run.model.device.type == "cpu":
+            reporter.say(crowded)
     except BaseException:
         run.close()
         raise
@@ -293,6 +295,23 @@ def _announce(run: Run, reporter: Reporter) -> None:
     if run.dev.too_long:
         limit = f"over {testing.max_input} characters (testing.max_input)"
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")
+
+
+def _crowded(config: Config) -> str:
+    """What to try where most cores were busy in the last minute, and nobody has said how many to use."""
+    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
+    if config.training.threads or threads == 1 or "OMP_NUM_THREADS" in os.environ:
+        return ""
+    try:
+        load = os.getloadavg()[0]
+    except (AttributeError, OSError):  # not everywhere
+        return ""
+    if load <= cores / 2:
+        return ""
+    return (
+        f"this machine was busy before (a load of {load:.1f} on {cores} cores), and {threads} CPU threads "
+        f"wait for each other: if training crawls, try --set training.threads={max(1, int(cores - load))}"
+    )
 
 
 def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:

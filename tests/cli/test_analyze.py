@@ -47,6 +47,9 @@ def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Pa
         "total": sum(b.count(" ") + 1 for b in (corpus / "dev.de").read_text().splitlines()),
     }
     assert act["history"]["segment_length"]
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert "neither loss nor penalty moves the cuts then, except through the weights" in html
+    assert "no longer learns" not in html, "some do, later"
     assert act["segments"]["top"]["1"][0]["training"] > 0
     evaluated = caesura(
         "evaluate",

@@ -141,7 +141,8 @@ def test_a_line_over_the_limit_is_warned_of_and_translated_as_an_empty_one(
 
 def test_a_line_at_the_limit_is_translated(models: dict[str, Path]) -> None:
     done = caesura("translate", models["word"], "--json", stdin="ä".encode() * 200)
-    assert (done.status, done.err) == (0, "")
+    assert done.status == 0
+    assert "longer than" not in done.err
     assert json.loads(done.out)["pieces"] == ["ä" * 200]
 
 
@@ -178,6 +179,34 @@ def test_unknown_characters_are_read_as_such_and_given_back_by_segment(
     assert "".join(split_pieces(done.lines[0])) == text
     done = caesura("translate", models[system], stdin=text.encode())
     assert (done.status, len(done.lines)) == (0, 1)
+
+
+def _told(symbols: int, lines: int, examples: str) -> str:
+    counted = f"symbols not in the model's vocabulary: {symbols}, in {lines} lines"
+    return f"caesura: {counted}; read as <unk>, such as {examples}\n"
+
+
+@pytest.mark.parametrize("name", ["translate", "segment"])
+def test_unknown_symbols_are_counted_once_at_the_end(
+    models: dict[str, Path], write: Write, name: str
+) -> None:
+    lines = ["eins €€\x07", "", "zwei", "漢字☃😀", *["neun"] * 40, "€"]  # more than a chunk has
+    text = write("a.de", "\n".join(lines) + "\n")
+    assert caesura(name, models["act"], text).err == _told(8, 3, r"'€' '\x07' '漢' '字' '☃'")
+    assert caesura(name, models["act"], text, "--json").err == _told(8, 3, r"'€' '\x07' '漢' '字' '☃'")
+    words = caesura(name, models["word"], stdin=f"eins unbekannt {'x' * 31}\n".encode())
+    assert words.err == _told(2, 1, f"'unbekannt' '{'x' * 30}...'")
+    assert caesura(name, models["act"], stdin=b"eins\n").err == ""
+
+
+def test_unknown_symbols_of_given_translations_are_counted(models: dict[str, Path], write: Write) -> None:
+    src, trg = write("a.de", "eins\nzwei\n"), write("a.en", "one €\ntwo\n")
+    assert caesura("segment", models["act-act"], src, "--target", trg).err == _told(1, 1, "'€'")
+
+
+def test_evaluate_says_nothing_of_unknown_symbols(models: dict[str, Path], write: Write) -> None:
+    given = ("--src", write("a.tsv", "€\tone\n"), "--json")
+    assert caesura("evaluate", models["act"], *given).err == ""
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
@@ -237,8 +266,9 @@ def test_a_missing_reference_or_training_file_is_named(
 
 
 def test_a_source_without_references_is_refused(models: dict[str, Path], corpus: Path) -> None:
-    said = refusal(caesura("evaluate", models["act"], "--src", corpus / "dev.de"))
-    assert "a source without a target should be a .tsv" in said
+    for name in ("evaluate", "compare"):
+        said = refusal(caesura(name, models["act"], "--src", source := corpus / "dev.de"))
+        assert said.startswith(f"{source}: --trg is missing: its translations, line by line; only a .tsv ")
 
 
 def test_a_cut_off_compressed_file_is_named(models: dict[str, Path], write: Write) -> None:

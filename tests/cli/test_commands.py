@@ -31,6 +31,19 @@ def test_a_file_and_standard_input_are_translated_as_python_translates_them(
     assert from_file.lines == model.translate(TEXT.split("\n")[:-1])
 
 
+def test_of_a_tsv_the_source_column_is_read(models: dict[str, Path], write: Write) -> None:
+    rows = [f"{source}\ttarget" + "\t1" * (i == 0) for i, source in enumerate(TEXT.split("\n")[:-1])]
+    table = "\n".join(rows).encode()
+    for command in ("translate", "segment"):
+        plain = caesura(command, models["act"], stdin=TEXT.encode())
+        assert len(plain.lines) == 4
+        assert caesura(command, models["act"], write("a.tsv", table)) == plain
+        assert caesura(command, models["act"], write("a.tsv.xz", lzma.compress(table))) == plain
+        assert "a .tsv for its source column" in " ".join(caesura(command, "--help").out.split())
+    one_column = caesura("segment", models["act"], path := write("b.tsv", "eins\tone\nzwei\n"))
+    assert refusal(one_column, answered=1).startswith(f"{path}:2: 1 columns; should be source, TAB, target")
+
+
 def test_a_last_line_without_an_end_is_translated_too(models: dict[str, Path]) -> None:
     whole, cut = (caesura("translate", models["word"], stdin=text) for text in (b"neun\n", b"neun"))
     assert whole == cut
@@ -128,7 +141,7 @@ def test_given_translations_are_cut_as_an_act_decoder_cuts_them(
         write("a.en", "one €\ntwo\n"),
     )
     first, second = (json.loads(line) for line in caesura(*given, "--json").lines)
-    assert "".join(first["pieces"]) == first["text"] == "one €", "unknown characters come back too"
+    assert "".join(first["pieces"]) == first["target"] == "one €", "unknown characters come back too"
     assert [len(first[name]) for name in ("scores", "weights", "ends")] == [5, 5, 5]
     assert second["pieces"] == ["two"], "there is no source to attend to"
     long = caesura("segment", models["act-act"], src, "--target", write("b.en", "x" * 201 + "\n" * 60))
@@ -187,7 +200,8 @@ def test_segments_joined_give_back_the_line(models: dict[str, Path], corpus: Pat
 def test_segment_as_json_has_scores_weights_and_bounds(models: dict[str, Path]) -> None:
     done = caesura("segment", models["act"], "--json", stdin="fünf acht\n".encode())
     record = json.loads(done.out)
-    assert record["text"] == "fünf acht" == "".join(record["pieces"])
+    assert record["source"] == "fünf acht" == "".join(record["pieces"])
+    assert "text" not in record
     assert [len(record[name]) for name in ("scores", "weights", "ends")] == [9, 9, 9]
     assert all(0 < score < 1 for score in record["scores"])
     ends = [i + 1 for i, end in enumerate(record["ends"]) if end]

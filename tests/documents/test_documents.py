@@ -98,6 +98,14 @@ def test_every_recipe_describes_a_model_that_can_be_built(path: Path) -> None:
     assert config.model.encoder.options["num_layers"] in range(1, 7)
 
 
+def test_the_recipe_for_your_text_names_the_test_set_that_the_readme_evaluates_on() -> None:
+    test = load_config(ROOT / "recipes" / "your-text.yaml").data.test
+    assert isinstance(test, schema.Files)
+    assert "caesura evaluate runs/act" in commands()
+    compared = next(line for line in commands() if line.startswith("caesura compare"))
+    assert f"--src {test.src.name} --trg {test.trg.name}" in compared
+
+
 def test_the_recipes_cover_the_papers_systems() -> None:
     names = {path.stem for path in RECIPES if path.parent.name == "iwslt14"}
     assert {"word", "bpe", "char", "act", "word-4layer", "char-5layer", "act-3layer"} <= names

@@ -139,7 +139,7 @@ def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested() -> None:
     assert row[:5] == ["one", 1, "10.00", "10.00", "10.00"]
     assert row[7:10] == ["10.00 (10)", "1m40s", "3m20s"]
     [row] = comparison_table("table", "a table", [result_of(outcome(2, 30.0, tested=False))]).rows
-    assert row[1:5] == [0, "", "", "30.00"]
+    assert row[1:5] == [1, "", "", "30.00"]
 
 
 def test_times_are_of_the_seeds_that_ran_alone() -> None:

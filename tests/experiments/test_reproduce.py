@@ -65,6 +65,21 @@ def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> 
     assert [(row["bleu"], row["chrf"], row["training_time"]) for row in paper] == [("22.11", "44.0", "23h")]
 
 
+def test_without_a_test_set_the_trained_seeds_and_their_dev_scores_are_shown(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    done = caesura("reproduce", recipe, "--out", out, "--no-report", "--only", "first")
+    assert (done.status, done.err) == (0, "")
+    why = "no data.test in the config of word, characters"
+    assert done.lines[0] == f"{why}: scored on dev alone, and a later call cannot add it"
+    text = (out / "table.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| word \| 1 \|  \|  \| \d+\.\d\d \|", text, re.M)
+    assert re.search(r"^\| characters \| 2 \|  \|  \| \d+\.\d\d ± \d+\.\d\d \|", text, re.M)
+    told = "\n- Scored on dev alone (not tested yet, or no data.test in the config): word, characters.\n"
+    assert text.count(told) == 1
+    assert not run(recipe, "--only", "act").out.startswith("no data.test"), "--data has one"
+    assert (out / "table.md").read_text(encoding="utf-8").count("dev alone") == text.count("dev alone")
+
+
 def test_again_nothing_is_trained_and_the_tables_stay(recipe: Path) -> None:
     run(recipe, "--only", "second")
     before = rows(recipe)

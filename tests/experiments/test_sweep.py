@@ -294,6 +294,8 @@ def test_chance_is_that_of_as_many_cuts(configs, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([], "act.yaml: nothing to sweep over; give --over KEY=V1,V2"),
+        (["--seeds", "3"], "nothing to sweep over"),
         (["--over", "model.segmenter.tua=1"], "--over model.segmenter.tua=1: "),
         (["--over", f"{TAU}=1", "--list", "x.yaml"], "choose one"),
         (["--list", "nowhere.yaml"], "nowhere.yaml: No such file"),
@@ -327,7 +329,8 @@ def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypat
 
 
 def test_a_folder_that_cannot_be_written_is_bad_input(configs, tmp_path):
-    assert "/proc/x: cannot be written to" in refusal(caesura("sweep", configs["act"], "--out", "/proc/x"))
+    done = caesura("sweep", configs["act"], "--over", f"{TAU}=0", "--out", "/proc/x")
+    assert "/proc/x: cannot be written to" in refusal(done)
     save(sweep([result()]), tmp_path / "sweep.json")
     done = caesura("sweep", "--draw", tmp_path / "sweep.json", "--out", "/proc/x")
     assert "/proc/x: cannot be written to" in refusal(done)
@@ -350,7 +353,7 @@ def test_one_that_is_interrupted_says_where_things_are(configs, tmp_path, monkey
         raise Interrupted(2)
 
     monkeypatch.setattr(module, "run_fleet", interrupted)
-    done = caesura("sweep", configs["act"], "--no-test", "--out", tmp_path / "out")
+    done = caesura("sweep", configs["act"], "--over", f"{TAU}=0", "--no-test", "--out", tmp_path / "out")
     assert done.status == 130
     assert f"{tmp_path / 'out'}; the same command goes on" in done.out
     assert (tmp_path / "out" / "table.md").read_text().startswith("**1 run**")

@@ -1,9 +1,11 @@
 """What a run measures and says before it starts."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from cli.program import write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,3 +57,47 @@ def test_bfloat16_on_a_cpu_is_noted(tmp_path: Path, precision: str) -> None:
     config = configured(tmp_path, "word", f"training.precision={precision}", "training.device=cpu")
     train(config, tmp_path / "run", heard := Listener(), time_limit=0)
     assert any("slow on a CPU" in line for line in heard.said) == (precision == "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("load", "threads", "chosen", "remedy"),
+    [
+        (4.1, "null", None, 3),
+        (60.0, "null", None, 1),
+        (4.0, "null", None, None),  # half of the cores are free
+        (60.0, "1", None, None),
+        (60.0, "null", "2", None),  # OMP_NUM_THREADS
+    ],
+)
+def test_threads_on_a_busy_machine_are_noted_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    load: float,
+    threads: str,
+    chosen: str | None,
+    remedy: int | None,
+) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path, "word", f"training.threads={threads}", "training.device=cpu")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    train(config, tmp_path / "run", heard := Listener(), time_limit=0)
+    noted = [line for line in heard.said if "busy" in line]
+    assert len(noted) == (remedy is not None)
+    if remedy is not None:
+        assert f"(a load of {load:.1f} on 8 cores)" in noted[0]
+        assert noted[0].endswith(f"--set training.threads={remedy}")
+
+
+def test_without_a_load_average_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delattr(os, "getloadavg")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    train(configured(tmp_path, "word", "training.threads=null"), tmp_path, heard := Listener(), time_limit=0)
+    assert heard.said
+    assert not any("busy" in line for line in heard.said)
