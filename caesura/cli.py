@@ -71,7 +71,9 @@ def demo(
 ) -> None:
     """Train a character model and ACT-ENC on German numbers. In about 3 minutes; shows what it cut."""
     from caesura.demo import run_demo
+    from caesura.terminal import outlive_readers
 
+    outlive_readers()
     if not run_demo(out, parse_seeds(seeds)):
         raise typer.Exit(1)
 
@@ -102,6 +104,7 @@ def train(
     from caesura.config import load_config
     from caesura.training.loop import train as run
 
+    terminal.outlive_readers()
     loaded = load_config(config, [*(settings or ()), *([f"data.errors={errors}"] if errors else ())])
     seconds = None if time_limit is None else parse_duration(time_limit)
     allowed = None if budget is None else parse_duration(budget, "--budget")

@@ -83,6 +83,8 @@ def cut_texts(
     scores: list[float] | None,
 ) -> list[Segmentation]:
     """The same with what is known of symbols in one row, a text after the other; none is of </s> alone."""
+    if not texts:
+        return []
     starts, stops = np.concatenate(places).T
     to = np.cumsum([*map(len, places)])  # where the symbols of each text end
     last = np.array(ends, bool)

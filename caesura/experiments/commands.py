@@ -73,7 +73,9 @@ def reproduce(
     """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
     from caesura.experiments.recipe import Chosen, find_recipe
     from caesura.experiments.reproduce import reproduce as run
+    from caesura.terminal import outlive_readers
 
+    outlive_readers()
     limits = _limits(budget, parallel, time_limit)
     chosen = Chosen(
         out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}",
@@ -117,7 +119,7 @@ def sweep(
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, told_apart
     from caesura.experiments.sweep_tables import BRIEFLY, brief_table
-    from caesura.terminal import FleetDisplay, table
+    from caesura.terminal import FleetDisplay, outlive_readers, table
 
     if draw:
         if out is None:
@@ -127,6 +129,7 @@ def sweep(
         return
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
+    outlive_readers()
     limits = _limits(budget, parallel, time_limit)
     common = _common(settings, device)
     folder = out or Path("runs") / f"sweep-{load_config(files[0], common).name}"

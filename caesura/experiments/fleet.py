@@ -155,7 +155,7 @@ class _Fleet:
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
-        stopping = self.stopping or self.children.signal is not None  # a second signal kills them
+        stopping = self.stopping or self.children.signal is not None  # a second Ctrl-C kills them
         if stopping and status in _STOPPED:
             return
         try:

@@ -16,9 +16,8 @@ from typing import Any
 class Children:
     """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
 
-    A first signal is remembered for whoever watches them; a second one kills them, unless it is a SIGHUP, of
-    which a closing terminal may send several. They are in sessions of their own, so that Ctrl-C does not
-    reach them beside that request, which they would take for a second.
+    A first signal is remembered for whoever watches them; Ctrl-C after it kills them. They are in sessions of
+    their own, so that Ctrl-C does not reach them beside that request.
     """
 
     def __init__(self) -> None:
@@ -73,6 +72,6 @@ class Children:
     def _remember(self, number: int, _: object) -> None:
         if self.signal is None:
             self.signal = number
-        elif number != signal.SIGHUP:
+        elif number == signal.SIGINT:
             for child in self.running.values():
                 child.kill()

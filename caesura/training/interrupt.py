@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -18,7 +20,7 @@ class Stop(Exception):
 class Interrupt:
     """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on.
 
-    A second signal is a KeyboardInterrupt, but no SIGHUP is: whoever goes may leave several behind.
+    Ctrl-C after one of them is a KeyboardInterrupt. The others are not: who stops a job may send several.
     """
 
     def __init__(self, time_limit: float | None = None) -> None:
@@ -26,6 +28,8 @@ class Interrupt:
         self._deadline = None if time_limit is None else time.monotonic() + time_limit
         self._spent: float | None = None
         self._before: dict[int, Any] = {}
+        self._shields = 0
+        self._impatient = False
 
     def reason(self) -> str | None:
         """Why to stop now, or None."""
@@ -46,6 +50,18 @@ class Interrupt:
         if self.reason() not in (None, BUDGET):
             raise Stop
 
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Inside it nothing is cut short: a KeyboardInterrupt comes at the end."""
+        self._shields += 1
+        try:
+            yield
+        finally:
+            self._shields -= 1
+        if self._impatient and not self._shields:
+            self._impatient = False
+            raise KeyboardInterrupt
+
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
             nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -62,5 +78,7 @@ class Interrupt:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if self.signal is None:
             self.signal = number
-        elif number != signal.SIGHUP:
-            raise KeyboardInterrupt
+        elif number == signal.SIGINT:
+            if not self._shields:
+                raise KeyboardInterrupt
+            self._impatient = True

@@ -73,8 +73,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
             break
         run.finish_writing(wait=False)
         if progress.since_validation >= settings.validation_freq:
-            if _validate(run, reporter, interrupt, started):
-                run.save()
+            _validate(run, reporter, interrupt, started)
             continue
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -95,9 +94,9 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         if run.due():
             run.save()
     progress.seconds = time.monotonic() - started
-    if interrupt.reason() == BUDGET and progress.since_validation > 0:
-        _validate(run, reporter, interrupt, None)
-    run.save()
+    validated = interrupt.reason() == BUDGET and progress.since_validation > 0
+    if not (validated and _validate(run, reporter, interrupt, None)):
+        run.save()
     run.finish_writing()
     if progress.finished:
         reporter.say(f"training finished: {progress.finished}")
@@ -211,7 +210,7 @@ def _lengths(run: Run, window: dict[str, float]) -> dict[str, float]:
 
 
 def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float | None) -> bool:
-    """Translate the dev set greedily and act on the score; False where it was interrupted.
+    """Translate the dev set greedily, act on the score and save; False where it was interrupted.
 
     It counts as training that `started` then, or not at all.
     """
@@ -249,5 +248,6 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     examples = [Example(*row) for row in islice(rows, settings.examples)]
     run.journal.record("validation", progress.update, log_record(result, found, examples))
     run.journal.validation(asdict(replace(result, seconds=round(result.seconds, 1))))
+    run.save()
     reporter.validation(result, examples)
     return True

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -87,6 +87,7 @@ class Run:
     dev: Sentences
     guard: Guard
     window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
+    interrupt: Interrupt
     saved: float = field(default_factory=time.monotonic)  # when
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
     _writing: Future[Path] | None = None
@@ -100,33 +101,26 @@ class Run:
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
         state = snapshot(self.model, self.optimizer, self.progress)
-        self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
+        with self.interrupt.shielded():  # a writing that is not known of would not be waited for
+            self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
         self.saved = time.monotonic()
 
     def finish_writing(self, wait: bool = True) -> None:
         """Raise what went wrong when the last checkpoint was written; `wait` until it is on disk."""
         if self._writing is not None and (wait or self._writing.done()):
-            self._writing.result()
-            self._writing = None
+            with self.interrupt.shielded():
+                self._writing.result()
+                self._writing = None
 
     def close(self) -> None:
         """Let the last checkpoint get to the disk, and close the log.
 
-        Ctrl-C is no reason to leave before: a thread that writes must not outlive the lock of its folder. To
-        join it would not do: after a join that was interrupted, the next takes it for ended.
+        Ctrl-C is no reason to leave before: a thread that writes must not outlive the lock of its folder.
         """
-        interrupted = None
-        while True:
-            try:
-                wait([] if self._writing is None else [self._writing])
-                break
-            except KeyboardInterrupt as problem:
-                interrupted = problem
-        self._writer.shutdown()
-        self.journal.close()
-        self.finish_writing()
-        if interrupted is not None:
-            raise interrupted
+        with self.interrupt.shielded():
+            self._writer.shutdown()
+            self.journal.close()
+            self.finish_writing()
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint again."""
@@ -182,14 +176,16 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     sums = [progress.window.get(name, 0.0) for name in WINDOW]
     window = torch.tensor(sums, dtype=torch.float64, device=model.device)
     guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
-    run = Run(config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window)
+    run = Run(
+        config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window, interrupt
+    )
     try:
         if checkpoints:
             reporter.say(f"going on from update {progress.update} ({path})")
         else:
             _begin(run, data, reporter)
         _announce(run, reporter)
-        if crowded and run.model.device.type == "cpu":
+        if crowded and not checkpoints and run.model.device.type == "cpu":  # else the load may be its own
             reporter.say(crowded)
     except BaseException:
         run.close()
@@ -299,18 +295,19 @@ def _announce(run: Run, reporter: Reporter) -> None:
 
 def _crowded(config: Config) -> str:
     """What to try where most cores were busy in the last minute, and nobody has said how many to use."""
-    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
-    if config.training.threads or threads == 1 or "OMP_NUM_THREADS" in os.environ:
+    threads = torch.get_num_threads()
+    if config.training.threads or "OMP_NUM_THREADS" in os.environ:
         return ""
     try:
-        load = os.getloadavg()[0]
+        cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     except (AttributeError, OSError):  # not everywhere
         return ""
-    if load <= cores / 2:
+    free = max(1, int(cores - load))
+    if load <= cores / 2 or threads <= free:
         return ""
     return (
-        f"this machine was busy before (a load of {load:.1f} on {cores} cores), and {threads} CPU threads "
-        f"wait for each other: if training crawls, try --set training.threads={max(1, int(cores - load))}"
+        f"this machine was busy before (a load of {load:.1f}; {cores} cores for this process), and {threads} "
+        f"CPU threads wait for each other: if training crawls, try --set training.threads={free}"
     )
 
 

@@ -60,7 +60,7 @@ def test_a_time_limit_stops_with_status_0_and_the_same_command_goes_on(
     models: dict[str, Path], config: Path, tmp_path: Path
 ) -> None:
     given = ("train", config, "--out", tmp_path / "out")
-    for limit in ("0s", "0.05", "0.002m"):
+    for limit in ("0s", "0.01", "0.0002m"):
         done = caesura(*given, "--time-limit", limit)
         assert (done.status, done.err) == (0, "")
         assert "stopped by the time limit after" in done.out
@@ -123,13 +123,13 @@ def test_ctrl_c_ends_training_with_status_130_and_the_state_saved(config: Path, 
     endless = ("train", config, "--out", tmp_path / "out", "--set", "training.updates=1000000")
     running = subprocess.Popen(command(*endless), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     validations = tmp_path / "out" / "validations.tsv"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (validations.exists() and validations.read_text().count("\n") > 1):
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=300)
     assert (running.returncode, err) == (130, "")
     reached = updates(tmp_path / "out")
     assert reached >= 20
@@ -140,6 +140,7 @@ def test_ctrl_c_ends_training_with_status_130_and_the_state_saved(config: Path, 
     assert updates(tmp_path / "out") >= reached  # how far it comes depends on the machine
 
 
+@pytest.mark.usefixtures("hang_up")
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -204,7 +205,7 @@ def test_a_reader_that_leaves_causes_no_noise(models: dict[str, Path], tmp_path:
     assert running.stderr is not None
     assert running.stderr.read() == b""
     running.stderr.close()
-    assert running.wait(timeout=60) in (0, 1)
+    assert running.wait(timeout=300) in (0, 1)
 
 
 def test_text_goes_out_as_utf8_whatever_the_locale_says(models: dict[str, Path]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.evaluation import ngrams
+from caesura.evaluation import ngrams, scores
 from caesura.evaluation.scores import paired_bootstrap, score
 
 REFERENCES = [
@@ -121,8 +121,9 @@ def test_signatures_name_the_settings():
     assert "case:mixed|eff:no|tok:13a" in score(HYPOTHESES, REFERENCES).signatures["bleu"]
 
 
-def test_tokenised_text_is_accepted_in_silence_only_where_it_is_declared(caplog):
+def test_tokenised_text_is_accepted_in_silence_only_where_it_is_declared(caplog, monkeypatch):
     lines = ["it is so ."] * 150
+    monkeypatch.setattr(logging.getLogger(scores.__name__), "filters", [scores._Once()])  # as at first
     with caplog.at_level(logging.WARNING):
         score(lines, lines, tokenize="none")
         assert not caplog.records

@@ -60,8 +60,8 @@ def interrupt_once(number: int) -> Callable[..., None]:
 
 
 def wait_for(happened: Callable[[], object]) -> None:
-    """Until it has, for a minute at most."""
-    deadline = time.monotonic() + 60
+    """Until it has, for five minutes at most."""
+    deadline = time.monotonic() + 300
     while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -48,12 +48,13 @@ def test_a_budget_is_of_training_over_all_calls_and_a_larger_one_goes_on(tmp_pat
     assert run_fleet([one], Limits(budget=1.0), Heard(), measures=())
     first = read_outcome(one, 1.0)
     assert first.status == "budget"
-    assert 1.0 <= first.progress.seconds < 3.0
-    assert read_outcome(one, 2.0).status == "stopped"
-    assert run_fleet([one], Limits(budget=2.0), Heard())
-    second = read_outcome(one, 2.0, [TEST])
+    assert first.progress.seconds >= 1.0
+    larger = first.progress.seconds + 1.0
+    assert read_outcome(one, larger).status == "stopped"
+    assert run_fleet([one], Limits(budget=larger), Heard())
+    second = read_outcome(one, larger, [TEST])
     assert (second.status, second.validations[: len(first.validations)]) == ("budget", first.validations)
-    assert 2.0 <= second.progress.seconds < 4.0
+    assert second.progress.seconds >= larger
     assert second.progress.update > first.progress.update
     assert one.log.read_text().count("stopped by the budget") == 2
     assert "test" in second.measured
@@ -68,7 +69,7 @@ def test_a_budget_belongs_to_its_member(tmp_path: Path) -> None:
         run_fleet([one, other], Limits(budget=budget), Heard(), measures=())
         assert (one.log.read_bytes(), read_outcome(one)) == (log, first)
     assert read_outcome(other).budget == 0.25
-    assert read_outcome(one, 1.0).status == "stopped"
+    assert read_outcome(one, first.progress.seconds + 1.0).status == "stopped"
 
 
 def test_weights_that_were_trained_on_are_measured_again(tmp_path: Path) -> None:
@@ -98,12 +99,14 @@ def test_one_that_fails_leaves_the_others_alone_and_is_tried_again(tmp_path: Pat
 
 def test_a_member_that_is_killed_fails_and_goes_on_at_the_next_call(tmp_path: Path) -> None:
     one, other = member(tmp_path, "one", *ENDLESS), member(tmp_path, "other", *QUICK, system="char")
-    threading.Thread(target=kill_when_validated, args=(one,)).start()
-    assert run_fleet([one, other], Limits(budget=30, parallel=2), Heard())
-    found = read_outcome(one, 30)
+    killer = threading.Thread(target=kill_when_validated, args=(one,))
+    killer.start()
+    assert run_fleet([one, other], Limits(budget=300, parallel=2), Heard())
+    killer.join()
+    found = read_outcome(one, 300)
     assert found.status == "failed"
     assert re.fullmatch(r"killed by SIGKILL \(out of memory\?\) after [\d,]+ updates", found.reason)
-    assert read_outcome(other, 30).status == "finished"
+    assert read_outcome(other, 300).status == "finished"
     spent = found.progress.seconds
     assert run_fleet([one, other], Limits(budget=spent + 0.5, parallel=2), Heard(), measures=())
     assert read_outcome(one, spent + 0.5).status == "budget"
@@ -206,9 +209,8 @@ def test_a_running_member_is_a_line() -> None:
 def test_when_the_parent_is_killed_its_members_save_and_the_next_call_goes_on(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *ENDLESS)
     program = (
-        "import signal, threading, time\nfrom pathlib import Path\nfrom caesura.experiments.fleet import *\n"
+        "import threading, time\nfrom pathlib import Path\nfrom caesura.experiments.fleet import *\n"
         "from experiments.fleets import Heard\n"
-        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"  # as under nohup
         "for _ in range(8):\n"  # each may tell the children that it is gone
         "    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
         f"one = Member('one', Path({str(one.config)!r}), {one.settings!r}, Path({str(one.folder)!r}))\n"
@@ -220,7 +222,7 @@ def test_when_the_parent_is_killed_its_members_save_and_the_next_call_goes_on(tm
     parent.kill()
     parent.wait()
     assert run_fleet([one], Limits(budget=0.1), Heard(), measures=())  # waits for what was left
-    assert "stopped by the signal SIGHUP" in one.log.read_text()
+    assert "stopped by the signal SIGTERM" in one.log.read_text()
     assert not is_held(one.folder)
     found = read_outcome(one, 0.1)
     assert (found.status, found.progress.update > 0) == ("budget", True)

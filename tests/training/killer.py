@@ -121,7 +121,13 @@ def ended(child: int, within: float | None = None) -> int | None:
 def killed_by_the_clock(
     config: Path, settings: list[str], folder: Path, kills: int, seed: int
 ) -> Counter[str]:
-    """Kill at random moments; a run that comes to its end is followed by another."""
+    """Kill at random moments, `kills` or more until all that takes long was hit; run follows upon run."""
+
+    def enough() -> bool:
+        hit = {"update", "validation", "checkpoint"} <= {*stages}
+        assert sum(stages.values()) < 10 * kills, stages
+        return sum(stages.values()) >= kills and hit
+
     rng, stages = random.Random(seed), Counter[str]()
     stage = mmap.mmap(-1, len(STAGES))  # a byte each, for checkpoints are written while other things go on
     started = time.monotonic()
@@ -131,17 +137,16 @@ def killed_by_the_clock(
     for number in count():
         status: int | None = None
         while status != 0:
-            enough = sum(stages.values()) >= kills
             stage[:] = bytes(len(STAGES))
             with training(config, settings, folder / str(number), partial(watched, stage)) as child:
-                status = ended(child, None if enough else rng.uniform(0, takes))
+                status = ended(child, None if enough() else rng.uniform(0, takes))
                 if status is None:
                     os.kill(child, signal.SIGKILL)
                     status = ended(child)
                     found = [name for name, entered in zip(STAGES, stage[:], strict=True) if entered]
                     stages[["elsewhere", *found][-1]] += status != 0
             assert status in (0, -signal.SIGKILL), status
-        if sum(stages.values()) >= kills:
+        if enough():
             return stages
     raise AssertionError
 

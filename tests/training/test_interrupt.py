@@ -10,33 +10,27 @@ from caesura.training.interrupt import Interrupt
 FIRST = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-@pytest.fixture(autouse=True)
-def hang_up():
-    """Nobody ignores SIGHUP, whoever runs the tests."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
+pytestmark = pytest.mark.usefixtures("hang_up")
 
 
 @pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_request_is_an_end_at_once(first: int, second: int) -> None:
+def test_ctrl_c_after_a_signal_is_an_end_at_once(first: int) -> None:
     before = [signal.getsignal(number) for number in FIRST]
     with Interrupt() as interrupt:
         assert interrupt.reason() is None
         os.kill(os.getpid(), first)
         assert interrupt.signal == first
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), second)
+            os.kill(os.getpid(), signal.SIGINT)
     assert [signal.getsignal(number) for number in FIRST] == before
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_a_second_hang_up_is_the_first(first: int) -> None:
+def test_other_signals_may_come_again(first: int) -> None:
     with Interrupt() as interrupt:
         os.kill(os.getpid(), first)
-        for _ in range(3):
-            os.kill(os.getpid(), signal.SIGHUP)
+        for number in (signal.SIGHUP, signal.SIGTERM) * 3:
+            os.kill(os.getpid(), number)
         assert interrupt.reason() == f"signal {signal.Signals(first).name}"
 
 
@@ -45,3 +39,23 @@ def test_what_is_ignored_under_nohup_still_is() -> None:
     with Interrupt() as interrupt:
         os.kill(os.getpid(), signal.SIGHUP)
         assert interrupt.reason() is None
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_what_is_shielded_is_not_cut_short(first: int) -> None:
+    done = []
+
+    def work() -> None:
+        with interrupt.shielded():
+            with interrupt.shielded():
+                os.kill(os.getpid(), signal.SIGINT)
+                done.append("inner")
+            done.append("outer")
+
+    with Interrupt() as interrupt:
+        os.kill(os.getpid(), first)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        with interrupt.shielded():
+            done.append("after")
+    assert done == ["inner", "outer", "after"]

@@ -68,7 +68,7 @@ def test_killed_at_some_system_calls(tmp_path: Path) -> None:
 def test_killed_at_many_random_moments(tmp_path: Path, system: str, kills: int) -> None:
     found = killed(tmp_path, "clock", kills, 2, system)
     print(system, found)
-    assert sum(found.values()) == kills
+    assert sum(found.values()) >= kills
     assert {"update", "validation", "checkpoint"} <= set(found), "in the middle of everything that takes long"
 
 

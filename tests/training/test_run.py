@@ -83,13 +83,13 @@ def test_threads_on_a_busy_machine_are_noted_once(
     if chosen is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", chosen)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)}, raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     train(config, tmp_path / "run", heard := Listener(), time_limit=0)
     noted = [line for line in heard.said if "busy" in line]
     assert len(noted) == (remedy is not None)
     if remedy is not None:
-        assert f"(a load of {load:.1f} on 8 cores)" in noted[0]
+        assert f"(a load of {load:.1f}; 8 cores for this process)" in noted[0]
         assert noted[0].endswith(f"--set training.threads={remedy}")
 
 
