@@ -21,7 +21,7 @@ from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings as Analysed
 from caesura.comparison import Text, compared, write_report
 from caesura.data.corpus import ParallelText
-from caesura.data.files import write_beside
+from caesura.data.files import refuse_unwritable, write_beside
 from caesura.data.numerals import HeldOut, write_corpus
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
@@ -162,10 +162,8 @@ def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
     for path, content in wanted.items():
         if path.exists() and path.read_bytes() != content:
             raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
-    try:
+    with refuse_unwritable(out):
         (out / "corpus").mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
     for path, content in wanted.items():
         if not path.exists():
             with write_beside(path) as file:
