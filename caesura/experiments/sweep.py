@@ -16,7 +16,7 @@ from caesura.data.files import checksum, refuse_unwritable, write_beside
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
-from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
 from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
@@ -36,6 +36,7 @@ from caesura.experiments.sweep_results import (
     training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.training.journal import read_records
 from caesura.training.lock import hold
 
 RUNS = "runs"
