@@ -17,7 +17,7 @@ from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.study import Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
-from caesura.data.files import Errors
+from caesura.data.files import Errors, refuse_unwritable
 from caesura.data.sentences import Sentences
 from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
@@ -132,10 +132,8 @@ def write_report(
     gold = read_gold(text.gold, text.errors) if text.gold is not None else None
     longest = min(model.config.testing.max_input for _, model in models)
     names = _names([folder for folder, _ in models], rows)
-    try:
+    with refuse_unwritable(out):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
     found = []
     for i, (folder, model) in enumerate(models):
         training = training_text(model, Path(folder), text.train, text.errors)

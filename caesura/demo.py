@@ -21,17 +21,17 @@ from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings as Analysed
 from caesura.comparison import Text, compared, write_report
 from caesura.data.corpus import ParallelText
-from caesura.data.files import write_beside
+from caesura.data.files import refuse_unwritable, write_beside
 from caesura.data.numerals import HeldOut, write_corpus
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
-from caesura.experiments.outcome import read_records
 from caesura.experiments.processes import Children
 from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
-from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.checkpoint import Progress, newest_progress
+from caesura.training.journal import read_records
 
 # 0.01 in the paper; with that, segments here end as single characters or as the whole number (docs/log.md).
 EPSILON = 0.3
@@ -98,8 +98,7 @@ class Run:
 
     def progress(self) -> Progress:
         """Where its training stands."""
-        checkpoints = list_checkpoints(self.folder / "checkpoints")
-        return read_progress(checkpoints[-1]) if checkpoints else Progress()
+        return newest_progress(self.folder / "checkpoints") or Progress()
 
     def records(self, *kinds: str) -> list[dict[str, Any]]:
         """What its metrics.jsonl has of these kinds so far."""
@@ -162,10 +161,8 @@ def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
     for path, content in wanted.items():
         if path.exists() and path.read_bytes() != content:
             raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
-    try:
+    with refuse_unwritable(out):
         (out / "corpus").mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
     for path, content in wanted.items():
         if not path.exists():
             with write_beside(path) as file:

@@ -1,6 +1,5 @@
 """Configs: what is read, what is written back, and what components make of their options."""
 
-import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +10,6 @@ from hypothesis import strategies as st
 from caesura.components import check_options
 from caesura.config import Config, Files, differences, load_config
 from caesura.errors import InputError
-
-HOME = Path(__file__).parent.parent / "recipes"
-RECIPES = sorted(path for path in HOME.rglob("*.yaml") if not re.match("reproduce|grid-", path.name))
 
 GOOD = """\
 name: trial
@@ -56,19 +52,6 @@ def test_a_good_file_is_read_with_the_papers_defaults(folder: Path) -> None:
     assert config.training.learning_rate == 3e-4
     assert (config.training.batch_size, config.training.patience, config.training.max_halvings) == (40, 3, 10)
     assert (config.testing.beam_size, config.testing.alpha, config.testing.beta) == (5, 1.0, 0.0)
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_recipe_is_read_and_written_back(recipe: Path, tmp_path: Path) -> None:
-    config = load_config(recipe)
-    (tmp_path / "config.yaml").write_text(config.dump())
-    assert load_config(tmp_path / "config.yaml") == config
-
-
-def test_recipes_are_named_after_their_files() -> None:
-    assert len(RECIPES) >= 7
-    for path in RECIPES:
-        assert load_config(path).name == "-".join(path.relative_to(HOME).with_suffix("").parts)
 
 
 def test_yaml_traps(folder: Path) -> None:

@@ -105,7 +105,15 @@ class Agreements:
         tally.add(rows, gold, judged)
 
 
-def agreement_on_own_text(model: Translator, gold: Gold) -> Agreement | None:
+def with_own_text(found: list[Agreement], model: Translator, gold: Gold | None) -> list[Agreement]:
+    """The tables, and one of the gold's own text; its sentences are not told twice."""
+    if gold is None or (gold.lines is not None and any(table.reference == gold.name for table in found)):
+        return found
+    own = _on_own_text(model, gold)
+    return found if own is None else [*found, own]
+
+
+def _on_own_text(model: Translator, gold: Gold) -> Agreement | None:
     """A model on the gold's own sentences, or on its words by themselves; None for a file of boundaries."""
     lines = [line for line in gold.own_text() if line.text]
     if not lines:

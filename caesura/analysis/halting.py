@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from caesura.analysis.characters import visible
-from caesura.data.files import read_bounded
-from caesura.errors import InputError
 from caesura.model import Translator
 from caesura.output import Segmentation
 from caesura.segmenters.act import ActSegmenter
-from caesura.training.journal import METRICS
+from caesura.training.journal import read_records
 
 BINS = 20
-MAX_BYTES = 1 << 28  # of a log: over half a million lines
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,7 @@ def halting_statistics(cuts: Iterable[Segmentation]) -> HaltingStatistics | None
 
 def history(folder: Path) -> History | None:
     """The training run of a model folder, from its metrics.jsonl; None where that is not there."""
-    records = _records(folder / METRICS)
+    records = read_records(folder)
     points = [r for r in records if r["kind"] in ("start", "validation")]
     logged = [r for r in records if r["kind"] == "train"]
     if not any(r["kind"] == "validation" for r in points):
@@ -126,22 +122,6 @@ def history(folder: Path) -> History | None:
         penalty_at=[_number(r.get("sentences")) for r in logged],
         penalty=[_number(r.get("penalty")) for r in logged],
     )
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    found = []
-    for line in read_bounded(path, MAX_BYTES).split(b"\n"):
-        try:
-            record = json.loads(line)
-        except ValueError:  # the last one, of a run that goes on
-            continue
-        except RecursionError as problem:
-            raise InputError(f"{path}: not the log of a training: {problem}") from problem
-        if isinstance(record, dict) and "kind" in record:
-            found.append(record)
-    return found
 
 
 def _number(value: Any) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text, train_bpe
+from caesura.analysis.agreement import Agreement, Agreements, train_bpe, with_own_text
 from caesura.analysis.attention import (
     AttentionStatistics,
     attention_maps,
@@ -181,12 +181,7 @@ class _Pass:
 
     def agreed(self, gold: Gold | None) -> list[Agreement]:
         """The tables of boundaries, and one of the gold's own text where it has one."""
-        found = self._agreements.result() if self._agreements else []
-        own = agreement_on_own_text(self._model, gold) if gold else None
-        # The same sentences need not be told twice.
-        if own is None or (gold and gold.lines is not None and any(t.reference == gold.name for t in found)):
-            return found
-        return [*found, own]
+        return with_own_text(self._agreements.result() if self._agreements else [], self._model, gold)
 
     def facts(self, translated: int, sample: int, training: str) -> TextFacts:
         """What was read, and how many of its sentences were looked at."""

@@ -174,6 +174,16 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 @contextmanager
+def refuse_unwritable(out: Path) -> Iterator[None]:
+    """Refuse an --out where what is made or opened inside cannot be."""
+    try:
+        yield
+    except OSError as problem:
+        reason = f"cannot be written to ({problem.strerror}); choose another --out"
+        raise InputError(f"{out}: {reason}") from problem
+
+
+@contextmanager
 def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write that takes its place at `path` only when it is whole and on disk.
 

@@ -79,8 +79,8 @@ class WordCounts:
 class WordTally:
     """Counts the words of one side of a text."""
 
-    def __init__(self, limit: int = COUNTED) -> None:
-        self._counter = BoundedCounter(limit)
+    def __init__(self) -> None:
+        self._counter = BoundedCounter(COUNTED)
         self._total = 0
 
     def add(self, line: str) -> None:

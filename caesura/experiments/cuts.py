@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from caesura.analysis.agreement import Agreement, Agreements, agreement_on_own_text
+from caesura.analysis.agreement import Agreement, Agreements, with_own_text
 from caesura.analysis.coordination import Coordination, coordination
 from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import Line, read_text, subsample
@@ -32,9 +32,7 @@ def measure(model: Translator, gold: Gold | None = None, sample: int = SAMPLE) -
     agreements = Agreements(None, gold)
     for line, cut in zip(lines, cuts, strict=True):
         agreements.add(line.number, line.source, cut.bounds, line.gold)
-    found = agreements.result()
-    if gold is not None and (gold.lines is None or all(table.reference != gold.name for table in found)):
-        found += [own] if (own := agreement_on_own_text(model, gold)) else []  # not the same lines twice
+    found = with_own_text(agreements.result(), model, gold)
     both: dict[str, Coordination | None] = {"source": coordination(cuts), "target": None}
     if model.decoder.segmenting:  # forced through the references, as in training, which the paper speaks of
         told = [line.reference or "" for line in lines]

@@ -16,21 +16,14 @@ from typing import Any, Protocol
 from caesura.components import resolve
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
-from caesura.experiments.outcome import (
-    TEST,
-    Measure,
-    Member,
-    Outcome,
-    read_outcome,
-    read_records,
-    weights_checksum,
-)
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
 from caesura.experiments.provenance import note_provenance
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import list_checkpoints
+from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
 

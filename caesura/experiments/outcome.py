@@ -13,8 +13,8 @@ from caesura.config import Config, load_config
 from caesura.data.files import checksum
 from caesura.errors import InputError
 from caesura.model_folder import WEIGHTS
-from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
-from caesura.training.journal import METRICS
+from caesura.training.checkpoint import Progress, newest_progress
+from caesura.training.journal import read_records
 
 Status = Literal["not run", "finished", "budget", "stopped", "failed"]
 _ROUNDING = 1e-3  # seconds by which a training that has spent its budget may seem to be below it
@@ -168,7 +168,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
     The budget is the one that it was given, but for another that is given now: a training that has spent its
     own goes on for a larger one alone.
     """
-    progress = _progress(member.folder)
+    progress = newest_progress(member.folder / "checkpoints")
     budget = _allowed(member, progress, budget)
     records = read_records(member.folder)
     status: Status = "stopped"
@@ -196,19 +196,6 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
     )
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl that are whole."""
-    path = folder / METRICS
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []  # the last: unfinished
-    records = []
-    for line in lines:
-        try:
-            records.append(json.loads(line))
-        except ValueError:  # written over by a run that went on from before it
-            continue
-    return records
-
-
 def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:
     try:
         given = float(member.allowance.read_bytes())
@@ -230,13 +217,3 @@ def _company(member: Member) -> int:
         return int(member.company.read_bytes())
     except (OSError, ValueError):
         return 1
-
-
-def _progress(folder: Path) -> Progress | None:
-    """The counters of the newest checkpoint that can be read."""
-    for path in reversed(list_checkpoints(folder / "checkpoints")):
-        try:
-            return read_progress(path)
-        except InputError:
-            continue
-    return None

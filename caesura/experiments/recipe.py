@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -197,14 +197,6 @@ def text_settings(folder: Path, config: Config) -> Iterator[str]:
             if there is None:
                 raise InputError(f"--data {folder}: no {files[0].name} there, nor with .xz or .gz")
             yield f"data.{part}.{side}={there.resolve()}"
-
-
-def by_table(chosen: Sequence[System]) -> Mapping[str, list[System]]:
-    """Systems under the names of their tables."""
-    found: dict[str, list[System]] = {}
-    for system in chosen:
-        found.setdefault(system.table, []).append(system)
-    return found
 
 
 def unique_titles(chosen: Sequence[System]) -> list[str]:

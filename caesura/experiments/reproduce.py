@@ -26,7 +26,6 @@ from caesura.experiments.recipe import (
     Chosen,
     Recipe,
     System,
-    by_table,
     find_recipe,
     load_recipe,
     systems,
@@ -114,10 +113,11 @@ def _known(chosen: Chosen, members: Sequence[Member]) -> dict[str, Path]:
 
 def _in_turn(wanted: Sequence[System]) -> list[Member]:
     """Table by table, and there the first seed of all before the second of any: tables are whole early."""
+    tables = list(dict.fromkeys(system.table for system in wanted))
     turns = []
-    for table, listed in enumerate(by_table(wanted).values()):
-        for system in listed:
-            turns += [(table, turn, member) for turn, member in enumerate(system.members.values())]
+    for system in wanted:
+        place = tables.index(system.table)
+        turns += [(place, turn, member) for turn, member in enumerate(system.members.values())]
     return [member for _, _, member in sorted(turns, key=lambda turn: turn[:2])]
 
 

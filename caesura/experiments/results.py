@@ -13,11 +13,11 @@ from typing import Any
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.outcome import Member, Outcome, read_records
+from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.recipe import Paper, System
 from caesura.terminal import duration
 from caesura.training.checkpoint import Progress
-from caesura.training.journal import METRICS
+from caesura.training.journal import METRICS, read_records
 
 SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept

@@ -12,11 +12,11 @@ from typing import Any
 
 from caesura.analysis.plots import save as save_figure
 from caesura.analysis.plots import style
-from caesura.data.files import checksum, write_beside
+from caesura.data.files import checksum, refuse_unwritable, write_beside
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
-from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, read_records
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
 from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
@@ -36,6 +36,7 @@ from caesura.experiments.sweep_results import (
     training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.training.journal import read_records
 from caesura.training.lock import hold
 
 RUNS = "runs"
@@ -279,10 +280,8 @@ def redraw(files: Sequence[Path], out: Path, over: Sequence[str]) -> list[Path]:
     sweep = merge([load(file) for file in files])
     if over:
         sweep = chosen(sweep, [parse_over(text) for text in over])
-    try:
+    with refuse_unwritable(out):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"{out}: cannot be written to ({problem.strerror}); choose another --out") from None
     return draw(sweep, out)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import fmean, stdev
 
 from caesura.analysis.means import ENOUGH
 from caesura.analysis.tables import Cell, Column, Table
+from caesura.experiments.results import spread
 from caesura.experiments.sweep_results import Result, Sweep
 from caesura.terminal import duration
 
@@ -106,12 +106,11 @@ def groups_table(sweep: Sweep) -> Table:
 
 
 def _spread(column: Column, values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    found = spread(values)
+    if found is None:
         return ""
-    mean = column.show(fmean(known))
-    few = f" ({len(known)})" if len(known) < len(values) else ""  # of fewer seeds than the row has
-    return (f"{mean} ± {column.show(stdev(known))}" if len(known) > 1 else mean) + few
+    few = f" ({found.count})" if found.count < len(values) else ""  # of fewer seeds than the row has
+    return found.show(column.form) + few
 
 
 def ended(run: Result) -> str:

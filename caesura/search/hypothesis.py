@@ -1,16 +1,14 @@
-"""What every search returns, and how a given target is scored."""
+"""What every search returns, and what it ranks by."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from caesura.data.vocabulary import BOS, EOS, PAD
-from caesura.decoders.base import Decoder
-from caesura.encoders.base import Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,3 @@ def log_probs(logits: Tensor) -> Tensor:
     for never in (PAD, BOS):  # one by one: a list of indices would be copied to the device
         scores[..., never] = -torch.inf
     return scores
-
-
-@torch.no_grad()
-def score_targets(decoder: Decoder[Any], encoded: Encoded, trg_out: Tensor, trg_lengths: Tensor) -> Tensor:
-    """[B]: the log-probability of each given target [B, U], forced through the decoder."""
-    start = trg_out.new_full((len(trg_out), 1), BOS)
-    trg_in = torch.cat((start, trg_out[:, :-1]), 1)
-    logits = decoder(encoded, trg_in, trg_lengths).logits
-    picked = log_probs(logits).gather(2, trg_out[..., None]).squeeze(2)
-    within = torch.arange(trg_out.shape[1], device=trg_out.device) < trg_lengths[:, None]
-    return picked.masked_fill(~within, 0.0).sum(1)

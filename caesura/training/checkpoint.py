@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,14 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def read_progress(path: Path) -> Progress:
     """The counters of a checkpoint, without its tensors."""
     return _progress(path, read_facts(path))
+
+
+def newest_progress(folder: Path) -> Progress | None:
+    """The counters of the newest checkpoint that can be read."""
+    for path in reversed(list_checkpoints(folder)):
+        with suppress(InputError):
+            return read_progress(path)
+    return None
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:

@@ -8,9 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from caesura.data.files import read_bounded
 from caesura.errors import InputError
 
 METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
+MAX_BYTES = 1 << 28  # of a log that is read: over half a million lines
 
 
 class Journal:
@@ -68,6 +70,24 @@ class Journal:
     def _write(self, name: str, line: str) -> None:
         self._files[name].write(line + "\n")
         self._files[name].flush()
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a model folder's metrics.jsonl that are whole; none where it is not there."""
+    path = folder / METRICS
+    if not path.is_file():
+        return []
+    found = []
+    for line in read_bounded(path, MAX_BYTES).split(b"\n"):
+        try:
+            record = json.loads(line)
+        except ValueError:  # the last one of a run that goes on, or written over by one that went on
+            continue
+        except RecursionError as problem:
+            raise InputError(f"{path}: not the log of a training: {problem}") from problem
+        if isinstance(record, dict) and "kind" in record:
+            found.append(record)
+    return found
 
 
 def _cell(value: Any) -> str:

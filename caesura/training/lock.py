@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from caesura.data.files import refuse_unwritable
 from caesura.errors import InputError
 
 LOCK = ".lock"
@@ -23,12 +24,9 @@ _TRIES, _PAUSE = 10, 0.005  # seconds
 def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Make the folder and keep others from training in it; the lock of a killed process is taken over."""
     path = folder / LOCK
-    try:
+    with refuse_unwritable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = _acquire(path, say)
-    except OSError as problem:
-        reason = f"cannot be written to ({problem.strerror}); choose another --out"
-        raise InputError(f"{folder}: {reason}") from problem
     try:
         yield
     finally:

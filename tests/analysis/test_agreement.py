@@ -1,10 +1,18 @@
 """Agreement of boundaries: as the evaluation counts it, and only where the reference speaks."""
 
 import pytest
+from helpers import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.analysis.agreement import Agreement, Agreements, agreement, before_spaces, train_bpe
+from caesura.analysis.agreement import (
+    Agreement,
+    Agreements,
+    agreement,
+    before_spaces,
+    train_bpe,
+    with_own_text,
+)
 from caesura.analysis.gold import Gold, GoldLine
 from caesura.analysis.segments_chapter import _against
 from caesura.evaluation.boundaries import boundary_table
@@ -56,6 +64,25 @@ def test_a_reference_without_boundaries_is_left_out() -> None:
     found = Agreements(None, None)
     found.add(1, "einwort", (3,), None)
     assert found.result() == []
+
+
+@pytest.mark.parametrize(
+    ("gold", "told"),
+    [
+        (None, []),
+        (Gold("file", offsets=[(2,)]), ["file"]),
+        (Gold("file", lines=[GoldLine("abcd", (2,))]), ["file"]),  # the same sentence
+        (Gold("file", lines=[GoldLine("dcba", (2,))]), ["file, alone"]),
+        (Gold("file", lexicon={"abcd": (2,)}), ["file", "file, alone"]),
+        (Gold("file", lexicon={"dcba": (2,)}), ["file, alone"]),
+    ],
+)
+def test_sentences_of_the_gold_are_not_told_twice(gold: Gold | None, told: list[str]) -> None:
+    found = Agreements(None, gold)
+    found.add(1, "abcd", (1,), None)
+    tables = with_own_text(found.result(), tiny_model(), gold)
+    assert [table.reference for table in tables] == told
+    assert [table.alone for table in tables] == [name.endswith("alone") for name in told]
 
 
 @pytest.mark.parametrize("lines", [[], ["", " "], ["日本語の文字は多い"]])

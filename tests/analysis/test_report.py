@@ -18,7 +18,8 @@ import pytest
 import torch
 from helpers import ACT, ACT_DECODER, LOOKUP, make_config, tiny_model
 
-from caesura.analysis import plots, study, tables
+from caesura.analysis import chapters, plots, study, tables
+from caesura.analysis.drawings import Figures
 from caesura.analysis.findings import Analysis
 from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
@@ -44,6 +45,23 @@ def subject(segmenter: dict = ACT, name: str = "act") -> Subject:
 @pytest.fixture(scope="module")
 def found() -> list[Analysis]:
     return [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
+
+
+@pytest.fixture(scope="module")
+def shown(found: list[Analysis]) -> tuple[str, Figures]:
+    return Report(found).page()
+
+
+@pytest.fixture(scope="module")
+def written(found: list[Analysis], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Report(found).write(tmp_path_factory.mktemp("report")).parent
+
+
+def keep_chapters(monkeypatch: pytest.MonkeyPatch, *keys: str) -> None:
+    """Reports have these chapters alone: drawing all of them takes seconds."""
+    kept = tuple(chapter for chapter in chapters.CHAPTERS if chapter[0] in keys)
+    assert len(kept) == len(keys)
+    monkeypatch.setattr(chapters, "CHAPTERS", kept)
 
 
 class Page(HTMLParser):
@@ -80,8 +98,8 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
 
-def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis]) -> None:
-    html, figures = Report(found).page()
+def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis], shown: tuple[str, Figures]) -> None:
+    html, figures = shown
     page = Page(html)
     assert page.svgs == page.figures == len(figures)
     numbers = [reading.number for reading in found[0].readings[:2]]
@@ -100,7 +118,10 @@ def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis]) -> None:
     assert not re.search(r"url\((?!#)", html)
 
 
-def test_models_that_cut_the_first_line_alike_are_named_together(found: list[Analysis]) -> None:
+def test_models_that_cut_the_first_line_alike_are_named_together(
+    found: list[Analysis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_chapters(monkeypatch)
     char, act = found
     html = Report([char, act, replace(char, name="deep <char>")]).page()[0]
     named = re.findall(r'<p class="who">(.*?)</p><div class="cut hero"', html)
@@ -110,47 +131,46 @@ def test_models_that_cut_the_first_line_alike_are_named_together(found: list[Ana
     ]
 
 
-def test_everything_is_written(found: list[Analysis], tmp_path: Path) -> None:
-    report = Report(found)
-    path = report.write(tmp_path)
-    assert path == tmp_path / "report.html"
-    html, figures = report.page()
-    assert path.read_text(encoding="utf-8") == html  # the same again, to the byte
+def test_everything_is_written(found: list[Analysis], shown: tuple[str, Figures], written: Path) -> None:
+    html, figures = shown
+    assert (written / "report.html").read_text(encoding="utf-8") == html  # drawn twice, the same to the byte
     for name in figures:
-        assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (tmp_path / "figures" / f"{name}.svg").read_text(encoding="utf-8").endswith("</svg>\n")
-    tables = sorted(p.stem for p in (tmp_path / "tables").glob("*.csv"))
-    assert tables == sorted(p.stem for p in (tmp_path / "tables").glob("*.txt"))
+        assert (written / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (written / "figures" / f"{name}.svg").read_text(encoding="utf-8").endswith("</svg>\n")
+    tables = sorted(p.stem for p in (written / "tables").glob("*.csv"))
+    assert tables == sorted(p.stem for p in (written / "tables").glob("*.txt"))
     assert {"overview", "segments", "boundaries", "gates", "attention", "errors", "typos", "cost"} <= set(
         tables
     )
     assert {"segment_summary", "lengths", "sentences", "halting"} <= set(tables)
-    with (tmp_path / "tables" / "lengths.csv").open(encoding="utf-8", newline="") as file:
+    with (written / "tables" / "lengths.csv").open(encoding="utf-8", newline="") as file:
         counted = [int(row["segments"]) for row in csv.DictReader(file) if row["model"] == "act"]
     assert sum(counted) == found[1].segments.segments
-    with (tmp_path / "tables" / "overview.csv").open(encoding="utf-8", newline="") as file:
+    with (written / "tables" / "overview.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["char", "act"]
     assert float(rows[1]["segment length"]) == found[1].segments.mean
 
 
-def test_a_second_report_takes_the_place_of_the_first(found: list[Analysis], tmp_path: Path) -> None:
-    def written() -> set[Path]:
+def test_a_second_report_takes_the_place_of_the_first(
+    found: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files() -> set[Path]:
         return {p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts}
 
-    Report(found[:1]).write(tmp_path)
-    alone = written()
+    keep_chapters(monkeypatch, "segments")  # one figure of all models, and one of act alone
+    assert Report(found[:1]).write(tmp_path) == tmp_path / "report.html"
+    alone = files()
     own = tmp_path / "figures" / "own.png"
     own.touch()
     Report(found).write(tmp_path)
-    assert written() > alone | {own}
+    assert files() > alone | {own, tmp_path / "figures" / "characters-act.png"}
     Report(found[:1]).write(tmp_path)
-    assert written() == alone | {own}
+    assert files() == alone | {own}
 
 
-def test_every_number_is_in_the_json(found: list[Analysis], tmp_path: Path) -> None:
-    Report(found).write(tmp_path)
-    numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+def test_every_number_is_in_the_json(found: list[Analysis], written: Path) -> None:
+    numbers = json.loads((written / "analysis.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
     act = numbers["models"][1]
     assert act["segments"]["mean"] == found[1].segments.mean
     assert act["gates"]["profiles"][0]["overall"] == found[1].gates.profiles[0].overall  # type: ignore[union-attr]
@@ -167,7 +187,9 @@ def test_a_model_without_a_halting_unit_says_so(found: list[Analysis]) -> None:
     assert not any(table.key.startswith("output") for table in tables.tables(found))
 
 
-def test_a_decoder_that_cuts_shows_its_segments(found: list[Analysis], tmp_path: Path) -> None:
+def test_a_decoder_that_cuts_shows_its_segments(
+    found: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tiny_model(ACT, decoder=ACT_DECODER)
     one = analyse(replace(subject(), model=model), LINES, "text", None, SMALL)
     assert one.target_segments is not None
@@ -178,6 +200,7 @@ def test_a_decoder_that_cuts_shows_its_segments(found: list[Analysis], tmp_path:
     assert "The decoder of <strong>act</strong> writes" in html
     assert {"lengths", "output-lengths"} <= set(figures)
     assert ">output segment length</th>" in html
+    keep_chapters(monkeypatch)
     Report([found[0], replace(one, name="act-act")]).write(tmp_path)
 
     def rows(name: str) -> list[dict[str, str]]:
@@ -217,7 +240,8 @@ def test_without_references_and_without_translations() -> None:
     assert "Nothing was translated" in Report([silent]).page()[0]
 
 
-def test_a_folder_without_counts_of_training_says_how_to_get_them() -> None:
+def test_a_folder_without_counts_of_training_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_chapters(monkeypatch)
     bare = replace(subject(), training=TrainingText(None, None))
     html = Report([analyse(bare, LINES, "text", None, SMALL)]).page()[0]
     assert "--train F reads the text" in html
@@ -235,8 +259,9 @@ STRANGE = [
 
 
 def test_any_script_is_shown(tmp_path: Path) -> None:
-    lines = [Line(n, text, text) for n, text in enumerate(STRANGE, 1)]
-    one = analyse(subject(name="_<&$model$"), lines, "t<x>t", None, replace(SMALL, lines=tuple(range(1, 8))))
+    texts = " ".join(STRANGE[:3]), " ".join(STRANGE[3:])
+    lines = [Line(n, text, text) for n, text in enumerate(texts, 1)]
+    one = analyse(subject(name="_<&$model$"), lines, "t<x>t", None, replace(SMALL, lines=(1, 2)))
     Report([one]).write(tmp_path)
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     Page(html)
@@ -252,6 +277,7 @@ def test_missing_fonts_are_no_reason_to_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fonts: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(plots, "FONTS", ("No such font", *fonts))
+    keep_chapters(monkeypatch, "segments", "halting")
     lines = [Line(n, text, text) for n, text in enumerate(STRANGE, 1)]
     Report([analyse(subject(), lines, "text", None, replace(SMALL, translate=0))]).write(tmp_path)
     assert caplog.records == []
@@ -338,6 +364,7 @@ def test_figures_go_to_tensorboard_where_it_is_installed(
 ) -> None:
     board = mock.MagicMock()
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", mock.Mock(SummaryWriter=board))
+    keep_chapters(monkeypatch, "segments", "gates")
     Report(found[:1]).write(tmp_path)
     board.assert_called_once_with(tmp_path / "tensorboard")
     sent = {call.args[0] for call in board().__enter__().add_figure.call_args_list}

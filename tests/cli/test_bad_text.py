@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.program import caesura, contents, refusal, write_config
-
-from caesura.evaluation.pieces import split_pieces
+from helpers import split_pieces
 
 Write = Callable[[str, bytes | str], Path]
 

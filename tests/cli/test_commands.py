@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sacrebleu
 from cli.program import GERMAN, SYSTEMS, caesura, refusal, with_config
+from helpers import split_pieces
 
 from caesura import Translator
-from caesura.evaluation.pieces import split_pieces
 
 Write = Callable[[str, bytes | str], Path]
 

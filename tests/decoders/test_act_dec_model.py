@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, encode, make_config, sentences, tiny_model, vocabulary
+from helpers import (
+    ACT,
+    ACT_DECODER,
+    LOOKUP,
+    encode,
+    make_config,
+    score_targets,
+    sentences,
+    tiny_model,
+    vocabulary,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,7 +31,6 @@ from caesura.encoders.base import Encoded
 from caesura.errors import InputError
 from caesura.model import Translator
 from caesura.search.beam import beam_search
-from caesura.search.hypothesis import score_targets
 
 MODELS = [
     pytest.param(tiny_model(LOOKUP, seed=3, decoder=ACT_DECODER), id="char source"),

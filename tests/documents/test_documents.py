@@ -93,9 +93,12 @@ def test_links_lead_somewhere_and_nothing_is_left_to_fill_in(page: Path) -> None
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_recipe_describes_a_model_that_can_be_built(path: Path) -> None:
-    config = resolve(load_config(path))
-    assert config.model.encoder.options["num_layers"] in range(1, 7)
+def test_every_recipe_describes_a_model_that_can_be_built(path: Path, tmp_path: Path) -> None:
+    config = load_config(path)
+    assert resolve(config).model.encoder.options["num_layers"] in range(1, 7)
+    assert config.name == "-".join(path.relative_to(ROOT / "recipes").with_suffix("").parts)
+    (tmp_path / "config.yaml").write_text(config.dump(), encoding="utf-8")
+    assert load_config(tmp_path / "config.yaml") == config
 
 
 def test_the_recipe_for_your_text_names_the_test_set_that_the_readme_evaluates_on() -> None:

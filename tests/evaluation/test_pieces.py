@@ -1,11 +1,12 @@
 """The shown form of pieces can be read back, whatever is in them."""
 
 import pytest
+from helpers import split_pieces
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.evaluation.pieces import join_pieces, split_pieces
+from caesura.evaluation.pieces import join_pieces
 
 AWKWARD = st.sampled_from(list("|␣\\ ntrxu0aÄ東\n\t\r\0\x0b\x0c\x1c\x7f\x85\u2028\u2029\ud800"))
 ANY = st.characters(exclude_categories=[])
@@ -49,22 +50,6 @@ def test_different_pieces_look_different(one, other):
     assert (join_pieces(one) == join_pieces(other)) == (one == other)
 
 
-def test_a_typed_space_is_a_space():
-    assert split_pieces("in| g|ru") == ["in", " g", "ru"]
-
-
-@pytest.mark.parametrize("shown", ["a||b", "|a", "a|", "|"])
-def test_empty_pieces_are_refused(shown):
-    with pytest.raises(InputError, match="empty piece"):
-        split_pieces(shown)
-
-
 def test_an_empty_piece_cannot_be_shown():
     with pytest.raises(InputError, match="empty piece"):
         join_pieces(["a", ""])
-
-
-@pytest.mark.parametrize(("shown", "column"), [(r"a\q", 2), ("ab\\", 3), (r"a|\xg0", 3), (r"\u12", 1)])
-def test_unknown_escapes_are_named_with_their_place(shown, column):
-    with pytest.raises(InputError, match=f"column {column}: unknown escape"):
-        split_pieces(shown)

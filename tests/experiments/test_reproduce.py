@@ -16,10 +16,11 @@ from experiments.fleets import interrupt_once, wait_for
 from experiments.recipes import RECIPE, rows, run, statuses
 
 from caesura.config import load_config
-from caesura.experiments.outcome import TEST, Member, read_outcome, read_records
+from caesura.experiments.outcome import TEST, Member, read_outcome
 from caesura.experiments.recipe import FILE, load_recipe
 from caesura.experiments.results import compact_metrics
 from caesura.terminal import FleetDisplay
+from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 
 ROOT = Path(__file__).parents[2]

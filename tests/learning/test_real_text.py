@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from cli.program import caesura
+from helpers import split_pieces
 
-from caesura.evaluation.pieces import split_pieces
 from caesura.training import loop
 
 pytestmark = pytest.mark.slow

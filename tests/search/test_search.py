@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, encode, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, encode, score_targets, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import SCRIPT, chances, encoded, same, table
@@ -17,7 +17,7 @@ from caesura.model import Translator
 from caesura.search import rounds
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
-from caesura.search.hypothesis import length_penalty, score_targets
+from caesura.search.hypothesis import length_penalty
 from caesura.search.rounds import Pace
 from caesura.search.sampling import sample
 

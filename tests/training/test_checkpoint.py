@@ -19,6 +19,7 @@ from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
     load_checkpoint,
+    newest_progress,
     read_progress,
     save_checkpoint,
     snapshot,
@@ -166,6 +167,17 @@ def test_a_checkpoint_takes_the_place_of_later_ones_and_leaves_enough(tmp_path: 
         save_checkpoint(tmp_path, snapshot(model, optimizer, Progress(update=update)), keep=3)
     save_checkpoint(tmp_path, snapshot(model, optimizer, Progress(update=25)), keep=2)  # 30 was damaged
     assert [read_progress(path).update for path in list_checkpoints(tmp_path)] == [20, 25]
+
+
+def test_the_newest_counters_are_of_the_newest_checkpoint_that_can_be_read(tmp_path: Path) -> None:
+    assert newest_progress(tmp_path / "checkpoints") is None
+    model, optimizer = setting(0)
+    for update in (10, 20, 30):
+        save_checkpoint(tmp_path, snapshot(model, optimizer, Progress(update=update)), keep=3)
+    for left in (30, 20, 10):
+        assert newest_progress(tmp_path) == Progress(update=left)
+        list_checkpoints(tmp_path)[left // 10 - 1].write_bytes(b"damaged")
+    assert newest_progress(tmp_path) is None
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "3", "progress": "{}"}])

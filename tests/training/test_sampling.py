@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, score_targets, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
@@ -13,7 +13,6 @@ from caesura.config import Training
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD
 from caesura.encoders.base import Encoded
-from caesura.search.hypothesis import score_targets
 from caesura.search.scheduled import scheduled_inputs
 from caesura.training import risk
 from caesura.training.risk import risk_loss
