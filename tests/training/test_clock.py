@@ -142,6 +142,6 @@ def test_checkpoints_come_by_the_clock_too_and_change_nothing(
     with pytest.raises(Killed):
         train(config, folder, Killer(clock))
     [checkpoint] = list_checkpoints(folder / "checkpoints")
-    assert read_progress(checkpoint).update == 6, "two updates, and seconds, after that of the validation"
+    assert read_progress(checkpoint).update == 5, "eleven seconds after that of the validation, of update 4"
     train(config, folder, Ticking(clock))
     assert outcome(folder) == outcome(tmp_path / "rare")
