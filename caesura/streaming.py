@@ -85,7 +85,8 @@ class _Unknown:
         """Say on the error stream what there was, if anything."""
         if self.symbols:
             shown = " ".join(repr(s if len(s) <= LONGEST else s[:LONGEST] + "...") for s in self.examples)
-            counted = f"symbols not in the model's vocabulary: {self.symbols}, in {self.lines} lines"
+            lines = "1 line" if self.lines == 1 else f"{self.lines} lines"
+            counted = f"symbols not in the model's vocabulary: {self.symbols}, in {lines}"
             print(f"caesura: {counted}; read as <unk>, such as {shown}", file=sys.stderr)
 
 

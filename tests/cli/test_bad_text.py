@@ -181,7 +181,8 @@ def test_unknown_characters_are_read_as_such_and_given_back_by_segment(
 
 
 def _told(symbols: int, lines: int, examples: str) -> str:
-    counted = f"symbols not in the model's vocabulary: {symbols}, in {lines} lines"
+    where = "1 line" if lines == 1 else f"{lines} lines"
+    counted = f"symbols not in the model's vocabulary: {symbols}, in {where}"
     return f"caesura: {counted}; read as <unk>, such as {examples}\n"
 
 

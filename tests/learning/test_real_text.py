@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -113,7 +114,8 @@ def test_a_short_run_on_real_text_trains_stops_resumes_translates_and_evaluates(
     source = tmp_path / f"dev.{src}"
     texts = source.read_text(encoding="utf-8").split("\n")[:-1]
     translated = caesura("translate", folder, source)
-    assert (translated.status, translated.err) == (0, "")
+    assert translated.status == 0
+    assert re.fullmatch(r"(caesura: symbols not in the model's vocabulary: .*\n)?", translated.err)
     assert len(translated.lines) == len(texts)
     assert any(translated.lines)
     cut = caesura("segment", folder, source)
