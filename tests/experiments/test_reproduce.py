@@ -208,7 +208,7 @@ def test_logs_are_kept_short_and_whole_in_what_counts(recipe: Path) -> None:
     assert len({b - a for a, b in pairwise(updates)}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_kills_of_a_member_and_of_the_whole_change_nothing_but_times(recipe: Path) -> None:
     settings = ("--only", "act", "--set", "training.updates=400", "--no-report")
     tables = []
