@@ -26,6 +26,7 @@ from caesura.training.checkpoint import list_checkpoints
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
+from caesura.training.run import own_cores
 
 POLL = 0.2  # seconds
 PATIENCE = 60.0  # seconds to wait for a training that the last call left behind
@@ -260,8 +261,7 @@ class _Fleet:
         here = [s for s in settings if s.device == "cpu" or not torch.cuda.is_available()]
         if not any(s.threads is None for s in here):
             return {}
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = max(1, cores // together)
+        threads = max(1, own_cores() // together)
         self.watcher.say(f"{together} side by side: {threads} CPU threads each")
         return {"OMP_NUM_THREADS": str(threads)}
 

@@ -293,15 +293,21 @@ def _announce(run: Run, reporter: Reporter) -> None:
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")
 
 
+def own_cores() -> int:
+    """How many cores this process may use, where the system tells; else how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _crowded(config: Config) -> str:
     """What to try where most cores were busy in the last minute, and nobody has said how many to use."""
     threads = torch.get_num_threads()
     if config.training.threads or "OMP_NUM_THREADS" in os.environ:
         return ""
     try:
-        cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+        load = os.getloadavg()[0]
     except (AttributeError, OSError):  # not everywhere
         return ""
+    cores = own_cores()
     free = max(1, int(cores - load))
     if load <= cores / 2 or threads <= free:
         return ""

@@ -3,15 +3,18 @@
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from cli.program import write_config
 
 from caesura.config import Config, load_config
 from caesura.errors import Interrupted
+from caesura.model import Translator
 from caesura.output import Output
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
@@ -44,6 +47,19 @@ class Listener:
     def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
         self.validations.append(validation)
         self.examples.append(examples)
+
+
+@contextmanager
+def interrupted_validations(number: int) -> Iterator[None]:
+    """Inside it a signal comes at the beginning of every validation."""
+    process = Translator.process
+
+    def interrupted(self: Translator, *given: Any, **named: Any) -> list[Output]:
+        os.kill(os.getpid(), number)
+        return process(self, *given, **named)
+
+    with mock.patch.object(Translator, "process", interrupted):
+        yield
 
 
 def configured(corpus: Path, system: str = "word", *settings: str) -> Config:

@@ -1,17 +1,15 @@
 """Time limits, budgets and checkpoints by the clock: when a run stops, and that it learns the same."""
 
 import json
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from training.outcomes import DROPOUT, Listener, configured, outcome, run
+from training.outcomes import DROPOUT, Listener, configured, interrupted_validations, outcome, run
 
 from caesura.errors import Interrupted
 from caesura.experiments.outcome import Member, read_outcome
-from caesura.model import Translator
 from caesura.output import Output
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
@@ -99,18 +97,11 @@ def test_a_budget_that_is_spent_in_parts_is_that_spent_at_once(
 
 
 def test_the_last_validation_of_a_budget_is_made_again_where_it_was_interrupted(
-    corpus: Path, tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, clock: list[float]
 ) -> None:
-    config, process = configured(corpus), Translator.process
-
-    def interrupted(self, texts, search, progress=None):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return process(self, texts, search, progress)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Translator, "process", interrupted)
-        with pytest.raises(Interrupted):
-            train(config, tmp_path / "out", Ticking(clock), budget=3)
+    config = configured(corpus)
+    with interrupted_validations(signal.SIGTERM), pytest.raises(Interrupted):
+        train(config, tmp_path / "out", Ticking(clock), budget=3)
     member = Member("one", tmp_path / "word.yaml", (), tmp_path / "out")
     assert read_outcome(member, 3.0).status == "stopped"
     assert train(config, tmp_path / "out", heard := Ticking(clock), budget=3) == "budget"

@@ -1,7 +1,6 @@
 """Training: the same run twice, interrupted and resumed, gives the same bits."""
 
 import json
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import torch
 from cli.program import write_corpus
 from safetensors.torch import load
-from training.outcomes import DROPOUT, Listener, configured, outcome, run
+from training.outcomes import DROPOUT, Listener, configured, interrupted_validations, outcome, run
 
 from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import Spans, WordVocabulary
@@ -88,21 +87,11 @@ def test_dropout_draws_anew_at_every_update(corpus: Path, tmp_path: Path) -> Non
     assert outcome(tmp_path / "with")["state"] != outcome(tmp_path / "without")["state"]
 
 
-def test_a_validation_that_is_interrupted_is_made_again(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_validation_that_is_interrupted_is_made_again(corpus: Path, tmp_path: Path) -> None:
     config = configured(corpus)
     run(config, tmp_path / "whole")
-    process = Translator.process
-
-    def interrupted(self, texts, search, progress=None):
-        os.kill(os.getpid(), signal.SIGINT)
-        return process(self, texts, search, progress)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Translator, "process", interrupted)
-        with pytest.raises(Interrupted):
-            train(config, tmp_path / "parts", Listener())
+    with interrupted_validations(signal.SIGINT), pytest.raises(Interrupted):
+        train(config, tmp_path / "parts", Listener())
     assert not (tmp_path / "parts" / "model.safetensors").exists()
     run(config, tmp_path / "parts")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
