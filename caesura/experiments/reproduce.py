@@ -56,7 +56,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     wanted = systems(recipe, chosen)
     shown = _with_known(recipe, chosen, wanted)
     members = _in_turn(wanted)
-    known = _known(chosen, members)
+    known = _known(chosen, members, limits.budget)
     _check(members)
     splits = measure_text(members[0].load())
     experiment = _Experiment(recipe, chosen.out, shown, splits, members[0].load())
@@ -67,9 +67,11 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                 if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
-                for name, path in known.items():
-                    display.say(f"{name}: its folder is gone, {path} has it: not trained again")
-                left = [member for member in members if member.name not in known]
+                for member, lacking in known.items():
+                    has = f"its folder is gone, {kept_metrics(chosen.out, member)} has it"
+                    what = f" without {lacking}: trained again" if lacking else ": not trained again"
+                    display.say(f"{member.name}: {has}{what}")
+                left = [member for member in members if known.get(member) != ""]
                 done = run_fleet(left, limits, display, settled=experiment.write)
         except Interrupted:
             experiment.write()
@@ -96,8 +98,8 @@ def _has_test(member: Member) -> bool:
     return member.load().data.test is not None
 
 
-def _known(chosen: Chosen, members: Sequence[Member]) -> dict[str, Path]:
-    """Those of which a log was kept to the end and whose folders are gone, with that log."""
+def _known(chosen: Chosen, members: Sequence[Member], budget: float | None) -> dict[Member, str]:
+    """Those of which a log was kept to the end and whose folders are gone, with what they lack, if any."""
     known = {}
     for member in members:
         path = kept_metrics(chosen.out, member)
@@ -106,8 +108,11 @@ def _known(chosen: Chosen, members: Sequence[Member]) -> dict[str, Path]:
         found = read_kept(path, member)
         if found.made["digest"] != digest(described(member.load())):
             raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
-        if found.trained:
-            known[member.name] = path
+        if found.status == "budget" and (budget or 0.0) > (found.budget or 0.0):
+            known[member] = "the larger budget"
+        elif found.trained:
+            tested = TEST.name in found.measured or not _has_test(member) or found.best is None
+            known[member] = "" if tested else "its test"
     return known
 
 

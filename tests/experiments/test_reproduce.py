@@ -122,6 +122,17 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     said = refusal(run(recipe, "--only", "act", "--set", "training.updates=11"))
     assert said.startswith(f"{out}/metrics/second-act-1.jsonl: was trained with another config")
     kept = out / "metrics" / "first-word-1.jsonl"
+    *way, end = kept.read_text().splitlines(keepends=True)
+    facts = json.loads(end)
+    for change, budget, said in (
+        ({}, "1h", "has it: not trained again"),
+        ({"status": "budget", "budget": 30.0}, "30s", "has it: not trained again"),
+        ({"status": "budget", "budget": 30.0}, "31s", "has it without the larger budget: trained again"),
+        ({"measured": {}}, "1h", "has it without its test: trained again"),
+    ):
+        kept.write_text("".join(way) + json.dumps(facts | change) + "\n")
+        done = run(recipe, "--only", "word", "--seeds", "1", "--time-limit", "0s", "--budget", budget)
+        assert f"first-word-1: its folder is gone, {kept} {said}" in done.out
     kept.write_bytes(kept.read_bytes()[:-100])
     table = (out / "table.md").read_bytes()
     assert refusal(run(recipe, "--only", "act")).startswith(f"{kept}: is not whole (")
