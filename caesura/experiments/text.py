@@ -77,10 +77,11 @@ def reading_table(results: Sequence[Result]) -> Table:
     """What each system reads of the text: its symbols, and the pairs within its limits."""
     rows: list[list[Cell]] = []
     for result in results:
-        outcome = next((o for o in result.outcomes.values() if o.start), None)
-        if outcome is None or outcome.start is None:
+        begun = [outcome for outcome in result.outcomes.values() if outcome.start]
+        if not begun:
             continue
-        start = outcome.start
+        outcome = next((o for o in begun if "symbols" in (o.start or {})), begun[0])  # older logs lack them
+        start = outcome.start or {}
         kept = [*start.get("symbols", (None, None)), FIGURES["pairs"](outcome)]
         dropped = start["training"].partition("; dropped: ")[2]
         rows.append([result.system.name, start["src_vocabulary"], start["trg_vocabulary"], *kept, dropped])
