@@ -196,7 +196,8 @@ def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[s
     began, shown = time.monotonic(), 0
     # At a terminal a line goes above the bar only by the bar's own console.
     console = terminal.beside_bar()
-    with terminal.counting(f"training, at most {terminal.duration(time_limit)}", round(time_limit)) as count:
+    title, total = f"training, at most {terminal.duration(time_limit)}", round(time_limit)
+    with terminal.counting(title, total, logged=False) as count:
         while True:
             polled = {name: child.poll() for name, child in children.running.items()}
             ended = {name: status for name, status in polled.items() if status is not None}
@@ -207,7 +208,7 @@ def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[s
             if len(ended) == len(runs) or any(ended.values()) or children.signal is not None:
                 return ended
             time.sleep(0.2)
-            elapsed = min(round(time.monotonic() - began), round(time_limit))
+            elapsed = min(round(time.monotonic() - began), total)
             count(elapsed - shown)
             shown = elapsed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -189,13 +190,37 @@ class FleetDisplay:
             self._live.update(Group(*rows), refresh=True)
 
 
+class _Lines:
+    """What a bar would show, in a line a minute where there is no terminal: no log is silent for long."""
+
+    every = 60.0
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        now = time.monotonic()
+        if not err.is_terminal and now - self._last >= self.every:
+            self._last = now
+            err.print(f"{text} after {duration(now - self._began)}", markup=False)
+
+
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on the terminal's error stream; call what it gives with the number of things done."""
+def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[int], None]]:
+    """A progress bar on the terminal's error stream; call what it gives with the number of things done.
+
+    Without a terminal it is `logged` in lines, but for work that prints lines of its own.
+    """
     columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
+        task, lines = bar.add_task(what, total=total), _Lines()
+
+        def report(more: int) -> None:
+            bar.advance(task, more)
+            if logged:
+                lines(f"{what}: {bar.tasks[task].completed:,.0f} of {total:,}")
+
+        yield report
 
 
 @contextmanager
@@ -204,11 +229,13 @@ def stages(what: str) -> Iterator[Callable[[str, int], None]]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     done: dict[str, int] = {}
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
+        task, lines = bar.add_task(what, total=None), _Lines()
 
         def report(stage: str, more: int) -> None:
             done[stage] = done.get(stage, 0) + more
-            bar.update(task, description=f"{what}: {stage}, {done[stage]:,} sentences")
+            text = f"{what}: {stage}, {done[stage]:,} sentences"
+            bar.update(task, description=text)
+            lines(text)
 
         yield report
 

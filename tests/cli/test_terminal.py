@@ -1,0 +1,42 @@
+"""What long work shows: bars at a terminal, and elsewhere lines now and then."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from cli.program import caesura, write_corpus
+from rich.console import Console
+
+from caesura import terminal
+
+
+def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path, train=5, dev=5)
+    text = ("--src", tmp_path / "dev.de", "--trg", tmp_path / "dev.en")
+    words = ("compare", models["word"], models["act"], *text, "--out", tmp_path / "report")
+    assert caesura(*words).err == ""  # within a minute
+    monkeypatch.setattr(terminal._Lines, "every", 0.0)
+    done = caesura(*words)
+    assert done.status == 0, done.err
+    told = done.err.splitlines()
+    for line in (rf"translating with {models['act']}: 5 of 5", r"analysing act: .+, [\d,]+ sentences"):
+        assert any(re.fullmatch(rf"{line} after \d+s", text) for text in told), told
+
+
+def test_at_a_terminal_the_bar_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal._Lines, "every", 0.0)
+    written = io.StringIO()
+    monkeypatch.setattr(terminal, "err", Console(file=written, force_terminal=True, width=80))
+    with terminal.counting("reading", 3) as count, terminal.stages("drawing") as stage:
+        count(2)
+        stage("gates", 7)
+    assert "after" not in written.getvalue()
+    monkeypatch.setattr(terminal, "err", Console(file=written, width=80))
+    with terminal.counting("reading", 3) as count, terminal.counting("own", 3, logged=False) as own:
+        count(2)
+        own(1)
+        count(1)
+    assert re.search(r"reading: 2 of 3 after \ds\nreading: 3 of 3 after \ds\n$", written.getvalue())
