@@ -12,12 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from caesura import terminal
+from caesura.analysis.plots import png_of
 from caesura.analysis.report import PAGE, clear
 from caesura.analysis.tables import Table
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
 from caesura.experiments.cards import keep_cards, links
+from caesura.experiments.curves import CAPTION, CURVES, curves_figure
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
@@ -74,10 +76,10 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                 left = [member for member in members if known.get(member) != ""]
                 done = run_fleet(left, limits, display, settled=experiment.write)
         except Interrupted:
-            experiment.write()
+            experiment.write(drawn=True)
             terminal.out.print("stopped; the same command goes on from here")
             raise
-        experiment.write()
+        experiment.write(drawn=True)
         experiment.show()
         if report and done:
             rest = None if deadline is None else deadline - time.monotonic()
@@ -185,8 +187,8 @@ class _Experiment:
             return read_kept(path, member)
         return read_outcome(member, None, (TEST,))
 
-    def write(self) -> None:
-        """Write metrics/, cards/, table.md, table.json and table.csv."""
+    def write(self, drawn: bool = False) -> None:
+        """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, the curves."""
         results = self.results()
         keep_metrics(self.out, results)
         keep_cards(self.out, results, self._about())
@@ -201,6 +203,9 @@ class _Experiment:
                 for name, listed in self._by_table(results).items()
             },
         }
+        if drawn and any(result.best for result in results):
+            with write_beside(self.out / CURVES) as file:
+                file.write(png_of(curves_figure(self.recipe, results)))
         files = {
             "table.md": self._markdown(results),
             "table.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
@@ -323,6 +328,8 @@ class _Experiment:
 
     def _markdown(self, results: Sequence[Result]) -> str:
         parts = [f"# {self.recipe.title}\n"]
+        if (self.out / CURVES).exists():
+            parts.append(f"![{CAPTION}]({CURVES})\n")
         for shown in self._tables(results):
             notes = "".join(f"- {note}\n" for note in (*shown.notes, shown.cards) if note)
             parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]

@@ -170,8 +170,8 @@ def _ours(result: Result) -> list[Cell]:
         "" if parameters is None else _millions(parameters.mean),
         shown("pairs", ",.0f").partition(" ± 0")[0],
         "" if longest is None else _segments(shown("segment_length", ".2f"), longest),
-        _time(result, "seconds_to_best"),
-        _time(result, "seconds"),
+        time_shown(result, "seconds_to_best"),
+        time_shown(result, "seconds"),
         endings(result),
     ]
 
@@ -201,7 +201,7 @@ def _millions(parameters: float) -> str:
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e5 else f"{parameters:,.0f}"
 
 
-def _time(result: Result, name: str) -> str:
+def time_shown(result: Result, name: str) -> str:
     """The mean over seeds, with a star where none had the machine to itself."""
     found = result.figure(name)
     return "" if found is None else duration(found.mean) + "*" * (result.together > 1)
@@ -277,7 +277,7 @@ def compact_metrics(outcome: Outcome) -> str:
     """A training's log without examples, and with as many of its training lines as fit."""
     left_out = {"examples", "signatures", "boundaries"}
     records = read_records(outcome.member.folder)
-    kept = [{k: _rounded(v) for k, v in r.items() if k not in left_out and v is not None} for r in records]
+    kept = [{k: rounded(v) for k, v in r.items() if k not in left_out and v is not None} for r in records]
     lines = [json.dumps(record, ensure_ascii=False) for record in kept]
     end = json.dumps({"kind": "end", **outcome.record()}, ensure_ascii=False)
     training = [i for i, record in enumerate(kept) if record["kind"] == "train"]
@@ -289,7 +289,8 @@ def compact_metrics(outcome: Outcome) -> str:
     return "".join(f"{line}\n" for line in [*(lines[i] for i in sorted(others | {*shown})), end])
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """As the logs that are kept have it."""
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
