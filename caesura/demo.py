@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -16,7 +15,9 @@ from typing import Any
 
 from caesura import terminal
 from caesura.analysis.cost import training_seconds
-from caesura.analysis.plots import Trajectory, plot_trajectories
+from caesura.analysis.figures import history_figure
+from caesura.analysis.halting import history
+from caesura.analysis.plots import save as save_figure
 from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings as Analysed
 from caesura.comparison import Text, compared, write_report
@@ -100,9 +101,9 @@ class Run:
         """Where its training stands."""
         return newest_progress(self.folder / "checkpoints") or Progress()
 
-    def records(self, *kinds: str) -> list[dict[str, Any]]:
-        """What its metrics.jsonl has of these kinds so far."""
-        return [record for record in read_records(self.folder) if record["kind"] in kinds]
+    def validations(self) -> list[dict[str, Any]]:
+        """Those that its metrics.jsonl has so far."""
+        return [record for record in read_records(self.folder) if record["kind"] == "validation"]
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _train(runs: Sequence[Run], settings: Settings) -> None:
 
 def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[str, int]:
     """Print a line a validation until all have ended, one has failed, or a signal came."""
-    seen = {run: len(run.records("validation")) for run in runs}
+    seen = {run: len(run.validations()) for run in runs}
     began, shown = time.monotonic(), 0
     # At a terminal a line goes above the bar only by the bar's own console.
     console = terminal.beside_bar()
@@ -202,7 +203,7 @@ def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[s
             polled = {name: child.poll() for name, child in children.running.items()}
             ended = {name: status for name, status in polled.items() if status is not None}
             for run in runs:
-                for record in run.records("validation")[seen[run] :]:
+                for record in run.validations()[seen[run] :]:
                     seen[run] += 1
                     console.print(f"{run.system:>4} {terminal.validation_line(record)}", markup=False)
             if len(ended) == len(runs) or any(ended.values()) or children.signal is not None:
@@ -242,7 +243,7 @@ def _show_table(tested: Sequence[Tested], settings: Settings) -> None:
     rows = []
     for t in tested:
         test, seconds = t.found["test"], training_seconds(t.run.folder)
-        best = [r["update"] for r in t.run.records("validation") if r["verdict"] == "best"]
+        best = [r["update"] for r in t.run.validations() if r["verdict"] == "best"]
         row = [t.run.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
         row += [f"{t.model.parameter_count():,}", f"{test.segments.mean:.2f} (max {test.segments.longest})"]
         row += [f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""]
@@ -272,21 +273,13 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
 
 def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     """How the segments moved during training, in a line and in a plot."""
-    curves = {}
-    for run in (t.run for t in tested):
-        records = run.records("start", "validation")  # the start knows neither sentences nor scores
-        lengths = [r["segment_length"] for r in records]
-        shares = [math.nan if r["gradient_share"] is None else r["gradient_share"] for r in records]
-        curves[f"{run.system} {run.seed}"] = Trajectory(
-            sentences=[r.get("sentences", 0) for r in records],
-            segment_length=lengths,
-            score=[r.get("exact", math.nan) for r in records],
-            gradient_share=None if run.system == "char" else shares,
-        )
+    curves = {t.run: found for t in tested if (found := history(t.run.folder))}
+    for run, found in curves.items():
         if run.system != "char":
-            shown = " → ".join(f"{length:.2f}" for length in lengths)
+            shown = " → ".join(f"{length:.2f}" for length in found.segment_length)
             terminal.out.print(f"\nACT-ENC's segment length as it trained, seed {run.seed}: {shown}")
-    png, svg = plot_trajectories(curves, out / "trajectories")
+    figure = history_figure({f"{run.system} {run.seed}": found for run, found in curves.items()}, "exact")
+    png, svg = save_figure(figure, out / "trajectories")
     terminal.out.print(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
         f"(try: echo neunundneunzig | {_program()} translate {tested[-1].run.folder} --segments)"

@@ -1,6 +1,7 @@
 """Small models, vocabularies and ragged batches for the tests."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -117,8 +118,15 @@ def split_pieces(shown: str) -> list[str]:
     return pieces
 
 
-def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-9, what: str | None = None) -> None:
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10, what: str | None = None) -> None:
     """Fails, by the name of `what` it is, where two tensors differ by more."""
     torch.testing.assert_close(
         actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
     )
+
+
+def assert_close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tolerance: float) -> None:
+    """Fails, by its name, where the relative error of a tensor is larger."""
+    for name, value in wanted.items():
+        error = (found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3)
+        assert error < tolerance, f"{name}: relative error {error:.1e}"

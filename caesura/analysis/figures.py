@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ WIDTH = 6.4  # inches: its text can still be read on a phone
 _LONGEST = 20  # characters of a segment; longer ones share the last bar
 _SINGLES = 28  # characters whose bars stand side by side
 _GAP = 0.15  # between labels of lines, in inches
-_PANEL = 1.25  # the height of one of several axes, in inches
+_TALL, _LOW = 1.75, 1.1  # heights of several axes in one figure, in inches
 FEW = 4  # models that are drawn as bars, and have a legend inside the axes
 
 P = ParamSpec("P")
@@ -117,37 +117,38 @@ def scores_figure(found: HaltingStatistics) -> Figure:
 
 
 @styled
-def history_figure(runs: Mapping[str, History]) -> Figure:
-    """Segment length, share of characters with halting gradient, BLEU and penalty over training."""
-    panels: list[tuple[str, str, str]] = [("sentences", "segment_length", "characters\na segment")]
+def history_figure(runs: Mapping[str, History], score: Literal["bleu", "exact"] = "bleu") -> Figure:
+    """Segment length, share of symbols with halting gradient, a score and the penalty over training."""
+    panels = [("sentences", "segment_length", "characters a segment", _TALL)]
     if any(run.gradient_share is not None for run in runs.values()):
-        panels.append(("sentences", "gradient_share", "symbols with\ngradient"))
-    panels.append(("sentences", "bleu", "BLEU, dev"))
+        panels.append(("sentences", "gradient_share", "symbols with\nhalting gradient", _LOW))
+    panels.append(("sentences", score, {"bleu": "BLEU, dev", "exact": "exact match, dev"}[score], _TALL))
     if any(any(run.penalty) for run in runs.values()):
-        panels.append(("penalty_at", "penalty", "penalty R"))
-    labelled = 1 < len(runs) <= _PANEL / _GAP + 1
-    figure = Figure(figsize=(WIDTH, 1.35 * len(panels) + 0.5), layout="constrained")
-    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, (x, y, title) in zip(grid, panels, strict=True):
+        panels.append(("penalty_at", "penalty", "penalty R", _LOW))
+    labelled = 1 < len(runs) <= _TALL / _GAP
+    heights = [height for *_, height in panels]
+    figure = Figure(figsize=(WIDTH, sum(heights) + 0.5), layout="constrained")
+    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (x, y, title, height) in zip(grid, panels, strict=True):
         axes.set_ylabel(title)
         ends = []
         for (name, run), look in zip(runs.items(), looks(), strict=False):
-            values = getattr(run, y)
-            if values is None or not any(v and math.isfinite(v) for v in values):
+            places, values = getattr(run, x), getattr(run, y)
+            if values is None or (y == "penalty" and not any(values)):  # nothing halts
                 continue
-            places = getattr(run, x)
             axes.plot(places, values, color=look.colour, linestyle=look.dashes, linewidth=1.6)
-            last = [(a, b) for a, b in zip(places, values, strict=True) if math.isfinite(b)][-1]
-            axes.plot(*last, marker=look.marker, markersize=3.5, color=look.colour)
-            ends.append((_plain(name), look.colour, *last))
+            known = [(a, b) for a, b in zip(places, values, strict=True) if math.isfinite(b)]
+            if known:
+                axes.plot(*known[-1], marker=look.marker, markersize=3.5, color=look.colour)
+                ends.append((_plain(name), look.colour, *known[-1]))
+        axes.margins(y=0.12)
+        if y in ("gradient_share", "exact"):
+            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
         if y == "gradient_share":
-            axes.set_ylim(-0.04, 1.04)
+            axes.set_ylim(-0.06, 1.06)
             axes.set_yticks([0, 0.5, 1])
-            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-        elif ends:
-            axes.margins(y=0.12)
-        if labelled and ends:
-            label_ends(axes, ends, _GAP / _PANEL)
+        if labelled and height == _TALL:
+            label_ends(axes, ends, _GAP / height)
     grid[-1].set_xlabel("training sentences seen")
     grid[-1].xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
     grid[-1].set_xlim(left=0)

@@ -46,6 +46,7 @@ class History:
     sentences: list[float]  # training sentences seen, at the start and at each validation
     segment_length: list[float]
     bleu: list[float]
+    exact: list[float]  # share of the dev set that is translated exactly as its reference
     gradient_share: list[float] | None  # None: no halting unit
     penalty_at: list[float]  # training sentences seen where the penalty was logged
     penalty: list[float]  # the segmenter's, mean over sentences, before tau
@@ -118,6 +119,7 @@ def history(folder: Path) -> History | None:
         sentences=[_number(r.get("sentences", 0)) for r in points],
         segment_length=[_number(r.get("segment_length")) for r in points],
         bleu=[_number(r.get("bleu")) for r in points],
+        exact=[_number(r.get("exact")) for r in points],
         gradient_share=None if all(map(math.isnan, shares)) else shares,
         penalty_at=[_number(r.get("sentences")) for r in logged],
         penalty=[_number(r.get("penalty")) for r in logged],

@@ -1,10 +1,8 @@
-"""House style of figures, and the picture of training runs; nothing is measured here, only drawn."""
+"""House style of figures, and what several of them need; nothing is measured here, only drawn."""
 
-import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO, StringIO
 from itertools import cycle
 from pathlib import Path
@@ -15,9 +13,6 @@ import matplotlib
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
-
-from caesura.errors import InputError
 
 # Okabe and Ito's palette, for all kinds of colour vision; its yellow is too faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -36,80 +31,6 @@ FONTS = (
     "WenQuanYi Zen Hei",
     "Arial Unicode MS",
 )
-_LABEL_GAP = 0.15  # between line labels, in inches: one line of text
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """One training run as its validations saw it: lists of one length, nan where a value is missing."""
-
-    sentences: Sequence[float]  # training sentences seen
-    segment_length: Sequence[float]  # characters a segment
-    score: Sequence[float]  # BLEU or exact match, in the unit of the axis
-    gradient_share: Sequence[float] | None = None  # characters whose halting score has a gradient, 0 to 1
-
-
-def plot_trajectories(
-    runs: Mapping[str, Trajectory], path: str | Path, score_name: str = "exact match"
-) -> tuple[Path, Path]:
-    """Draws `trajectory_figure` into path.png and path.svg and returns both; equal input, equal bytes."""
-    stem = Path(path)
-    if stem.suffix.lower() in (".png", ".svg"):
-        stem = stem.with_suffix("")
-    with style():
-        return save(trajectory_figure(runs, score_name), stem)
-
-
-def trajectory_figure(runs: Mapping[str, Trajectory], score_name: str = "exact match") -> Figure:
-    """Segment length above score over the training sentences seen, each line labelled at its end.
-
-    Where runs know the share of characters with a halting gradient, a strip between the two shows it, dashed.
-    """
-    _check(runs)
-    panels: list[tuple[str, str, float]] = [("segment_length", "characters a segment", 2.2)]
-    if any(run.gradient_share is not None for run in runs.values()):
-        panels.append(("gradient_share", "characters with\nhalting gradient", 1.1))
-    panels.append(("score", score_name, 2.2))
-    heights = [height for _, _, height in panels]
-    with style():
-        figure = Figure(figsize=(7.0, sum(heights) + 0.8))
-        grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)
-        for axes, (field, title, height) in zip(grid[:, 0], panels, strict=True):
-            _panel(axes, runs, field, title, height)
-        bottom = grid[-1, 0]
-        bottom.set_xlabel("training sentences seen")
-        bottom.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
-        bottom.set_xlim(left=0)
-        figure.align_ylabels(grid[:, 0])
-        figure.subplots_adjust(
-            left=0.11, right=0.8, top=0.97, bottom=0.55 / figure.get_figheight(), hspace=0.12
-        )
-    return figure
-
-
-def _panel(axes: Axes, runs: Mapping[str, Trajectory], field: str, title: str, height: float) -> None:
-    dashed = field == "gradient_share"
-    axes.set_ylabel(title, parse_math=False)
-    ends: list[tuple[str, str, float, float]] = []
-    for (name, run), look in zip(runs.items(), looks(), strict=False):
-        values = getattr(run, field)
-        if values is None:
-            continue
-        axes.plot(
-            run.sentences, values, color=look.colour, linestyle=(0, (4, 2)) if dashed else look.dashes,
-            linewidth=0.9 if dashed else 1.7, solid_capstyle="round",
-        )  # fmt: skip
-        finite = [(x, y) for x, y in zip(run.sentences, values, strict=True) if math.isfinite(y)]
-        if finite:
-            ends.append((name, look.colour, *finite[-1]))
-            axes.plot(*finite[-1], marker=look.marker, markersize=2.5 if dashed else 4, color=look.colour)
-    if dashed:
-        axes.set_ylim(-0.05, 1.05)
-        axes.set_yticks([0, 0.5, 1])
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    else:
-        axes.margins(y=0.08)
-        label_ends(axes, ends, _LABEL_GAP / height)
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: float) -> None:
@@ -177,19 +98,6 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def _check(runs: Mapping[str, Trajectory]) -> None:
-    if not runs:
-        raise InputError("no runs to draw")
-    for name, run in runs.items():
-        lists = [run.segment_length, run.score]
-        if run.gradient_share is not None:
-            lists.append(run.gradient_share)
-        if any(len(values) != len(run.sentences) for values in lists):
-            raise ValueError(f"run {name!r}: the lists of its trajectory differ in length")
-        if not len(run.sentences):
-            raise InputError(f"run {name!r} has no validations to draw")
-
-
 @contextmanager
 def style() -> Iterator[None]:
     """House style and fonts for what is drawn and saved inside; the settings before come back afterwards."""
@@ -226,8 +134,9 @@ def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Writes PNG and SVG without date or version, so that a figure changes only when its contents do."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    figure.savefig(png, dpi=160, bbox_inches="tight", metadata={"Software": None})
-    figure.savefig(svg, bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    with style():
+        figure.savefig(png, dpi=160, bbox_inches="tight", metadata={"Software": None})
+        figure.savefig(svg, bbox_inches="tight", metadata={"Date": None, "Creator": None})
     return png, svg
 
 

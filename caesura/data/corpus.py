@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.files import LINE_LIMIT, Errors, digest, is_tsv, read_lines, write_beside
+from caesura.data.files import Errors, digest, is_tsv, read_lines, write_beside
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
@@ -53,16 +53,14 @@ class ParallelText:
     def __iter__(self) -> Iterator[Pair]:
         return self.pairs()
 
-    def pairs(
-        self, errors: Errors = "strict", limit: int = LINE_LIMIT, with_bounds: bool = True
-    ) -> Iterator[Pair]:
-        """The pairs in their order; a line over `limit` bytes is None."""
+    def pairs(self, errors: Errors = "strict", with_bounds: bool = True) -> Iterator[Pair]:
+        """The pairs in their order; a line over the limit is None."""
         if self.trg is None:
-            return self._from_tsv(errors, limit, with_bounds)
-        return self._from_files(self.trg, errors, limit, with_bounds)
+            return self._from_tsv(errors, with_bounds)
+        return self._from_files(self.trg, errors, with_bounds)
 
-    def _from_tsv(self, errors: Errors, limit: int, with_bounds: bool) -> Iterator[Pair]:
-        for number, line in enumerate(read_lines(self.src, errors, limit), 1):
+    def _from_tsv(self, errors: Errors, with_bounds: bool) -> Iterator[Pair]:
+        for number, line in enumerate(read_lines(self.src, errors), 1):
             if line is None:
                 yield None, None, None
                 continue
@@ -77,11 +75,11 @@ class ParallelText:
                 bounds = _parse_bounds(cells[2], cells[0], f"{self.src}:{number}")
             yield cells[0], cells[1], bounds
 
-    def _from_files(self, trg: Path, errors: Errors, limit: int, with_bounds: bool) -> Iterator[Pair]:
+    def _from_files(self, trg: Path, errors: Errors, with_bounds: bool) -> Iterator[Pair]:
         paths = [self.src, trg]
         if with_bounds and self.bounds is not None:
             paths.append(self.bounds)
-        readers = [read_lines(path, errors, limit) for path in paths]
+        readers = [read_lines(path, errors) for path in paths]
         number = 0
         while True:
             lines = [next(reader, _END) for reader in readers]
@@ -172,9 +170,7 @@ class Corpus:
         max_src: int | None = None,
         max_trg: int | None = None,
         max_chars: int | None = None,
-        drop_empty: bool = True,
         errors: Errors = "strict",
-        limit: int = LINE_LIMIT,
         progress: Callable[[int], None] | None = None,
         say: Callable[[str], None] | None = None,
     ) -> Corpus:
@@ -186,7 +182,7 @@ class Corpus:
             "format": FORMAT,
             "text": text.digests(),
             "vocabularies": [src_vocabulary.fingerprint, trg_vocabulary.fingerprint],
-            "settings": [max_src, max_trg, max_chars, drop_empty, errors, limit],
+            "settings": [max_src, max_trg, max_chars, errors],
         }
         stem = Path(folder) / name
         corpus = cls._open(stem)
@@ -194,11 +190,10 @@ class Corpus:
             return corpus
         if corpus is None and _paths(stem)[1].exists() and say is not None:
             say(f"{stem}.idx: damaged, or of another version; the text is numbered again")
-        longest = max_src, max_trg, max_chars
-        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), longest, drop_empty)
+        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg, max_chars))
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
-            _write(stem, filtered, filtered.pairs(errors, limit, progress), made_from)
+            _write(stem, filtered, filtered.pairs(errors, progress), made_from)
         except PermissionError as error:
             raise InputError(f"{folder}: {error.strerror}; the ids of the corpus are kept there") from error
         return cls.load(folder, name)
@@ -262,17 +257,16 @@ class _Filter:
         text: ParallelText,
         vocabularies: tuple[Vocabulary, Vocabulary],
         longest: tuple[int | None, int | None, int | None],  # symbols of a side each; characters of either
-        drop_empty: bool,
     ) -> None:
-        self.text, self.vocabularies, self.drop_empty = text, vocabularies, drop_empty
+        self.text, self.vocabularies = text, vocabularies
         *self.longest, self.max_chars = longest
         self.read = 0
         self.dropped: Counter[str] = Counter()
 
     def pairs(
-        self, errors: Errors, limit: int, progress: Callable[[int], None] | None
+        self, errors: Errors, progress: Callable[[int], None] | None
     ) -> Iterator[tuple[list[int], list[int]]]:
-        for src, trg, _ in self.text.pairs(errors, limit, with_bounds=False):
+        for src, trg, _ in self.text.pairs(errors, with_bounds=False):
             self.read += 1
             if progress is not None and self.read % _PROGRESS == 0:
                 progress(self.read)
@@ -288,9 +282,9 @@ class _Filter:
         """The ids of a pair, or the reason to drop it."""
         if src is None or trg is None:
             return "line over the limit"
-        if self.drop_empty and not src.strip():
+        if not src.strip():
             return "empty source"
-        if self.drop_empty and not trg.strip():
+        if not trg.strip():
             return "empty target"
         for side, line in (("source", src), ("target", trg)):
             if self.max_chars is not None and len(line) > self.max_chars:

@@ -24,8 +24,8 @@ XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_lines(path: str | Path, errors: Errors = "strict", limit: int = LINE_LIMIT) -> Iterator[str | None]:
-    """The lines of a text file (plain, .gz, .xz, or "-" for standard input); None for one over `limit` bytes.
+def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | None]:
+    """The lines of a text file (plain, .gz, .xz, or "-" for standard input); None for one over LINE_LIMIT.
 
     Lines end at "\\n" alone, so that two files stay parallel whatever other separators are inside them.
     """
@@ -34,13 +34,13 @@ def read_lines(path: str | Path, errors: Errors = "strict", limit: int = LINE_LI
     try:
         with _opened(path) as stream:
             # Room for a line at the limit with everything that is taken off it: BOM, "\r", "\n".
-            while raw := stream.readline(limit + 5):
+            while raw := stream.readline(LINE_LIMIT + 5):
                 number += 1
                 whole = raw.endswith(b"\n")
                 body = raw.removesuffix(b"\n").removesuffix(b"\r")
                 if number == 1:
                     body = body.removeprefix(_BOM)
-                if len(body) <= limit:
+                if len(body) <= LINE_LIMIT:
                     yield _text(body, f"{name}:{number}", errors)
                     continue
                 while not whole and (rest := stream.readline(1 << 16)):

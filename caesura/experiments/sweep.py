@@ -11,7 +11,6 @@ from statistics import fmean
 from typing import Any
 
 from caesura.analysis.plots import save as save_figure
-from caesura.analysis.plots import style
 from caesura.data.files import checksum, refuse_unwritable, write_beside
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
@@ -267,8 +266,7 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
         with write_beside(path) as file:
             file.write(text.encode())
     for name, figure in figures(sweep).items():
-        with style():
-            written += save_figure(figure, out / "figures" / name)
+        written += save_figure(figure, out / "figures" / name)
     return written
 
 

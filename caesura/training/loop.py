@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -50,13 +50,12 @@ def train(
     """
     config = resolve(config)
     check_files(config)
-    with Interrupt(time_limit) as interrupt, hold(folder, reporter.say):
+    with Interrupt(time_limit) as interrupt, hold(folder, reporter.say), ExitStack() as opened:
         try:
-            run, data = open_run(config, folder, reporter, interrupt)
+            run, data = open_run(config, folder, reporter, interrupt, opened)
         except Stop:
             return _stopped(reporter, interrupt, "while it read the text")
-        with closing(run):
-            return _loop(run, data, reporter, interrupt, budget)
+        return _loop(run, data, reporter, interrupt, budget)
 
 
 def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, budget: float | None) -> Ending:

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -136,8 +137,10 @@ class Run:
             raise not_finite(self.progress.update, self.folder)
 
 
-def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt) -> tuple[Run, Prepared]:
-    """Start a run in `folder`, or take up the one that is there."""
+def open_run(
+    config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack
+) -> tuple[Run, Prepared]:
+    """Start a run in `folder`, or take up the one that is there; it is closed with `opened`."""
     settings, crowded = config.training, _crowded(config)  # before reading text adds to the load
     _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
@@ -179,17 +182,14 @@ def open_run(config: Config, folder: Path, reporter: Reporter, interrupt: Interr
     run = Run(
         config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window, interrupt
     )
-    try:
-        if checkpoints:
-            reporter.say(f"going on from update {progress.update} ({path})")
-        else:
-            _begin(run, data, reporter)
-        _announce(run, reporter)
-        if crowded and not checkpoints and run.model.device.type == "cpu":  # else the load may be its own
-            reporter.say(crowded)
-    except BaseException:
-        run.close()
-        raise
+    opened.callback(run.close)  # from here on, whenever Ctrl-C may come
+    if checkpoints:
+        reporter.say(f"going on from update {progress.update} ({path})")
+    else:
+        _begin(run, data, reporter)
+    _announce(run, reporter)
+    if crowded and not checkpoints and run.model.device.type == "cpu":  # else the load may be its own
+        reporter.say(crowded)
     return run, data
 
 

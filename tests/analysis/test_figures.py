@@ -1,9 +1,12 @@
 """Pictures of several models: each looks like no other, and what names them lies on nothing."""
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -31,7 +34,13 @@ def segments(i: int) -> SegmentStatistics:
 def history(i: int) -> History:
     at = [0.0, 8000.0, 16000.0, 24000.0]
     return History(
-        at, [1.0 + i % 4] * 4, [0, 10 + i, 20, 20 + i / 3], [1.0, 0.5, 0.2, 0.1], at, [2.0, 1.5, 1, 1]
+        at,
+        [1.0 + i % 4] * 4,
+        [0, 10 + i, 20, 20 + i / 3],
+        [0, 0.1, 0.2, i / 20],
+        [1.0, 0.5, 0.2, 0.1],
+        at,
+        [2.0, 1.5, 1, 1],
     )
 
 
@@ -113,6 +122,41 @@ def test_a_history_names_lines_at_their_ends_while_the_names_fit() -> None:
     assert all(Text.get_window_extent(text).x1 <= few.bbox.x1 for text in few.axes[0].texts)
     assert len(many.legends) == 1
     assert not many.axes[0].texts
+
+
+def lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
+    """The data of each line longer than the dot that marks its end."""
+    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
+    return [(x, y) for x, y in drawn if len(x) > 1]
+
+
+def test_each_panel_of_a_history_shows_its_values() -> None:
+    halting = history(1)
+    lookup = replace(history(2), gradient_share=None, penalty=[0.0] * 4)
+    runs, at = {"char": lookup, "act": halting}, halting.sentences
+    for score, values in (("bleu", [lookup.bleu, halting.bleu]), ("exact", [lookup.exact, halting.exact])):
+        length, share, scored, penalty = draw.history_figure(runs, score).axes
+        assert lines(length) == [(at, lookup.segment_length), (at, halting.segment_length)]
+        assert lines(share) == [(at, halting.gradient_share)]
+        assert lines(scored) == [(at, y) for y in values]
+        assert lines(penalty) == [(at, halting.penalty)]
+        assert [t.get_text() for t in length.texts] == [t.get_text() for t in scored.texts] == list(runs)
+        colours = {line.get_color() for axes in (length, scored) for line in axes.lines[2:]}
+        assert colours == {line.get_color() for axes in (share, penalty) for line in axes.lines}
+        assert colours == {length.texts[1].get_color()}
+    assert len(draw.history_figure({"char": lookup}).axes) == 2
+
+
+def test_a_share_that_is_always_0_is_drawn() -> None:
+    stuck = replace(history(1), gradient_share=[0.0] * 4)
+    assert lines(draw.history_figure({"act": stuck}).axes[1]) == [(stuck.sentences, [0.0] * 4)]
+
+
+def test_a_missing_value_is_a_gap_and_the_label_goes_to_the_last_known() -> None:
+    torn = replace(history(1), segment_length=[1.0, 3.0, math.nan, math.nan], bleu=[math.nan] * 4)
+    length, _, score, _ = drawn(draw.history_figure({"x": torn, "y": torn})).axes
+    assert [text.xy for text in length.texts] == [(8000, 3.0)] * 2
+    assert not score.texts
 
 
 def test_a_model_keeps_its_colour_where_others_are_not_drawn() -> None:

@@ -61,7 +61,7 @@ def test_the_history_of_a_run(tmp_path: Path) -> None:
         {"kind": "start", "update": 0, "segment_length": 2.0, "gradient_share": 0.5},
         {"kind": "train", "update": 5, "sentences": 50, "penalty": -0.1},
         {"kind": "validation", "update": 5, "sentences": 50, "segment_length": 3.0, "bleu": 7.5,
-         "gradient_share": 0.75},
+         "exact": 0.25, "gradient_share": 0.75},
     ]  # fmt: skip
     lines = [json.dumps(record) for record in records]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tr']))
@@ -69,7 +69,8 @@ def test_the_history_of_a_run(tmp_path: Path) -> None:
     assert found is not None
     assert (found.sentences, found.segment_length) == ([0.0, 50.0], [2.0, 3.0])
     assert math.isnan(found.bleu[0])
-    assert found.bleu[1] == 7.5
+    assert math.isnan(found.exact[0])
+    assert (found.bleu[1], found.exact[1]) == (7.5, 0.25)
     assert found.gradient_share == [0.5, 0.75]
     assert (found.penalty_at, found.penalty) == ([50.0], [-0.1])
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from caesura.data import corpus as corpus_module
+from caesura.data import files
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
@@ -118,8 +119,9 @@ def test_ids_are_those_of_the_vocabularies(build, chars):
         corpus[0][0][0] = 1
 
 
-def test_the_report_names_every_reason(build):
-    corpus, _ = build(max_src=20, max_trg=9, limit=37)
+def test_the_report_names_every_reason(build, monkeypatch):
+    monkeypatch.setattr(files, "LINE_LIMIT", 37)
+    corpus, _ = build(max_src=20, max_trg=9)
     assert corpus.report.dropped == {
         "empty source": 1,
         "target longer than 9 symbols": 1,
@@ -130,10 +132,11 @@ def test_the_report_names_every_reason(build):
         "6 pairs read, 2 kept; dropped: 1 empty source, 1 target longer than 9 symbols, "
         "1 source longer than 20 symbols, 1 empty target"
     )
-    again, rebuilt = build(max_src=20, max_trg=9, limit=37)
+    again, rebuilt = build(max_src=20, max_trg=9)
     assert not rebuilt
     assert again.report == corpus.report
-    assert build(limit=36)[0].report.dropped["line over the limit"] == 1
+    monkeypatch.setattr(files, "LINE_LIMIT", 36)
+    assert build()[0].report.dropped["line over the limit"] == 1
 
 
 def test_limits_count_symbols_and_drop_only_what_is_over(build):
@@ -159,12 +162,6 @@ def test_a_limit_in_characters_drops_the_same_pairs_at_every_level(build, level)
         ]
 
 
-def test_empty_lines_stay_where_they_are_wanted(build):
-    corpus, _ = build(drop_empty=False)
-    assert len(corpus) == len(SRC)
-    assert corpus[2][0].tolist() == []
-
-
 def test_nothing_is_built_twice_and_every_change_builds(build, text, chars):
     assert build()[1]
     assert not build()[1]
@@ -174,9 +171,7 @@ def test_nothing_is_built_twice_and_every_change_builds(build, text, chars):
         {"max_src": 20},
         {"max_trg": 20},
         {"max_chars": 20},
-        {"drop_empty": False},
         {"errors": "replace"},
-        {"limit": 99},
         {"src": train_vocabulary("char", SRC)},
         {"trg": train_vocabulary("word", TRG)},
     ):

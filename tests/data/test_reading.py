@@ -13,6 +13,7 @@ from folders.test_strangers import little_memory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caesura.data import files
 from caesura.data.files import read_lines
 from caesura.errors import InputError
 
@@ -51,15 +52,17 @@ def test_standard_input_is_read(monkeypatch):
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-def test_a_line_over_the_limit_is_none(tmp_path, end):
+def test_a_line_over_the_limit_is_none(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(files, "LINE_LIMIT", 10)
     path = tmp_path / "t"
     for length in range(1, 25):
         path.write_bytes(b"\xef\xbb\xbf" + b"x" * length + b"\n" + b"y" * length + end)
         wanted = ["x" * length, "y" * length] if length <= 10 else [None, None]
-        assert list(read_lines(path, limit=10)) == wanted, length
+        assert list(read_lines(path)) == wanted, length
 
 
-def test_a_giant_line_is_never_held(tmp_path):
+def test_a_giant_line_is_never_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LINE_LIMIT", 10_000)
     path = tmp_path / "t.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(b"a\n")
@@ -68,7 +71,7 @@ def test_a_giant_line_is_never_held(tmp_path):
         file.write(b"\nb\n")
     tracemalloc.start()
     try:
-        assert list(read_lines(path, limit=10_000)) == ["a", None, "b"]
+        assert list(read_lines(path)) == ["a", None, "b"]
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()

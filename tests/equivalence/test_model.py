@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, LOOKUP, make_config, sentences, tiny_model, vocabulary
+from helpers import ACT, LOOKUP, close, make_config, sentences, tiny_model, vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from caesura.data.batching import collate
 from caesura.decoders.base import Decoded
@@ -20,12 +20,6 @@ from caesura.model import Translator
 CHAR = WORD = {"type": "lookup", "embedding_dim": 620}
 ACT_50 = {"type": "act", "embedding_dim": 620, "act_size": 50, "output_dim": 620, "tau": 1.0}
 ACT_25 = ACT_50 | {"act_size": 25}
-
-
-def close(actual: Tensor, expected: Tensor, what: str | None = None, tolerance: float = 1e-10) -> None:
-    torch.testing.assert_close(
-        actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
-    )
 
 
 @pytest.mark.parametrize(
@@ -66,8 +60,8 @@ def test_padding_and_batch_mates_do_not_change_what_the_encoder_returns(
     together = encoder(vectors, torch.tensor(lengths))
     for b, n in enumerate(lengths):
         alone = encoder(vectors[b : b + 1, :n], torch.tensor([n]))
-        close(together.states[b, :n], alone.states[0], "states")
-        close(together.summary[b], alone.summary[0], "summary")
+        close(together.states[b, :n], alone.states[0], what="states")
+        close(together.summary[b], alone.summary[0], what="summary")
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -84,8 +78,8 @@ def test_the_encoder_is_a_bidirectional_gru_whose_final_states_are_the_summary(l
     theirs.load_state_dict(weights)
     vectors = torch.randn(1, 6, 4, dtype=torch.float64)
     found, (states, finals) = encoder(vectors, torch.tensor([6])), theirs(vectors)
-    close(found.states, states, "states")
-    close(found.summary[0], finals[-2:].flatten(), "summary")  # the top layer's, forward and backward
+    close(found.states, states, what="states")
+    close(found.summary[0], finals[-2:].flatten(), what="summary")  # the top layer's, forward and backward
 
 
 def memory(lengths: list[int], summary_dim: int, seed: int = 0) -> Encoded:
@@ -119,8 +113,8 @@ def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients
         step, state = decoder.step(state, symbols)
         steps.append(step)
     logits = torch.cat([step.logits for step in steps], 1)
-    close(at_once.logits, logits, "logits")
-    close(at_once.attention, torch.cat([step.attention for step in steps], 1), "attention")
+    close(at_once.logits, logits, what="logits")
+    close(at_once.attention, torch.cat([step.attention for step in steps], 1), what="attention")
     assert not at_once.penalty.any()
     probe = torch.randn(at_once.logits.shape, dtype=torch.float64)
     names, parameters = zip(*decoder.named_parameters(), strict=True)
@@ -128,7 +122,7 @@ def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients
     theirs = torch.autograd.grad((logits * probe).sum(), parameters)
     for name, one, other in zip(names, ours, theirs, strict=True):
         assert other.any(), name
-        close(one, other, name)
+        close(one, other, what=name)
 
 
 def test_attention_sums_to_one_and_is_nothing_on_padding() -> None:
@@ -167,8 +161,10 @@ def test_the_decoder_is_the_equations_of_the_paper(summary_dim: int) -> None:
             s_r, s_z, s_n = (cell.weight_hh @ s + cell.bias_hh).chunk(3)
             r, z = torch.sigmoid(x_r + s_r), torch.sigmoid(x_z + s_z)
             s = (1 - z) * torch.tanh(x_n + r * s_n) + z * s
-            close(decoded.attention[b, t, :n], weights, f"attention {b} {t}")
-            close(decoded.logits[b, t], decoder.output.weight @ s + decoder.output.bias, f"logits {b} {t}")
+            close(decoded.attention[b, t, :n], weights, what=f"attention {b} {t}")
+            close(
+                decoded.logits[b, t], decoder.output.weight @ s + decoder.output.bias, what=f"logits {b} {t}"
+            )
 
 
 def test_the_hypotheses_of_a_sentence_do_not_see_each_other() -> None:
@@ -181,10 +177,10 @@ def test_the_hypotheses_of_a_sentence_do_not_see_each_other() -> None:
         alone = decoder.start(encoded)
         for row in symbols:
             one, alone = decoder.step(alone, row[:, k : k + 1])
-        close(step.logits[:, k : k + 1], one.logits, "logits")
+        close(step.logits[:, k : k + 1], one.logits, what="logits")
         assert step.attention is not None
         assert one.attention is not None
-        close(step.attention[:, k : k + 1], one.attention, "attention")
+        close(step.attention[:, k : k + 1], one.attention, what="attention")
 
 
 @pytest.mark.parametrize("kept", [[1], [0, 2], [2, 0], [2, 0, 1]])
@@ -195,7 +191,7 @@ def test_reordered_sentences_go_on_as_they_would_have(kept: list[int]) -> None:
     expected, _ = decoder.step(state, following)
     moved = decoder.reorder(state, torch.tensor(kept), torch.zeros(len(kept), 1, dtype=torch.long))
     found, _ = decoder.step(moved, following[kept])
-    close(found.logits, expected.logits[kept], "logits")
+    close(found.logits, expected.logits[kept], what="logits")
 
 
 PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), strict=True))

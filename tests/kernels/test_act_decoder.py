@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import helpers
 import pytest
 import torch
 from hypothesis import given, settings
@@ -101,9 +102,7 @@ def run(function, args: Args, dtype=torch.float64, outputs: tuple[str, ...] = DI
 
 def assert_close(found: dict, wanted: dict, tolerance: float) -> None:
     assert torch.equal(found["out ends"], wanted["out ends"])
-    for name, value in wanted.items():
-        error = (found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3)
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
+    helpers.assert_close(found, wanted, tolerance)
 
 
 CASES: dict[str, tuple[list[tuple[int, int]], tuple[int, int, int, int]]] = {

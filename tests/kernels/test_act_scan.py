@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 import torch
+from helpers import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -61,12 +62,6 @@ def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> tup
     directions = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(dtype) for o in real]
     grads = torch.autograd.grad(real, leaves, directions)
     return dict(zip(OUTPUTS, outputs, strict=True)), dict(zip(NAMES, grads, strict=True))
-
-
-def assert_close(found: dict, wanted: dict, tolerance: float) -> None:
-    for name, value in wanted.items():
-        error = (found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3)
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
 
 
 CASES = {

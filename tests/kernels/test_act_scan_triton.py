@@ -18,6 +18,8 @@ pytest.importorskip(
     "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
 )
 
+from test_act_scan import EPSILON, NAMES, OUTPUTS, reference
+
 from caesura.kernels import VARIABLE, act_scan_triton
 from caesura.kernels.act_kernels_triton import INTERPRETED
 from caesura.kernels.act_scan import (
@@ -25,7 +27,6 @@ from caesura.kernels.act_scan import (
     ActScan,
     ActWeights,
     act_scan,
-    act_scan_reference,
     act_segments,
 )
 
@@ -38,9 +39,6 @@ pytestmark = [
         not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
     ),
 ]
-NAMES = ("inputs", *ActWeights._fields, *ActCarry._fields)
-OUTPUTS = ("means", "ends", "weights", "scores", *ActCarry._fields)
-EPSILON = 0.01
 Result = tuple[dict[str, Tensor], dict[str, Tensor]]
 Scan = Callable[..., tuple[Tensor, ...]]
 
@@ -49,12 +47,6 @@ def kernel(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Ten
     weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
     assert act_scan_triton.unsupported(inputs, weights, carry) is None
     trace, carry = act_scan_triton.scan(inputs, weights, carry, *rest[8:], epsilon)
-    return *trace, *carry
-
-
-def reference(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
-    weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
-    trace, carry = act_scan_reference(inputs, weights, carry, *rest[8:], epsilon)
     return *trace, *carry
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -50,12 +51,6 @@ def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64, output
     leaves = {name: a for name, a in zip(NAMES, args, strict=True) if a.requires_grad}
     grads = torch.autograd.grad([found[o] for o in outputs], list(leaves.values()), directions)
     return found, dict(zip(leaves, grads, strict=True))
-
-
-def assert_close(found: dict, wanted: dict, tolerance: float) -> None:
-    for name, value in wanted.items():
-        error = (found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3)
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
 
 
 CASES = {

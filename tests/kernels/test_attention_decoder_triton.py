@@ -15,15 +15,15 @@ pytest.importorskip(
     "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
 )
 
+from test_attention_decoder import NAMES, OUTPUTS, reference
+
 from caesura.kernels import VARIABLE, attention_decoder_triton
-from caesura.kernels.attention_decoder import DecoderWeights, decode, decode_reference
+from caesura.kernels.attention_decoder import DecoderWeights, decode
 from caesura.kernels.attention_decoder_triton import TritonDecode, unsupported
 from caesura.kernels.launch import INTERPRETED
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
-NAMES = ("inputs", "hidden", "keys", "values", "mask", *DecoderWeights._fields)
-OUTPUTS = ("states", "attention")
 PAPER = [100, 1, *range(51, 89)], 100, (1000, 1000, 1000)
 
 on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
@@ -40,10 +40,6 @@ pytestmark = [
 
 def fast(*args: Tensor) -> tuple[Tensor, Tensor]:
     return TritonDecode.apply(*args)
-
-
-def reference(*args: Tensor) -> tuple[Tensor, Tensor]:
-    return decode_reference(*args[:5], DecoderWeights(*args[5:]))
 
 
 def problem(lengths: list[int], U: int, sizes: tuple[int, int, int], seed: int = 0) -> list[Tensor]:

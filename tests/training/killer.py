@@ -5,11 +5,13 @@ is for `test_kills.py` and `test_kills_cuda.py`: how many were killed, and in th
 """
 
 import json
+import math
 import mmap
 import os
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -170,15 +172,22 @@ def killed_at_calls(config: Path, settings: list[str], folder: Path, every: int,
     raise AssertionError
 
 
-def traced(path: Path) -> None:
-    """Have this process write down what each update reads: its number, epoch and batch, the sentences."""
-    note = Guard.note
+def traced(path: Path, last: float = math.inf, more: float = 0) -> None:
+    """Have this process write down what each update reads: its number, epoch and batch, the sentences.
+
+    From update `last` on it has `more` seconds to live, in which it does not come to its end.
+    """
+    note, clock = Guard.note, threading.Timer(more, os.kill, (os.getpid(), signal.SIGKILL))
 
     def noted(self: Guard, rows: NDArray[np.int64], wrong: Tensor) -> None:
         at = self.progress
         with path.open("a") as file:
             file.write(json.dumps([at.update, at.epoch, at.batch, rows.tolist()]) + "\n")
         note(self, rows, wrong)
+        if at.update >= last:
+            if clock.ident is None:
+                clock.start()
+            time.sleep(TAKES["update"])
 
     Guard.note = noted  # type: ignore[method-assign]
 
@@ -191,20 +200,12 @@ def killed_along_the_way(
     folder.mkdir()
     with training(config, settings, folder / "whole", partial(traced, whole)) as child:
         assert ended(child) == 0
-    trace.touch()
-    goes_on = partial(training, config, settings, folder / "killed", partial(traced, trace))
     updates = len(whole.read_text().splitlines())
     for last in sorted(rng.sample(range(updates * 9 // 10), kills)):
-        before, reached = trace.stat().st_size, -1
-        with goes_on() as child:
-            while reached < last:
-                assert ended(child, 0.002) is None, "it has come to its end"
-                lines = trace.read_text()[before:].split("\n")[:-1]
-                reached = json.loads(lines[-1])[0] if lines else -1
-            time.sleep(rng.uniform(0, 0.05))
-            os.kill(child, signal.SIGKILL)
+        dies = partial(traced, trace, last, rng.uniform(0, 0.05))
+        with training(config, settings, folder / "killed", dies) as child:
             assert ended(child) == -signal.SIGKILL
-    with goes_on() as child:
+    with training(config, settings, folder / "killed", partial(traced, trace)) as child:
         assert ended(child) == 0
     return Counter(updates=kills)
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -118,6 +119,21 @@ def test_the_folder_is_held_until_the_last_checkpoint_is_written(
     monkeypatch.setattr(loop, "LOG_EVERY", 4)
     train(configured(corpus), tmp_path / "whole", Listener())
     assert outcome(folder) == outcome(tmp_path / "whole")
+
+
+def test_a_run_is_closed_though_ctrl_c_comes_as_soon_as_it_is_open(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any) -> None:
+        run, _ = module.open_run(*given)
+        Gate(monkeypatch, 0, lambda: time.sleep(0.3))
+        run.save()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "open_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(configured(corpus), tmp_path, Listener())
+    assert threading.active_count() == 1
 
 
 @pytest.mark.parametrize("signals", [0, 2])
