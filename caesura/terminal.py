@@ -191,7 +191,7 @@ class FleetDisplay:
 
 
 class _Lines:
-    """What a bar would show, in a line a minute where there is no terminal: no log is silent for long."""
+    """What a bar would show, in a line a minute at most where there is no terminal."""
 
     every = 60.0
 

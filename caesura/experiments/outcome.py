@@ -126,6 +126,7 @@ class Outcome:
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
     budget: float | None = None  # seconds of training that it may take
     made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
+    kept: bool = False  # known from metrics/, not from its folder
 
     @property
     def best(self) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     wanted = systems(recipe, chosen)
     shown = _with_known(recipe, chosen, wanted)
     members = _in_turn(wanted)
-    known = _known(chosen, members, limits.budget)
+    known = _known(chosen, members)
     _check(members)
     splits = measure_text(members[0].load())
     experiment = _Experiment(recipe, chosen.out, shown, splits, members[0].load())
@@ -69,11 +69,10 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                 if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
-                for member, lacking in known.items():
-                    has = f"its folder is gone, {kept_metrics(chosen.out, member)} has it"
-                    what = f" without {lacking}: trained again" if lacking else ": not trained again"
-                    display.say(f"{member.name}: {has}{what}")
-                left = [member for member in members if known.get(member) != ""]
+                left = []
+                for member in members:
+                    if known.get(member) is None or _taken_up(known[member], limits.budget, display.say):
+                        left.append(member)
                 done = run_fleet(left, limits, display, settled=experiment.write)
         except Interrupted:
             experiment.write(drawn=True)
@@ -100,8 +99,8 @@ def _has_test(member: Member) -> bool:
     return member.load().data.test is not None
 
 
-def _known(chosen: Chosen, members: Sequence[Member], budget: float | None) -> dict[Member, str]:
-    """Those of which a log was kept to the end and whose folders are gone, with what they lack, if any."""
+def _known(chosen: Chosen, members: Sequence[Member]) -> dict[Member, Outcome]:
+    """Those of which a log was kept to the end and whose folders are gone."""
     known = {}
     for member in members:
         path = kept_metrics(chosen.out, member)
@@ -110,12 +109,21 @@ def _known(chosen: Chosen, members: Sequence[Member], budget: float | None) -> d
         found = read_kept(path, member)
         if found.made["digest"] != digest(described(member.load())):
             raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
-        if found.status == "budget" and (budget or 0.0) > (found.budget or 0.0):
-            known[member] = "the larger budget"
-        elif found.trained:
-            tested = TEST.name in found.measured or not _has_test(member) or found.best is None
-            known[member] = "" if tested else "its test"
+        if found.trained:
+            known[member] = found
     return known
+
+
+def _taken_up(kept: Outcome, budget: float | None, say: Callable[[str], None]) -> bool:
+    """Whether one whose folder is gone is trained again, within the budget that it had if none is given."""
+    untested = TEST.name not in kept.measured and kept.best is not None and _has_test(kept.member)
+    raised = kept.status == "budget" and (budget or 0.0) > (kept.budget or 0.0)
+    lacking = "the larger budget" if raised else "its test" if untested else ""
+    has = f"{kept.member.name}: its folder is gone, metrics/{kept.member.folder.name}.jsonl has it"
+    say(f"{has} without {lacking}: trained again" if lacking else f"{has}: not trained again")
+    if lacking and kept.budget is not None:
+        kept.member.allowance.write_text(f"{kept.budget:g}", encoding="utf-8")
+    return bool(lacking)
 
 
 def _in_turn(wanted: Sequence[System]) -> list[Member]:
@@ -182,10 +190,13 @@ class _Experiment:
         ]
 
     def _read(self, member: Member) -> Outcome:
-        path = kept_metrics(self.out, member)
-        if path.exists() and not _begun(member):
-            return read_kept(path, member)
-        return read_outcome(member, None, (TEST,))
+        """By its folder, or the log that was kept where that is gone, or trained again and not yet as far."""
+        path, found = kept_metrics(self.out, member), read_outcome(member, None, (TEST,))
+        if path.exists() and not (found.trained and TEST.name in found.measured):
+            kept = read_kept(path, member)
+            if not _begun(member) or kept.progress.update > found.progress.update:
+                return kept
+        return found
 
     def write(self, drawn: bool = False) -> None:
         """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, the curves."""
@@ -203,17 +214,15 @@ class _Experiment:
                 for name, listed in self._by_table(results).items()
             },
         }
+        self._write("table.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        self._write("table.csv", seeds_table(results).csv().encode())
         if drawn and any(result.best for result in results):
-            with write_beside(self.out / CURVES) as file:
-                file.write(png_of(curves_figure(self.recipe, results)))
-        files = {
-            "table.md": self._markdown(results),
-            "table.json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
-            "table.csv": seeds_table(results).csv(),
-        }
-        for name, text in files.items():
-            with write_beside(self.out / name) as file:
-                file.write(text.encode())
+            self._write(CURVES, png_of(curves_figure(self.recipe, results)))
+        self._write("table.md", self._markdown(results).encode())  # which shows the curves
+
+    def _write(self, name: str, content: bytes) -> None:
+        with write_beside(self.out / name) as file:
+            file.write(content)
 
     def show(self) -> None:
         """Print the tables."""
@@ -317,6 +326,9 @@ class _Experiment:
         if untested:
             why = "not tested yet, or no data.test in the config"
             notes.append(f"Scored on dev alone ({why}): {', '.join(untested)}.")
+        for r in results:
+            if late := [str(seed) for seed, o in r.outcomes.items() if o.best and o not in r.counted]:
+                notes.append(f"{r.system.title}: without seed {', '.join(late)}, which is not tested yet.")
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
         if allowed := budgets(results):

@@ -17,7 +17,7 @@ from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.recipe import Paper, System
 from caesura.terminal import duration
 from caesura.training.checkpoint import Progress
-from caesura.training.journal import METRICS, read_records
+from caesura.training.journal import read_records
 
 SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
@@ -299,7 +299,7 @@ def keep_metrics(out: Path, results: Sequence[Result]) -> None:
     (out / "metrics").mkdir(exist_ok=True)
     for result in results:
         for outcome in result.outcomes.values():
-            if outcome.start is not None and (outcome.member.folder / METRICS).exists():
+            if outcome.start is not None and not outcome.kept:
                 with write_beside(kept_metrics(out, outcome.member)) as file:
                     file.write(compact_metrics(outcome).encode())
 
@@ -310,7 +310,7 @@ def kept_metrics(out: Path, member: Member) -> Path:
 
 
 def read_kept(path: Path, member: Member) -> Outcome:
-    """What the log that was kept of a member tells of it; its folder is gone, as on another machine."""
+    """What the log that was kept of a member tells of it, whose folder is gone, as on another machine."""
     try:
         *way, end = map(json.loads, path.read_bytes().splitlines())
         start = {k: v for r in way if r["kind"] == "start" for k, v in r.items()} | (end["start"] or {})
@@ -323,7 +323,7 @@ def read_kept(path: Path, member: Member) -> Outcome:
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)
         made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
-        return Outcome(member, *facts, end["measured"], end["budget"], made)
+        return Outcome(member, *facts, end["measured"], end["budget"], made, kept=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
         reason = f"{type(problem).__name__}: {problem}"
         raise InputError(

@@ -77,11 +77,10 @@ def reading_table(results: Sequence[Result]) -> Table:
     """What each system reads of the text: its symbols, and the pairs within its limits."""
     rows: list[list[Cell]] = []
     for result in results:
-        begun = [outcome for outcome in result.outcomes.values() if outcome.start]
+        begun = [(o.start, o) for o in result.outcomes.values() if o.start]
         if not begun:
             continue
-        outcome = next((o for o in begun if "symbols" in (o.start or {})), begun[0])  # older logs lack them
-        start = outcome.start or {}
+        start, outcome = max(begun, key=lambda pair: "symbols" in pair[0])  # which older logs lack
         kept = [*start.get("symbols", (None, None)), FIGURES["pairs"](outcome)]
         dropped = start["training"].partition("; dropped: ")[2]
         rows.append([result.system.name, start["src_vocabulary"], start["trg_vocabulary"], *kept, dropped])

@@ -109,7 +109,7 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     for path in [*out.glob("*-*-1"), *out.glob("*-*-1.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", "0s")
-    assert f"second-act-1: its folder is gone, {out}/metrics/second-act-1.jsonl has it" in done.out
+    assert "second-act-1: its folder is gone, metrics/second-act-1.jsonl has it: not trained" in done.out
     assert not (out / "second-act-1").exists()
     assert read in (out / "table.md").read_text()
     after = [row for row in rows(recipe) if row["system"] != "char"]
@@ -122,17 +122,6 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     said = refusal(run(recipe, "--only", "act", "--set", "training.updates=11"))
     assert said.startswith(f"{out}/metrics/second-act-1.jsonl: was trained with another config")
     kept = out / "metrics" / "first-word-1.jsonl"
-    *way, end = kept.read_text().splitlines(keepends=True)
-    facts = json.loads(end)
-    for change, budget, said in (
-        ({}, "1h", "has it: not trained again"),
-        ({"status": "budget", "budget": 30.0}, "30s", "has it: not trained again"),
-        ({"status": "budget", "budget": 30.0}, "31s", "has it without the larger budget: trained again"),
-        ({"measured": {}}, "1h", "has it without its test: trained again"),
-    ):
-        kept.write_text("".join(way) + json.dumps(facts | change) + "\n")
-        done = run(recipe, "--only", "word", "--seeds", "1", "--time-limit", "0s", "--budget", budget)
-        assert f"first-word-1: its folder is gone, {kept} {said}" in done.out
     kept.write_bytes(kept.read_bytes()[:-100])
     table = (out / "table.md").read_bytes()
     assert refusal(run(recipe, "--only", "act")).startswith(f"{kept}: is not whole (")
@@ -191,6 +180,71 @@ def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert statuses(recipe) == {"second-act-1": "stopped"}
     assert (recipe.parent / "out" / "curves.png").exists()
     assert "not done yet" in (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "budget", "lacking"),
+    [
+        ({}, "1h", ""),
+        ({"status": "budget", "budget": 30.0}, "30s", ""),
+        ({"status": "budget", "budget": 30.0}, "31s", "the larger budget"),
+        ({"status": "budget", "budget": 30.0, "measured": {}}, None, "its test"),
+        ({"measured": {}}, "1h", "its test"),
+    ],
+)
+def test_what_was_kept_without_its_test_or_for_less_is_trained_again(
+    recipe: Path, change: dict[str, object], budget: str | None, lacking: str
+) -> None:
+    out = recipe.parent / "out"
+    words = ("--only", "word", *(("--budget", budget) if budget else ()))
+    run(recipe, *words)
+    kept = out / "metrics" / "first-word-1.jsonl"
+    *way, end = kept.read_text().splitlines(keepends=True)
+    kept.write_text("".join(way) + json.dumps(json.loads(end) | change) + "\n")
+    for path in out.glob("first-word-1*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = kept.read_bytes()
+    done = run(recipe, *words)
+    what = f" without {lacking}: trained again" if lacking else ": not trained again"
+    assert f"first-word-1: its folder is gone, metrics/first-word-1.jsonl has it{what}" in done.out
+    assert (kept.read_bytes() != before) == (out / "first-word-1").exists() == bool(lacking)
+    if lacking:
+        facts = json.loads(kept.read_text().splitlines()[-1])
+        assert facts["status"] == "finished"
+        assert facts["measured"]["test"]
+        assert facts["budget"] == {None: 30.0, "31s": 31.0, "1h": 3600.0}[budget]
+
+
+def test_a_log_stays_until_what_is_trained_again_is_through_or_as_far(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "word")
+    kept, folder = out / "metrics" / "first-word-1.jsonl", out / "first-word-1"
+    whole, tested = kept.read_bytes(), (folder / "test.json").read_bytes()
+    *way, end = kept.read_text().splitlines(keepends=True)
+
+    def shown(updates: int) -> str:
+        kept.write_text("".join(way) + json.dumps(json.loads(end) | {"updates": updates}) + "\n")
+        run(recipe, "--only", "act", "--time-limit", "0s")
+        return next(row["updates"] for row in rows(recipe) if (row["system"], row["by"]) == ("word", "ours"))
+
+    (folder / "test.json").unlink()
+    assert shown(1000) == "1000"
+    assert json.loads(kept.read_text().splitlines()[-1])["updates"] == 1000
+    assert shown(19) == "20"
+    (folder / "test.json").write_bytes(tested)
+    assert shown(1000) == "20"
+    assert kept.read_bytes() == whole
+
+
+def test_seeds_that_are_not_tested_are_told(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "char")
+    (out / "first-char-2" / "test.json").unlink()
+    run(recipe, "--only", "act", "--time-limit", "0s")
+    said = "characters: without seed 2, which is not tested yet."
+    assert said in (out / "table.md").read_text(encoding="utf-8")
+    run(recipe, "--only", "char")
+    assert said not in (out / "table.md").read_text(encoding="utf-8")
 
 
 def test_logs_are_kept_short_and_whole_in_what_counts(recipe: Path) -> None:
