@@ -69,11 +69,10 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                 if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
-                left = []
-                for member in members:
-                    if known.get(member) is None or _taken_up(known[member], limits.budget, display.say):
-                        left.append(member)
-                done = run_fleet(left, limits, display, settled=experiment.write)
+                for member, kept in known.items():
+                    if not _taken_up(kept, limits.budget, display.say):
+                        members.remove(member)
+                done = run_fleet(members, limits, display, settled=experiment.write)
         except Interrupted:
             experiment.write(drawn=True)
             terminal.out.print("stopped; the same command goes on from here")
