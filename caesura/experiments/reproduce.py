@@ -268,12 +268,13 @@ class _Experiment:
         log = self.out / "report.log"
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
         began, status = time.monotonic(), None
-        with Children() as children, terminal.stages("the report"):
-            children.start("report", command, log)
+        with Children() as children, terminal.telling("the report") as tell:
+            children.start("report", command, log, {terminal.WATCHED: "1"})
             while status is None and children.signal is None:
                 if time_limit is not None and time.monotonic() - began > time_limit:
                     return "the time limit came before it was done; the same command goes on"
                 time.sleep(0.1)
+                tell(_last_line(log) or "starting")
                 status = children.ended().get("report")
         if children.signal is not None:
             raise Interrupted(children.signal)
@@ -348,3 +349,10 @@ class _Experiment:
             parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]
             parts.append(f"{shown.table.markdown()}\n{notes}")
         return "\n".join(parts)
+
+
+def _last_line(log: Path) -> str:
+    """Of what a process has printed so far, after its command."""
+    whole, _, _ = log.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    said = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
+    return said[-1] if said else ""

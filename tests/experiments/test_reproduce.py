@@ -16,6 +16,7 @@ from cli.program import Done, caesura, command, refusal
 from experiments.fleets import interrupt_once, wait_for
 from experiments.recipes import RECIPE, rows, run, statuses
 
+from caesura import terminal
 from caesura.config import load_config
 from caesura.experiments import reproduce
 from caesura.experiments.outcome import TEST, Member, read_outcome
@@ -347,6 +348,20 @@ def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_
         "\nno report: the weights of no system are there\n"
     )
     assert compared.call_count == 1
+
+
+def test_while_the_report_is_made_it_is_told_what_it_is_at(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal._Lines, "every", 0.0)
+    done = with_report(recipe, "--only", "act")
+    assert done.status == 0, done.err
+    log = (recipe.parent / "out" / "report.log").read_text(encoding="utf-8").splitlines()
+    steps = [f"translating with {recipe.parent}/out/second-act-1", "analysing act", "drawing"]
+    assert [line for line in log if line in steps] == steps
+    told = [line for line in done.err.splitlines() if re.fullmatch(r"the report: .+ after \d+s", line)]
+    assert told == done.err.splitlines()
+    assert any(line.startswith("the report: drawing after ") for line in told), told
 
 
 def test_data_says_what_is_missing(recipe: Path) -> None:
