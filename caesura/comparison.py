@@ -136,9 +136,9 @@ def write_report(
         out.mkdir(parents=True, exist_ok=True)
     found = []
     for i, (folder, model) in enumerate(models):
-        training = training_text(model, Path(folder), text.train, text.errors)
         known = _known(rows[i]) if rows else None
         with terminal.stages(f"analysing {names[i]}") as report:
+            training = training_text(model, Path(folder), text.train, text.errors)
             lines = read_text(text.src, text.trg, text.errors, longest)
             subject = Subject(names[i], Path(folder), model, training)
             found.append(analyse(subject, lines, name_of(text.src), gold, settings, report, known))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
+WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line another one shows
+
 
 def beside_bar() -> Console:
     """Where to print while a bar is drawn on `err`: at a terminal the bar's own console makes room for it."""
@@ -191,18 +193,26 @@ class FleetDisplay:
 
 
 class _Lines:
-    """What a bar would show, in a line a minute at most where there is no terminal."""
+    """What a bar would show, in a line a minute at most where there is no terminal.
+
+    Who is watched prints the name of the bar at once and a line a second, and leaves the time to the watcher.
+    """
 
     every = 60.0
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
         self._began = self._last = time.monotonic()
+        self._watched = WATCHED in os.environ and not err.is_terminal
+        if self._watched:
+            self.every = 1.0
+            err.print(what, markup=False)
 
     def __call__(self, text: str) -> None:
         now = time.monotonic()
         if not err.is_terminal and now - self._last >= self.every:
             self._last = now
-            err.print(f"{text} after {duration(now - self._began)}", markup=False)
+            after = "" if self._watched else f" after {duration(now - self._began)}"
+            err.print(f"{text}{after}", markup=False)
 
 
 @contextmanager
@@ -213,7 +223,7 @@ def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[i
     """
     columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task, lines = bar.add_task(what, total=total), _Lines()
+        task, lines = bar.add_task(what, total=total), _Lines(what)
 
         def report(more: int) -> None:
             bar.advance(task, more)
@@ -224,18 +234,28 @@ def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[i
 
 
 @contextmanager
-def stages(what: str) -> Iterator[Callable[[str, int], None]]:
-    """A spinner that tells the stage of a long work; call what it gives with (stage, sentences more)."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    done: dict[str, int] = {}
+def telling(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner that tells what a long work is at; call what it gives with that."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task, lines = bar.add_task(what, total=None), _Lines()
+        task, lines = bar.add_task(what, total=None), _Lines(what)
+
+        def report(at: str) -> None:
+            bar.update(task, description=f"{what}: {at}")
+            lines(f"{what}: {at}")
+
+        yield report
+
+
+@contextmanager
+def stages(what: str) -> Iterator[Callable[[str, int], None]]:
+    """The same of work in stages; call what it gives with (stage, sentences more)."""
+    done: dict[str, int] = {}
+    with telling(what) as tell:
 
         def report(stage: str, more: int) -> None:
             done[stage] = done.get(stage, 0) + more
-            text = f"{what}: {stage}, {done[stage]:,} sentences"
-            bar.update(task, description=text)
-            lines(text)
+            tell(f"{stage}, {done[stage]:,} sentences")
 
         yield report
 

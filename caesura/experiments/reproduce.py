@@ -45,7 +45,6 @@ from caesura.experiments.results import (
     timing,
 )
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
-from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
 from caesura.training.prepare import check_files
@@ -232,12 +231,13 @@ class _Experiment:
         terminal.out.print(f"\nThe tables: {self.out}/table.md, .json and .csv; the models: {self.out}/*/")
 
     def report(self, time_limit: float | None) -> None:
-        """The report of all systems, each by the seed that did best on dev, where it is not there yet."""
+        """The report of all systems, each by the seed at hand that did best on dev, if not there yet."""
         results = self.results()
         names = unique_titles([result.system for result in results])
-        best = {name: r.best.member.folder for name, r in zip(names, results, strict=True) if r.best}
-        folders = {name: folder for name, folder in best.items() if (folder / WEIGHTS).exists()}
+        best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
+        folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
         if not folders:
+            terminal.out.print("no report: the weights of no system are there")
             return
         page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
@@ -250,7 +250,9 @@ class _Experiment:
                 return
             with write_beside(made) as file:
                 file.write(written.encode())
-        terminal.out.print(f"The report of all systems: {page}", markup=False)
+        lacking = ", ".join(name for name in names if name not in folders)
+        what = f"without {lacking}, whose weights are not there" if lacking else "of all systems"
+        terminal.out.print(f"The report {what}: {page}", markup=False)
 
     def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
         """Run `caesura compare` in a process of its own; what went wrong, if something did."""
@@ -266,12 +268,13 @@ class _Experiment:
         log = self.out / "report.log"
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
         began, status = time.monotonic(), None
-        with Children() as children, terminal.stages("the report"):
-            children.start("report", command, log)
+        with Children() as children, terminal.telling("the report") as tell:
+            children.start("report", command, log, {terminal.WATCHED: "1"})
             while status is None and children.signal is None:
                 if time_limit is not None and time.monotonic() - began > time_limit:
                     return "the time limit came before it was done; the same command goes on"
                 time.sleep(0.1)
+                tell(_last_line(log) or "starting")
                 status = children.ended().get("report")
         if children.signal is not None:
             raise Interrupted(children.signal)
@@ -346,3 +349,10 @@ class _Experiment:
             parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]
             parts.append(f"{shown.table.markdown()}\n{notes}")
         return "\n".join(parts)
+
+
+def _last_line(log: Path) -> str:
+    """Of what a process has printed so far, after its command."""
+    whole, _, _ = log.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    said = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
+    return said[-1] if said else ""

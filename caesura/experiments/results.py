@@ -15,6 +15,7 @@ from caesura.data.files import write_beside
 from caesura.errors import InputError
 from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.recipe import Paper, System
+from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.checkpoint import Progress
 from caesura.training.journal import read_records
@@ -78,9 +79,13 @@ class Result:
     @property
     def best(self) -> Outcome | None:
         """The seed that did best on dev; of those that are through, where any is."""
-        found = [outcome for outcome in self.outcomes.values() if outcome.best]
-        found = [outcome for outcome in found if outcome.trained] or found
-        return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
+        return _best(self.outcomes.values())
+
+    @property
+    def at_hand(self) -> Outcome | None:
+        """The best of those whose weights are there."""
+        there = [o for o in self.outcomes.values() if not o.kept and (o.member.folder / WEIGHTS).exists()]
+        return _best(there)
 
     def record(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -92,6 +97,12 @@ class Result:
             "paper": self.system.paper and self.system.paper.model_dump(exclude_none=True),
             "seeds": {seed: outcome.record() for seed, outcome in self.outcomes.items()},
         }
+
+
+def _best(outcomes: Iterable[Outcome]) -> Outcome | None:
+    found = [outcome for outcome in outcomes if outcome.best]
+    found = [outcome for outcome in found if outcome.trained] or found
+    return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
 
 
 def _tested(metric: str) -> Callable[[Outcome], float | None]:

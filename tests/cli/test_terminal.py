@@ -4,6 +4,7 @@ import io
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli.program import caesura, write_corpus
@@ -28,6 +29,19 @@ def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
         assert any(re.fullmatch(rf"{line} after \S+", text) for text in told), told
 
 
+def test_who_is_watched_says_at_once_what_it_begins_and_then_a_line_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, written = iter([0.0, 0.9, 1.0, 1.9]), io.StringIO()
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(terminal, "err", Console(file=written, width=80))
+    monkeypatch.setenv(terminal.WATCHED, "1")
+    lines = terminal._Lines("reading [b]")
+    for said in ("soon", "now", "again"):
+        lines(said)
+    assert written.getvalue() == "reading [b]\nnow\n"
+
+
 def test_at_a_terminal_the_bar_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal._Lines, "every", 0.0)
     written = io.StringIO()
@@ -35,6 +49,9 @@ def test_at_a_terminal_the_bar_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal.counting("reading", 3) as count, terminal.stages("drawing") as stage:
         count(2)
         stage("gates", 7)
+    with terminal.telling("the report") as tell:
+        tell("[b]")
+    assert "the report: [b]" in written.getvalue()
     assert "after" not in written.getvalue()
     monkeypatch.setattr(terminal, "err", Console(file=written, width=80))
     with terminal.counting("reading", 3) as count, terminal.counting("own", 3, logged=False) as own:

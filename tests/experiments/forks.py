@@ -56,6 +56,7 @@ def start(
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
         pid = os.fork()
     if pid == 0:
+        os.environ.update(environment or {})
         _run(run, arguments, log, output, signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     children.running[name] = Fork(pid)  # type: ignore[assignment]
