@@ -20,7 +20,7 @@ SYSTEMS = pytest.mark.parametrize(
     ("segmenter", "decoder"), [(LOOKUP, RECURRENT), (ACT, ACT_DECODER)], ids=["plain", "act"]
 )
 
-SENTENCES, SYMBOLS = 32, 8000  # the scores of a batch [B, U, V], in float64: about 80 MB, some times over
+SENTENCES, SYMBOLS = 48, 8000  # the scores of a batch [B, U, V], in float64: about 120 MB, some times over
 BATCH = collate(
     [*zip(sentences(SENTENCES, seed=1), sentences(SENTENCES, 2, SYMBOLS, longest=40), strict=True)]
 )
