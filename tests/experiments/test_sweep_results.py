@@ -144,11 +144,14 @@ def test_several_stints_are_one_sweep():
     assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
 
 
-def test_runs_are_chosen_by_their_values_and_look_by_those():
-    made = sweep([*grid([0.0, 0.1, 1.0], [-2.0, 1.0]), baseline("char", 1.0, 20.0)])
+def test_runs_are_chosen_by_their_values_and_look_and_are_named_by_those():
+    runs = [replace(run, digest=run.name, alike=run.group) for run in grid([0.0, 0.1, 1.0], [-2.0, 1.0])]
+    made = sweep([baseline("char", 1.0, 20.0), *runs])
     found = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
     assert found.over == [BIAS, TAU]
-    assert [run.group for run in found.runs] == ["tau=0.1 b_h=1", "tau=1 b_h=1", "char"]
+    assert [run.group for run in found.runs] == ["b_h=1 tau=1", "b_h=1 tau=0.1", "char"]
+    by_tau = told_apart(chosen(made, [parse_over(f"{TAU}=0")]))
+    assert [run.group for run in by_tau.runs] == ["tau=0 b_h=-2", "tau=0 b_h=1", "char"]
     with pytest.raises(InputError, match=rf"--over {TAU}=7: no run has these values"):
         chosen(made, [parse_over(f"{TAU}=7")])
 
