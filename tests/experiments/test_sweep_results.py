@@ -277,10 +277,10 @@ def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
     assert title.startswith("2 runs, ")
     run, char = (dict(zip(heads, row, strict=True)) for row in rows)
     assert run == {
-        "run": "tau=0.1 b_h=1 seed=1", "start": "2.00", "end": "1.10", "grad.": "10.0%", "BLEU": "9.00",
+        "run": "tau=0.1 b_h=1 seed=1", "start": "2.000", "end": "1.100", "grad.": "10.00%", "BLEU": "9.00",
         "chrF2": "30.00", "test": "8.50", "F1": "0.330", "ms": "10.0", "ended": "budget spent",
     }  # fmt: skip
-    assert (char["grad."], char["end"]) == ("", "1.00")
+    assert (char["grad."], char["end"]) == ("", "1.000")
 
 
 def test_a_handful_of_gold_boundaries_is_no_column():
