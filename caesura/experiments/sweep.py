@@ -18,7 +18,7 @@ from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
 from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_figures import figures
-from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
+from caesura.experiments.sweep_grid import Plan, Point, at, cross, parse_over, points, read_rows, shown
 from caesura.experiments.sweep_results import (
     SWEEP,
     Result,
@@ -35,6 +35,7 @@ from caesura.experiments.sweep_results import (
     training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
+from caesura.training.checkpoint import list_checkpoints
 from caesura.training.journal import read_records
 from caesura.training.lock import hold
 
@@ -71,6 +72,7 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
             return searched.run(watcher)
     found = points(_plan(request, _rows(request)))
     check_members(_members(found, request.out))
+    _refuse_others(request.out, found)
     over = list(dict.fromkeys(key for point in found for key in point.values))
     with hold(request.out, watcher.say):
         try:
@@ -78,12 +80,11 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
         finally:
             sweep = write(request, found, over, measures)
             draw(sweep, request.out)
-    return _good(sweep, found)
+    return _good(request, found)
 
 
-def _good(sweep: Sweep, found: Sequence[Point]) -> bool:
-    names = {point.name for point in found}
-    return not any(run.status == "failed" and run.name in names for run in sweep.runs)
+def _good(request: Request, found: Sequence[Point]) -> bool:
+    return not any(member.failure.exists() for member in _members(found, request.out))
 
 
 def _train(
@@ -98,21 +99,24 @@ def _train(
     known = set()
     for name, lacking in through(request, found, measures).items():
         if lacking:
-            what = f"has it without its {' and '.join(lacking)}, and its folder is gone: trained again"
+            what = f"has it without its {' and '.join(lacking)}, and its checkpoints are gone: trained again"
         else:
-            what = "has it, and its folder is gone: not trained again"
+            what = "has it, and its checkpoints are gone: not trained again"
             known.add(name)
         watcher.say(f"{name}: {SWEEP} {what}")
 
     def settled() -> None:
         write(request, found, over, measures)
 
-    members = [member for member in _members(found, request.out) if member.name not in known]
+    members = _members(found, request.out)
+    for member in (member for member in members if member.name in known):
+        member.failure.unlink(missing_ok=True)  # of a try that came to nothing
+    members = [member for member in members if member.name not in known]
     return run_fleet(members, limits, watcher, measures, settled)
 
 
 def through(request: Request, found: Sequence[Point], measures: Sequence[Measure]) -> dict[str, list[str]]:
-    """Runs that sweep.json has to their end and whose folders are gone, as on another machine.
+    """Runs that sweep.json has to their end and whose checkpoints are gone, as on another machine.
 
     With each, what was not measured of it before; a run that kept no model has nothing to be measured.
     """
@@ -120,7 +124,7 @@ def through(request: Request, found: Sequence[Point], measures: Sequence[Measure
     ended = {}
     for point, member in zip(found, _members(found, request.out), strict=True):
         run = _known(before, point)
-        if run is None or member.folder.exists():
+        if run is None or list_checkpoints(member.folder / "checkpoints"):
             continue
         spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
         if run.status == "finished" or spent:
@@ -132,6 +136,23 @@ def through(request: Request, found: Sequence[Point], measures: Sequence[Measure
 def _before(out: Path) -> Sweep:
     path = out / SWEEP
     return load(path) if path.exists() else Sweep([], None, [], {}, [])
+
+
+def _refuse_others(out: Path, found: Sequence[Point]) -> None:
+    """Refuse to replace what sweep.json has of a run by one of the same name and another config."""
+    before = _before(out)
+    kept = {(run.config, run.name): run for run in before.runs if run.sentences and run.status != "failed"}
+    for point in found:
+        run, tree = kept.get((point.config.name, point.name)), described(point.config)
+        if run is None or run.digest == digest(tree):
+            continue
+        old = before.config(run)
+        changes = [f"{key}: {shown(at(old, key))} -> {shown(v)}" for key, v in differences(old, tree).items()]
+        listed = f" ({'; '.join(changes)})" if run.base in before.configs else ""
+        raise InputError(
+            f"{out / SWEEP}: {run.name} was trained with another config{listed}; "
+            "undo that or choose another --out"
+        )
 
 
 def _known(before: Sweep, point: Point) -> Result | None:
@@ -178,8 +199,8 @@ def write(
     bases = {point.config.name: described(point.config) for point in reversed(found)}
     runs = []
     for point, outcome in zip(found, outcomes, strict=True):
-        known = _known(before, point) if outcome.status == "not run" else None
-        kept = known is not None and known.status != "failed"  # what was found elsewhere, until there is more
+        known = _known(before, point)
+        kept = known is not None and _further(known, outcome)
         runs.append(known if known and kept else collect(point, outcome, bases[point.config.name]))
     said = [text for outcome in outcomes for text in _signatures(outcome)]
     own = {(run.config, run.name) for run in runs}
@@ -194,6 +215,13 @@ def write(
     )
     save(sweep, request.out / SWEEP)
     return load(request.out / SWEEP)
+
+
+def _further(known: Result, outcome: Outcome) -> bool:
+    """Whether an earlier call has come further with a run, elsewhere, than its folder has by now."""
+    through = outcome.trained and {*known.measured} <= {*outcome.measured}
+    behind = outcome.status == "not run" or outcome.progress.sentences < known.sentences
+    return known.status != "failed" and behind and not through
 
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
@@ -309,7 +337,8 @@ class _Search:
         """Draw and train until there are as many trials as wanted, or nothing new is left to draw."""
         request, wanted = self.request, self.request.trials or 0
         self.trials = search.read_trials(request.out, self.dimensions)
-        found: list[Point] = []
+        found = points(_plan(request, [search.row(trial) for trial in self.trials])) if self.trials else []
+        _refuse_others(request.out, found)
         began = time.monotonic()
         try:
             while True:
@@ -327,7 +356,7 @@ class _Search:
         finally:
             sweep = write(request, found, self.over, self.measures)
             draw(sweep, request.out)
-        return _good(sweep, found)
+        return _good(request, found)
 
     def _scores(self, found: Sequence[Point]) -> list[float | None]:
         """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""

@@ -21,12 +21,16 @@ from caesura.experiments.sweep_grid import short_name, shown
 from caesura.experiments.sweep_results import Result, Sweep
 
 WIDTH, HEIGHT = 7.6, 4.2  # inches; the legend takes the right quarter
-DASHES: Sequence[Any] = ("solid", (0, (5, 1.5)), (0, (1, 1.3)), (0, (5, 1.3, 1, 1.3)))
+DASHES: Sequence[Any] = (
+    *("solid", (0, (5, 1.5)), (0, (1, 1.3)), (0, (5, 1.3, 1, 1.3))),
+    *((0, (5, 1.3, 1, 1.3, 1, 1.3)), (0, (2.5, 4))),
+)
 MARKERS = "osD^vP"
 OTHER = "#AAAAAA"  # a run without a value of the first key
 NAME_GAP = 0.042  # between names of lines, of the height of the axes
 FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
-SMALLEST, LARGEST = 14.0, 120.0  # areas of dots, in square points
+SMALLEST, LARGEST = 14.0, 120.0  # areas of dots, in square points; half of it where there are many
+MANY = 12  # runs, above which they are drawn finer
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,8 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     figure, seen = _axes(f"BLEU and {_side(field)}segment length at the end of training"), looks(sweep)
     axes = figure.axes[0]
     times = [run.milliseconds for run in sweep.runs if run.milliseconds]
-    slowest = max(times, default=1.0)
+    largest = LARGEST if len(_members(sweep)) <= MANY else LARGEST / 2
+    scale = largest / max(times, default=1.0)
     every = []
     for run in sweep.runs:
         x, y = run.last(field), run.last("bleu")
@@ -155,18 +160,18 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
             continue
         every.append(x)
         colour = INK if run.beside else seen.colour(sweep, run)
-        area = LARGEST * run.milliseconds / slowest if run.milliseconds else SMALLEST
+        area = scale * run.milliseconds if run.milliseconds else SMALLEST
         best = run.at_best(field), run.at_best("bleu")
         if best[0] and best[1] is not None and best != (x, y):
             every.append(best[0])
             axes.plot([x, best[0]], [y, best[1]], color=colour, linewidth=0.7, alpha=0.6)
             axes.plot(best[0], best[1], marker=".", markersize=3, color=colour)
         _dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
-    for name, (x, y) in _baselines(sweep, field, "bleu").items():
-        axes.annotate(
-            name, (x, y), xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
-        )
     placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
+    for name, place in placed.items():
+        axes.annotate(
+            name, place, xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
+        )
     lines = {name: y for name, (_, y) in scored.items() if name not in placed}
     for y in lines.values():
         axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
@@ -175,13 +180,11 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     _name_lines(axes, lines)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel("BLEU on dev, greedy")
-    sizes = [_size(ms, slowest) for ms in _round_times(times)]
-    extra = (
-        [_mark("X", "baseline")]
-        if any(run.beside and run.last(field) is not None for run in sweep.runs)
-        else []
-    )
-    _legend(axes, seen, dashes=False, extra=[*extra, *sizes])
+    sizes = [_size(ms, scale) for ms in _round_times(times)]
+    if sizes and (most := max(run.parallel for run in sweep.runs)) > 1:
+        sizes.append(_heading(f"(up to {most} side by side)"))
+    marks = [_mark("X", "baseline")] if placed else []
+    _legend(axes, seen, dashes=False, extra=[*marks, *sizes])
     return figure
 
 
@@ -267,7 +270,7 @@ def _way(run: Result, field: str) -> tuple[list[float], list[float]]:
 
 
 def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[float], float]) -> None:
-    few = len(_members(sweep)) <= 12
+    few = len(_members(sweep)) <= MANY
     for run in sweep.runs:
         x, y = _way(run, field)
         y = [clean(value) for value in y]
@@ -345,8 +348,11 @@ def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
 
 
 def _ends(sweep: Sweep, field: str) -> list[Line2D]:
-    told = any(field in run.training for run in sweep.runs)
-    names = ("start (dev)", "end (dev)") if told else ("start", "end")
+    names = "start", "end"
+    if any(field in run.training for run in sweep.runs):  # which the lines are of
+        names = "start (dev)", "end (dev)"
+        if _side(field):
+            names = "start (dev references)", "end (translations)"
     return [_mark("o", names[0], hollow=True), _mark("o", names[1])]
 
 
@@ -365,8 +371,8 @@ def _round_times(times: Sequence[float]) -> list[float]:
     return ends if ends[1] > 1.5 * ends[0] else ends[1:]
 
 
-def _size(ms: float, slowest: float) -> Line2D:
-    side = math.sqrt(max(LARGEST * ms / slowest, SMALLEST))
+def _size(ms: float, scale: float) -> Line2D:
+    side = math.sqrt(max(scale * ms, SMALLEST))
     label = f"{ms:g} ms an update"
     return Line2D(
         [], [], linestyle="", marker="o", color=OTHER, markersize=side, markeredgewidth=0, label=label

@@ -234,17 +234,20 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
 
 
 def chosen(sweep: Sweep, dimensions: Sequence[Sequence[Setting]]) -> Sweep:
-    """The runs whose values are among those of every dimension, and the baselines."""
-    wanted = {row[0].key: {shown(at(read_override(str(s)).tree, s.key)) for s in row} for row in dimensions}
-    runs = [
-        run
-        for run in sweep.runs
-        if run.beside or all(shown(sweep.value(run, key)) in values for key, values in wanted.items())
-    ]
-    if all(run.beside for run in runs):
+    """The runs whose values are among those of every dimension, named and ordered by them; the baselines."""
+    wanted = {row[0].key: [shown(at(read_override(str(s)).tree, s.key)) for s in row] for row in dimensions}
+    placed = []
+    for run in (run for run in sweep.runs if not run.beside):
+        values = {key: shown(sweep.value(run, key)) for key in wanted}
+        if all(value in wanted[key] for key, value in values.items()):
+            said = " ".join(f"{short_name(key)}={value}" for key, value in values.items())
+            places = [wanted[key].index(value) for key, value in values.items()]
+            placed.append((places, replace(run, name=f"{said} seed={run.seed}")))
+    runs = [run for _, run in sorted(placed, key=lambda pair: pair[0])]
+    if not runs:
         said = " ".join(f"--over {row[0].key}={','.join(s.text for s in row)}" for row in dimensions)
         raise InputError(f"{said}: no run has these values")
-    return replace(sweep, over=[*wanted], runs=runs)
+    return replace(sweep, over=[*wanted], runs=[*runs, *(run for run in sweep.runs if run.beside)])
 
 
 def told_apart(sweep: Sweep) -> Sweep:

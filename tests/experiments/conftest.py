@@ -8,6 +8,7 @@ from experiments import forks
 from experiments.fleets import write_text
 from experiments.recipes import RECIPE
 
+from caesura.experiments import sweep
 from caesura.experiments.processes import Children
 from caesura.experiments.recipe import FILE
 
@@ -29,3 +30,17 @@ def recipe(tmp_path: Path) -> Path:
         write_config(folder / f"{system}.yaml", system, folder / "data")
     (folder / FILE).write_text(RECIPE, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory) -> dict[str, Path]:
+    """Tiny systems whose test set is their dev set."""
+    folder = tmp_path_factory.mktemp("systems")
+    write_text(folder)
+    return {system: write_config(folder / f"{system}.yaml", system) for system in ("act", "act-act", "word")}
+
+
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Figures take most of the time that a small sweep takes; the slow test draws them."""
+    monkeypatch.setattr(sweep, "figures", lambda _: {})

@@ -1,43 +1,21 @@
 """A sweep trains, measures and draws; it goes on where it was, grows, and outlives a run that fails."""
 
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from cli.program import caesura, contents, refusal, write_config
-from experiments.fleets import QUICK, Heard, member, write_text
+from cli.program import caesura, contents, refusal
+from experiments.fleets import QUICK, Heard, member
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
+from experiments.sweeps import request_of, written
 
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
-from caesura.experiments.sweep import Request, run_sweep
+from caesura.experiments.sweep import run_sweep
 from caesura.experiments.sweep_results import load, save
 from caesura.model import Translator
 from caesura.training.lock import hold
-
-
-@pytest.fixture(scope="module")
-def configs(tmp_path_factory) -> dict[str, Path]:
-    """Tiny systems whose test set is their dev set."""
-    folder = tmp_path_factory.mktemp("systems")
-    write_text(folder)
-    return {system: write_config(folder / f"{system}.yaml", system) for system in ("act", "act-act", "word")}
-
-
-def request_of(configs: dict[str, Path], out: Path, *over: str, **more) -> Request:
-    folder = configs["act"].parent
-    test = (f"data.test.src={folder}/test.de", f"data.test.trg={folder}/test.en")
-    common = (*test, *QUICK, *more.pop("common", ()))
-    return Request(more.pop("config", configs["act"]), out, over, common=common, **more)
-
-
-@pytest.fixture
-def undrawn(monkeypatch) -> None:
-    """Figures take most of the time that a small sweep takes; the slow test draws them."""
-    monkeypatch.setattr(module, "figures", lambda sweep: {})
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -75,13 +53,6 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
     names = [run.name for run in load(out / "sweep.json").runs]
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
-
-
-def written(request: Request):
-    """What is written of a request before anything is trained."""
-    found = module.points(module._plan(request, module._rows(request)))
-    request.out.mkdir(exist_ok=True)
-    return module.write(request, found, [*found[0].values], ())
 
 
 def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
@@ -126,88 +97,6 @@ def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     words = ("--over", f"{TAU}=0", "--out", tmp_path / "some")
     assert caesura("sweep", "--draw", *files, *words).status == 0
     assert "**3 runs, " in (tmp_path / "some" / "table.md").read_text()
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path):
-    more = {"test": False, "limits": Limits(budget=60.0)}
-    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), Heard())
-    there = tmp_path / "there"
-    there.mkdir()
-    (there / "sweep.json").write_bytes((tmp_path / "here" / "sweep.json").read_bytes())
-    heard = Heard()
-    assert run_sweep(request_of(configs, there, f"{TAU}=0,1", **more), heard)
-    assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
-    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.said)
-    one, other = load(there / "sweep.json").runs
-    assert one == load(tmp_path / "here" / "sweep.json").runs[0]
-    assert other.status == "finished"
-
-    # Another config under the same name is another run.
-    changed = Heard()
-    with_rate = request_of(configs, there, f"{TAU}=0", common=["training.learning_rate=2e-2"], **more)
-    assert run_sweep(with_rate, changed)
-    assert {name for name, _ in changed.validations} == {"tau=0 seed=1"}
-
-
-def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
-    request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    spent = replace(
-        result("tau=0"), digest=module.digest(module.described(point.config)), status="budget", seconds=30.0
-    )
-    spent = replace(spent, measured=["test", "cuts"])
-    measures = module.TEST, module.cuts_measure(None)
-    for run, budget, known in (
-        (spent, 30.0, True),
-        (spent, 31.0, False),
-        (spent, None, False),
-        (replace(spent, status="finished"), 31.0, True),
-        (replace(spent, status="stopped"), 30.0, False),
-        (replace(spent, status="failed"), 30.0, False),
-    ):
-        save(sweep([run]), tmp_path / "sweep.json")
-        asked = replace(request, limits=Limits(budget=budget))
-        assert module.through(asked, [point], measures) == ({point.name: []} if known else {})
-
-
-def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
-    request = request_of(configs, tmp_path, f"{TAU}=0")
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    digest = module.digest(module.described(point.config))
-    gold = tmp_path / "gold.tsv"
-    gold.write_text("ab\ta b\n")
-    plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
-    for run, measures, lacking in (
-        (result("tau=0", measured=[]), (module.TEST, plain), ["test", "cuts"]),
-        (result("tau=0", measured=["cuts"]), (module.TEST, plain), ["test"]),
-        (result("tau=0", measured=["cuts"]), (plain,), []),
-        (result("tau=0", measured=["cuts"]), (golden,), [golden.name]),
-        (result("tau=0", measured=[], best=None), (module.TEST, plain), []),
-    ):
-        save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")
-        assert module.through(request, [point], measures) == {point.name: lacking}
-        (kept,) = written(request).runs
-        assert kept.curve == run.curve  # until it is trained again
-    text = (tmp_path / "sweep.json").read_text().replace('"format": 2', '"format": 1')
-    (tmp_path / "sweep.json").write_text(text)
-    assert load(tmp_path / "sweep.json").runs[0].measured == ["test", "cuts"]
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, monkeypatch):
-    request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    digest = module.digest(module.described(point.config))
-    ended = replace(result("tau=0"), status="finished", digest=digest)
-    trained = []
-    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
-    for measured in ([], ["cuts"]):
-        save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
-        heard = Heard()
-        assert run_sweep(request, heard)
-        assert ("without its cuts" in heard.said[0]) == (not measured)
-    assert trained == [["tau=0 seed=1"], []]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -9,6 +9,7 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 
 from caesura.analysis.plots import svg_of
 from caesura.experiments.sweep_figures import (
+    DASHES,
     figures,
     gradient_curves,
     length_curves,
@@ -91,6 +92,26 @@ def test_dots_stand_at_the_end_and_lead_to_the_best():
     assert (list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())) == ([1.1, 1.2], [8.0, 9.0])
 
 
+def test_no_two_values_of_a_key_look_alike():
+    made = sweep(grid([0.0], [-2.0, 0.0, 1.0, 3.0, 20.0, 30.0]))
+    assert len({DASHES[place % len(DASHES)] for place in looks(made).places.values()}) == 6
+    dots = start_and_end(made).axes[0].collections
+    assert len({dot.get_paths()[0].vertices.tobytes() for dot in dots}) == 6
+
+
+def test_the_times_of_dots_say_that_they_were_shared():
+    shared, alone = sweep([result()]), sweep([result(parallel=1)])
+    assert texts(score_and_length(shared))[-2:] == ["10 ms an update", "(up to 4 side by side)"]
+    assert texts(score_and_length(alone))[-1] == "10 ms an update"
+
+
+def test_dots_of_many_runs_are_smaller():
+    few, many = (score_and_length(sweep(grid(TAUS[:n], [0.0, 1.0, 3.0]))).axes[0].collections for n in (4, 5))
+    assert max(dot.get_sizes()[0] for dot in few) == pytest.approx(
+        2 * max(dot.get_sizes()[0] for dot in many)
+    )
+
+
 def test_what_training_told_is_drawn_from_the_start_on_a_scale_that_shows_it():
     told = {"sentences": [64, 192, 448], "segment_length": [1.9, 1.7, 1.6], "gradient_share": [0.4, 0.3, 0.2]}
     made = sweep([result(training=told), result("x")])
@@ -170,6 +191,13 @@ def test_a_decoder_that_segments_has_figures_of_its_output():
     assert [tuple(dot.get_offsets()[0]) for dot in drawn["output-bleu"].axes[0].collections] == [(9.0, 1.0)]
     assert drawn["output-bleu"].axes[0].get_xlabel() == "characters in an output segment"
     assert list(lines(drawn["output-trajectories"])[0].get_ydata()) == [1.1, 9.0]
+
+
+def test_what_ends_of_output_lines_are_of_is_said():
+    told = {"sentences": [64, 192], "output_segment_length": [1.9, 1.7]}
+    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8]}
+    said = texts(length_curves(sweep([replace(bare(**columns), training=told)]), "output_segment_length"))
+    assert said[-2:] == ["start (dev references)", "end (translations)"]
 
 
 def test_a_source_that_nobody_segments_has_no_figures():

@@ -144,11 +144,14 @@ def test_several_stints_are_one_sweep():
     assert merge([sweep([longer], [TAU]), sweep([other], ["training.seed"])]).over == [TAU, "training.seed"]
 
 
-def test_runs_are_chosen_by_their_values_and_look_by_those():
-    made = sweep([*grid([0.0, 0.1, 1.0], [-2.0, 1.0]), baseline("char", 1.0, 20.0)])
+def test_runs_are_chosen_by_their_values_and_look_and_are_named_by_those():
+    runs = [replace(run, digest=run.name, alike=run.group) for run in grid([0.0, 0.1, 1.0], [-2.0, 1.0])]
+    made = sweep([baseline("char", 1.0, 20.0), *runs])
     found = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
     assert found.over == [BIAS, TAU]
-    assert [run.group for run in found.runs] == ["tau=0.1 b_h=1", "tau=1 b_h=1", "char"]
+    assert [run.group for run in found.runs] == ["b_h=1 tau=1", "b_h=1 tau=0.1", "char"]
+    by_tau = told_apart(chosen(made, [parse_over(f"{TAU}=0")]))
+    assert [run.group for run in by_tau.runs] == ["tau=0 b_h=-2", "tau=0 b_h=1", "char"]
     with pytest.raises(InputError, match=rf"--over {TAU}=7: no run has these values"):
         chosen(made, [parse_over(f"{TAU}=7")])
 
@@ -274,10 +277,10 @@ def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
     assert title.startswith("2 runs, ")
     run, char = (dict(zip(heads, row, strict=True)) for row in rows)
     assert run == {
-        "run": "tau=0.1 b_h=1 seed=1", "start": "2.00", "end": "1.10", "grad.": "10.0%", "BLEU": "9.00",
+        "run": "tau=0.1 b_h=1 seed=1", "start": "2.000", "end": "1.100", "grad.": "10.00%", "BLEU": "9.00",
         "chrF2": "30.00", "test": "8.50", "F1": "0.330", "ms": "10.0", "ended": "budget spent",
     }  # fmt: skip
-    assert (char["grad."], char["end"]) == ("", "1.00")
+    assert (char["grad."], char["end"]) == ("", "1.000")
 
 
 def test_a_handful_of_gold_boundaries_is_no_column():

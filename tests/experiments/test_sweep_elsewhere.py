@@ -1,0 +1,163 @@
+"""What sweep.json brings from another machine is neither trained again nor lost."""
+
+from dataclasses import replace
+
+import pytest
+from cli.program import contents
+from experiments.fleets import Heard, member
+from experiments.made import TAU, result, sweep
+from experiments.sweeps import request_of, written
+
+from caesura.errors import InputError
+from caesura.experiments import sweep as module
+from caesura.experiments.fleet import Limits
+from caesura.experiments.outcome import Outcome
+from caesura.experiments.sweep import run_sweep
+from caesura.experiments.sweep_results import load, save
+from caesura.training.checkpoint import Progress
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path):
+    more = {"test": False, "limits": Limits(budget=60.0)}
+    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), Heard())
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "sweep.json").write_bytes((tmp_path / "here" / "sweep.json").read_bytes())
+    heard = Heard()
+    assert run_sweep(request_of(configs, there, f"{TAU}=0,1", **more), heard)
+    assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
+    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.said)
+    one, other = load(there / "sweep.json").runs
+    assert one == load(tmp_path / "here" / "sweep.json").runs[0]
+    assert other.status == "finished"
+
+    # As where a folder came back without its weights.
+    for path in (tmp_path / "here").rglob("*.safetensors"):
+        path.unlink()
+    before, heard = contents(tmp_path / "here"), Heard()
+    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), heard)
+    assert "not trained again" in heard.said[0]
+    assert contents(tmp_path / "here") == before
+
+
+def test_a_run_of_another_config_is_not_replaced(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
+    changed = replace(request, common=(*request.common, "training.learning_rate=2e-2"))
+    found = module.points(module._plan(changed, module._rows(changed)))
+    made = written(request)
+    module._refuse_others(tmp_path, found)  # there is nothing to lose
+    save(replace(made, runs=[replace(made.runs[0], sentences=100)]), tmp_path / "sweep.json")
+    before = contents(tmp_path)
+    said = r"tau=0 seed=1 was trained with another config \(training.learning_rate: 0.01 -> 0.02\)"
+    with pytest.raises(InputError, match=said):
+        run_sweep(changed, Heard())
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    request = request_of(configs, elsewhere, f"{TAU}=0")
+    assert run_sweep(replace(request, test=False), Heard())
+    out = tmp_path / "here"
+    out.mkdir()
+    (out / "sweep.json").write_bytes((elsewhere / "sweep.json").read_bytes())
+    (found,) = load(out / "sweep.json").runs
+    here = replace(request, out=out)
+    fleet = module.run_fleet
+
+    def failing(members, *_):
+        (member,) = members
+        member.failure.parent.mkdir()
+        member.failure.write_text("no room")
+        return True
+
+    monkeypatch.setattr(module, "run_fleet", failing)
+    assert not run_sweep(here, Heard())
+    assert load(out / "sweep.json").runs == [found]
+    monkeypatch.setattr(module, "run_fleet", fleet)
+    assert run_sweep(here, Heard())
+    (again,) = load(out / "sweep.json").runs
+    assert again.test is not None
+    assert again.curve["bleu"] == found.curve["bleu"]
+
+
+@pytest.mark.parametrize(
+    ("known", "status", "sentences", "measured", "kept"),
+    [
+        ({}, "not run", 0, [], True),
+        ({}, "stopped", 100, [], True),
+        ({}, "failed", 100, [], True),
+        ({}, "stopped", 24_000, [], False),
+        ({"status": "failed"}, "stopped", 100, [], False),
+        ({"status": "failed"}, "not run", 0, [], False),
+        ({"measured": ["cuts"]}, "budget", 20_000, [], True),  # on a slower machine
+        ({"measured": ["cuts"]}, "budget", 20_000, ["cuts", "test"], False),
+        ({"measured": ["cuts"]}, "finished", 24_000, [], False),
+    ],
+)
+def test_the_further_one_of_two_is_kept(tmp_path, known, status, sentences, measured, kept):
+    made, progress = member(tmp_path, "m"), Progress(sentences=sentences)
+    outcome = Outcome(made, status, "", progress, 1, None, [], {name: {} for name in measured})
+    assert module._further(result(**known), outcome) == kept
+
+
+def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    spent = replace(
+        result("tau=0"), digest=module.digest(module.described(point.config)), status="budget", seconds=30.0
+    )
+    spent = replace(spent, measured=["test", "cuts"])
+    measures = module.TEST, module.cuts_measure(None)
+    for run, budget, known in (
+        (spent, 30.0, True),
+        (spent, 31.0, False),
+        (spent, None, False),
+        (replace(spent, status="finished"), 31.0, True),
+        (replace(spent, status="stopped"), 30.0, False),
+        (replace(spent, status="failed"), 30.0, False),
+    ):
+        save(sweep([run]), tmp_path / "sweep.json")
+        asked = replace(request, limits=Limits(budget=budget))
+        assert module.through(asked, [point], measures) == ({point.name: []} if known else {})
+
+
+def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
+    request = request_of(configs, tmp_path, f"{TAU}=0")
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    digest = module.digest(module.described(point.config))
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("ab\ta b\n")
+    plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
+    for run, measures, lacking in (
+        (result("tau=0", measured=[]), (module.TEST, plain), ["test", "cuts"]),
+        (result("tau=0", measured=["cuts"]), (module.TEST, plain), ["test"]),
+        (result("tau=0", measured=["cuts"]), (plain,), []),
+        (result("tau=0", measured=["cuts"]), (golden,), [golden.name]),
+        (result("tau=0", measured=[], best=None), (module.TEST, plain), []),
+    ):
+        save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")
+        assert module.through(request, [point], measures) == {point.name: lacking}
+        (kept,) = written(request).runs
+        assert kept.curve == run.curve  # until it is trained again
+    text = (tmp_path / "sweep.json").read_text().replace('"format": 2', '"format": 1')
+    (tmp_path / "sweep.json").write_text(text)
+    assert load(tmp_path / "sweep.json").runs[0].measured == ["test", "cuts"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, monkeypatch):
+    request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    digest = module.digest(module.described(point.config))
+    ended = replace(result("tau=0"), status="finished", digest=digest)
+    trained = []
+    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
+    for measured in ([], ["cuts"]):
+        save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
+        heard = Heard()
+        assert run_sweep(request, heard)
+        assert ("without its cuts" in heard.said[0]) == (not measured)
+    assert trained == [["tau=0 seed=1"], []]
