@@ -16,7 +16,7 @@ from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
-from caesura.experiments.provenance import described, digest
+from caesura.experiments.provenance import described, digest, made_by
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, at, cross, parse_over, points, read_rows, shown
 from caesura.experiments.sweep_results import (
@@ -212,6 +212,7 @@ def write(
         signatures=list(dict.fromkeys([*said, *before.signatures])),
         configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
         runs=runs + left,
+        made=list(dict.fromkeys([*before.made, *made_by([outcome.made for outcome in outcomes])])),
     )
     save(sweep, request.out / SWEEP)
     return load(request.out / SWEEP)

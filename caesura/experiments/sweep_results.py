@@ -101,6 +101,7 @@ class Sweep:
     signatures: list[str]  # of the scores
     configs: dict[str, dict[str, Any]]  # resolved ones, by their digests, that the settings are laid over
     runs: list[Result]
+    made: list[str] = field(default_factory=list)  # by which calls, with what, on what
 
     def value(self, run: Result, key: str) -> Any:
         """A run's own value of a key; None where it has none, where nobody knows it, and for baselines."""
@@ -230,6 +231,7 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
         signatures=list(dict.fromkeys(text for sweep in sweeps for text in sweep.signatures)),
         configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
         runs=list(runs.values()),
+        made=list(dict.fromkeys(text for sweep in sweeps for text in sweep.made)),
     )
 
 

@@ -137,7 +137,7 @@ def markdown(sweep: Sweep) -> str:
         "By chance: F1 of as many cuts at random places. Lock-step and coordination: docs/analysis.md.",
     ]
     signatures = [f"`{text}`" for text in sweep.signatures]
-    return "\n\n".join([*parts, *notes, *signatures]) + "\n"
+    return "\n\n".join([*parts, *notes, *sweep.made, *signatures]) + "\n"
 
 
 def _titled(table: Table) -> str:

@@ -41,7 +41,10 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert word.boundaries["white space"]["f1"] == 1.0  # words are what white space cuts
     assert found.signatures[0].startswith("BLEU|")
     assert str(tmp_path) not in (out / "sweep.json").read_text()
-    assert "| tau=0 seed=1 |" in (out / "table.md").read_text()
+    assert [text.startswith("Made by `caesura") for text in found.made] == [True]
+    table = (out / "table.md").read_text()
+    assert "| tau=0 seed=1 |" in table
+    assert found.made[0] in table
 
     # The same request again trains nothing; one with another value trains that alone, and keeps the others.
     before = contents(out)

@@ -23,13 +23,16 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
     assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), Heard())
     there = tmp_path / "there"
     there.mkdir()
-    (there / "sweep.json").write_bytes((tmp_path / "here" / "sweep.json").read_bytes())
+    brought = load(tmp_path / "here" / "sweep.json")
+    save(replace(brought, made=["Made elsewhere."]), there / "sweep.json")
     heard = Heard()
     assert run_sweep(request_of(configs, there, f"{TAU}=0,1", **more), heard)
     assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
     assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.said)
-    one, other = load(there / "sweep.json").runs
-    assert one == load(tmp_path / "here" / "sweep.json").runs[0]
+    found = load(there / "sweep.json")
+    one, other = found.runs
+    assert one == brought.runs[0]
+    assert found.made == ["Made elsewhere.", *brought.made]
     assert other.status == "finished"
 
     # As where a folder came back without its weights.
