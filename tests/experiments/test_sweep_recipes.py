@@ -46,7 +46,6 @@ def test_what_is_compared_is_trained_alike():
         for config in configs
     }
     assert len(training) == 1
-    assert {config.training.updates for config in configs} == {3000}
 
 
 def test_every_command_has_a_folder_of_its_own():
@@ -56,7 +55,8 @@ def test_every_command_has_a_folder_of_its_own():
 
 def parsed(line: str) -> tuple[str, dict[str, str]]:
     """The config of a command and its options; of one that is repeated the last."""
-    config, *words = shlex.split(line)
+    config, *words, last = shlex.split(line)
+    assert last == "--no-test"  # the grids are held against each other on dev
     return config, dict(zip(words[::2], words[1::2], strict=True))
 
 
