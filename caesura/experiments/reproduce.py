@@ -37,6 +37,7 @@ from caesura.experiments.results import (
     Result,
     budgets,
     comparison_table,
+    fallen,
     keep_metrics,
     kept_metrics,
     read_kept,
@@ -188,11 +189,12 @@ class _Experiment:
         ]
 
     def _read(self, member: Member) -> Outcome:
-        """By its folder, or the log that was kept where that is gone, or trained again and not yet as far."""
+        """By its folder, or the log that was kept where that is gone or not as far, as when trained again."""
         path, found = kept_metrics(self.out, member), read_outcome(member, None, (TEST,))
         if path.exists() and not (found.trained and TEST.name in found.measured):
             kept = read_kept(path, member)
-            if not _begun(member) or kept.progress.update > found.progress.update:
+            ways = [(o.progress.update, TEST.name in o.measured) for o in (kept, found)]
+            if not _begun(member) or ways[0] > ways[1]:
                 return kept
         return found
 
@@ -241,16 +243,18 @@ class _Experiment:
             return
         page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
-        written = json.dumps(facts, indent=1, ensure_ascii=False)
-        if not (page.exists() and made.exists() and made.read_text(encoding="utf-8") == written):
+        before = _made_from(made) if page.exists() else {}
+        if not facts.items() <= before.items():  # one of more systems stays when a folder is deleted
             clear(page.parent)
             problem = self._compare(folders, page.parent, time_limit)
             if problem:
                 terminal.out.print(f"no report: {problem}", markup=False)
                 return
             with write_beside(made) as file:
-                file.write(written.encode())
-        lacking = ", ".join(name for name in names if name not in folders)
+                file.write(json.dumps(facts, indent=1, ensure_ascii=False).encode())
+            before = facts
+        shown = [entry["name"] for entry in before.values()]
+        lacking = ", ".join(name for name in names if name not in shown)
         what = f"without {lacking}, whose weights are not there" if lacking else "of all systems"
         terminal.out.print(f"The report {what}: {page}", markup=False)
 
@@ -331,6 +335,7 @@ class _Experiment:
         for r in results:
             if late := [str(seed) for seed, o in r.outcomes.items() if o.best and o not in r.counted]:
                 notes.append(f"{r.system.title}: without seed {', '.join(late)}, which is not tested yet.")
+        notes += fallen(results)
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
         if allowed := budgets(results):
@@ -349,6 +354,15 @@ class _Experiment:
             parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]
             parts.append(f"{shown.table.markdown()}\n{notes}")
         return "\n".join(parts)
+
+
+def _made_from(path: Path) -> dict[str, dict[str, str]]:
+    """Of which weights a report is, by their folders; none where that cannot be read."""
+    try:
+        found: dict[str, dict[str, str]] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def _last_line(log: Path) -> str:

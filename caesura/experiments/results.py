@@ -23,6 +23,7 @@ from caesura.training.journal import read_records
 SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
 REASON = 160  # characters of a failure that a table shows
+FALLEN = 0.9  # of the best BLEU on dev: what ends below it is told
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,19 @@ def ending(outcome: Outcome) -> str:
     named = {"budget": "its budget", "stopped": "not done yet", "finished": outcome.reason}
     text = named.get(outcome.status, outcome.status)
     return text if outcome.best or outcome.status == "not run" else f"{text}, before a validation"
+
+
+def fallen(results: Sequence[Result]) -> list[str]:
+    """Those that were well below their best when training ended, which a row of the best does not show."""
+    notes = []
+    for result in results:
+        for seed, outcome in result.outcomes.items():
+            best, last = outcome.best, outcome.validations[-1] if outcome.validations else None
+            if best and last and last["bleu"] < FALLEN * best["bleu"]:
+                ends = f"{last['bleu']:.2f} BLEU on dev and segments of {last['segment_length']:.2f}"
+                was = f"{best['bleu']:.2f} and {best['segment_length']:.2f} at its best, which is shown"
+                notes.append(f"{result.system.title}, seed {seed}, ended at {ends}; {was}.")
+    return notes
 
 
 def signatures(results: Sequence[Result]) -> list[str]:

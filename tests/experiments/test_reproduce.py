@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
@@ -20,8 +21,8 @@ from caesura import terminal
 from caesura.config import load_config
 from caesura.experiments import reproduce
 from caesura.experiments.outcome import TEST, Member, read_outcome
-from caesura.experiments.recipe import FILE, load_recipe
-from caesura.experiments.results import compact_metrics
+from caesura.experiments.recipe import FILE, Chosen, load_recipe, systems
+from caesura.experiments.results import Result, compact_metrics, fallen
 from caesura.terminal import FleetDisplay
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
@@ -239,10 +240,35 @@ def test_a_log_stays_until_what_is_trained_again_is_through_or_as_far(recipe: Pa
     assert kept.read_bytes() == whole
 
 
+def test_a_tested_result_stays_when_its_weights_are_damaged(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "word")
+    before, log = rows(recipe), (out / "metrics" / "first-word-1.jsonl").read_bytes()
+    os.truncate(out / "first-word-1" / "model.safetensors", 5000)
+    done = run(recipe, "--only", "word")
+    assert done.status == 1
+    assert re.search(r"first-word-1: failed: .*model.safetensors: damaged", done.out)
+    assert [*map(without_times, rows(recipe))] == [*map(without_times, before)]
+    assert (out / "metrics" / "first-word-1.jsonl").read_bytes() == log
+
+
+@pytest.mark.parametrize(("last", "told"), [(30.0, False), (26.9, True)])
+def test_one_that_ends_below_its_best_is_told(recipe: Path, last: float, told: bool) -> None:
+    (system,) = systems(load_recipe(recipe / FILE), Chosen(recipe.parent, only=("act",)))
+    found = read_outcome(system.members[1])
+    best = {"verdict": "best", "bleu": 30.0, "segment_length": 1.03}
+    end = {"verdict": "wait", "bleu": last, "segment_length": 35.2}
+    outcomes = {1: replace(found, validations=[best, end]), 2: replace(found, validations=[best]), 3: found}
+    ends = "act, seed 1, ended at 26.90 BLEU on dev and segments of 35.20"
+    said = f"{ends}; 30.00 and 1.03 at its best, which is shown."
+    assert fallen([Result(system, outcomes)]) == ([said] if told else [])
+
+
 def test_seeds_that_are_not_tested_are_told(recipe: Path) -> None:
     out = recipe.parent / "out"
     run(recipe, "--only", "char")
     (out / "first-char-2" / "test.json").unlink()
+    (out / "metrics" / "first-char-2.jsonl").unlink()
     run(recipe, "--only", "act", "--time-limit", "0s")
     said = "characters: without seed 2, which is not tested yet."
     assert said in (out / "table.md").read_text(encoding="utf-8")
@@ -343,11 +369,21 @@ def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_
     said = f"\nThe report without word, whose weights are not there: {out}/report/report.html\n"
     assert done.out.endswith(said)
     assert compared.call_args.args[0] == {"characters": out / f"first-char-{other}"}
+    made = out / "report" / "made_from.json"
+    facts = json.loads(made.read_bytes())
+    (out / "report" / "report.html").touch()
+    made.write_text(json.dumps({"first-word-1": {"name": "word", "weights": "0123"}} | facts))
+    said = f"\nThe report of all systems: {out}/report/report.html\n"  # as it was when they were there
+    assert with_report(recipe, "--only", "char").out.endswith(said)
+    assert compared.call_count == 1
+    made.write_text("{")
+    assert "The report without word" in with_report(recipe, "--only", "char").out
+    assert compared.call_count == 2
     shutil.rmtree(out / f"first-char-{other}")
     assert with_report(recipe, "--only", "char").out.endswith(
         "\nno report: the weights of no system are there\n"
     )
-    assert compared.call_count == 1
+    assert compared.call_count == 2
 
 
 def test_while_the_report_is_made_it_is_told_what_it_is_at(
