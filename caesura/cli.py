@@ -111,14 +111,14 @@ def train(
     folder = out or Path("runs") / loaded.name
     with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
         try:
-            run(loaded, folder, display, seconds, allowed)
+            ending = run(loaded, folder, display, seconds, allowed)
         except OSError as problem:  # a full disk does not say which
             problem.filename = problem.filename or str(folder)
             raise
         except Interrupted:
             _say_where(display, folder)
             raise
-        _say_where(display, folder)
+        _say_where(display, folder, ending == "finished")
 
 
 @app.command()
@@ -211,9 +211,9 @@ app.command()(commands.reproduce)
 app.command()(commands.sweep)
 
 
-def _say_where(display: TrainingDisplay, folder: Path) -> None:
+def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:
     if (folder / "model.safetensors").exists():
-        display.say(f"the best model so far is in {folder}")
+        display.say(f"the best model {'' if finished else 'so far '}is in {folder}")
     else:
         display.say("no model yet: the first validation (training.validation_freq) makes one")
 

@@ -331,6 +331,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
 
     Without `bases` a `base` is refused: a model folder's config is whole, and reads no other file.
     """
+    if bases and not Path(path).exists():
+        raise InputError(f"{path}: No such file; recipes/your-text.yaml is a config to start from")
     source = _read_with_bases(Path(path), 0 if bases else None)
     layer = Source({}, {}, [])
     for override in overrides:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from caesura import __version__
 from caesura.config import Config, load_config
 from caesura.data.files import checksum, refuse_links, write_beside
-from caesura.data.tensors import load_tensors, read_facts, save_tensors
+from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
@@ -49,7 +49,10 @@ def read_folder(
             hint = "; training has not reached its first validation yet" if young else ""
             raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
     refuse_links([folder / name for name in (*_DESCRIPTION, WEIGHTS)], folder)
-    weights = _checked_weights(folder)
+    try:
+        weights = _checked_weights(folder)
+    except DamagedError as problem:
+        raise InputError(f"{problem}; copy the folder anew, or train again") from problem
     vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
     return load_config(folder / CONFIG, settings, bases=False), vocabularies, weights
 

@@ -37,7 +37,8 @@ def problems(
             key = (*key, error["ctx"]["key"])
         if error["type"] == "extra_forbidden":
             elsewhere = [".".join(known) for known in _keys(whole) if known[-1] == key[-1]] if whole else []
-            guess = None if elsewhere else _guess(key[-1], _fields(model, key[:-1]))
+            known = [*_fields(model, key[:-1]), *(_fields(whole, section) if whole and section else ())]
+            guess = None if elsewhere else _guess(key[-1], known)
             guessed.add((*key[:-1], guess))
             meant = f"'{guess}'" if guess else " or ".join(elsewhere)
             text = "unknown key" + (f"; did you mean {meant}?" if meant else "")

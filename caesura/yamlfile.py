@@ -237,6 +237,8 @@ def _read(text: str, key: Key, source: Source, place: Callable[[int], Place]) ->
         message = problem.problem or "not YAML"
         if "'\\t'" in message:
             message = "a tab; indent with spaces"
+        elif isinstance(problem, yaml.scanner.ScannerError | yaml.parser.ParserError):
+            message = f"not valid YAML: {message}"
     raise InputError(place(line).says(key, message))
 
 

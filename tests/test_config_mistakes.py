@@ -124,6 +124,8 @@ def test_a_mistake_is_named_with_its_line_and_remedy(
         (b"- a\n", "bad.yaml:1: the file must hold `key: value` pairs, not a list"),
         (b"just text", "bad.yaml:1: the file must hold `key: value` pairs, not text"),
         (b"name: a\ndata: \xff\n", "bad.yaml:2: not UTF-8; save the file as UTF-8"),
+        (b"a: [1\nb: 2\n", "bad.yaml:2: not valid YAML: expected ',' or ']', but got ':'"),
+        (b"a: b: c\n", "bad.yaml:1: not valid YAML: mapping values are not allowed here"),
         (b"a: 1\n---\nb: 1\n", "bad.yaml:2: but found another document"),
         (b"#" * (2**20 + 1), "bad.yaml: larger than 1 MiB; this is no config"),
         (b"[" * 2**20, "bad.yaml:1: nested too deeply"),
@@ -138,7 +140,7 @@ def test_what_is_no_config_at_all(folder: Path, content: bytes, message: str) ->
 
 
 def test_a_missing_file_and_a_folder(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file or directory$"):
+    with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file; recipes/your-text\.yaml is "):
         load_config("nowhere.yaml")
     with pytest.raises(InputError, match=r"Is a directory$"):
         load_config(folder)
@@ -189,7 +191,7 @@ def test_joint_sides_must_agree(folder: Path, overrides: list[str], complaint: s
     ("override", "message"),
     [
         ("training.learning_rat=1e-3", "unknown key; did you mean 'learning_rate'?"),
-        ("training.seed=[", "expected the node content"),
+        ("training.seed=[", "not valid YAML: expected the node content"),
         ("training.seed", "write it as key=value, such as training.seed=2"),
         ("=3", "write it as key=value, such as training.seed=2"),
         ("training..seed=3", "write it as key=value, such as training.seed=2"),

@@ -15,7 +15,8 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 from caesura.components import resolve
 from caesura.config import Config
 from caesura.data.batching import Batch, BatchPlan
-from caesura.errors import Interrupted
+from caesura.data.tensors import DamagedError
+from caesura.errors import InputError, Interrupted
 from caesura.evaluation.evaluate import evaluate
 from caesura.kernels import pick, used
 from caesura.training.card import write_card
@@ -98,9 +99,19 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         run.save()
     run.finish_writing()
     if progress.finished:
+        _refuse_damaged(run)
         reporter.say(f"training finished: {progress.finished}")
         return "finished"
     return _stopped(reporter, interrupt, f"after {progress.update} updates")
+
+
+def _refuse_damaged(run: Run) -> None:
+    """Training is over, and no validation will write the best model again."""
+    try:
+        run.check_best()
+    except DamagedError as problem:
+        remedy = "no checkpoint is of its update; delete the folder and train again"
+        raise InputError(f"{problem}, and {remedy}") from problem
 
 
 def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Ending:

@@ -20,7 +20,7 @@ from torch import Tensor
 from caesura.config import Config
 from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
-from caesura.data.tensors import DamagedError
+from caesura.data.tensors import DamagedError, load_tensors
 from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
@@ -136,6 +136,11 @@ class Run:
         if not torch.stack(finite).all():
             raise not_finite(self.progress.update, self.folder)
 
+    def check_best(self) -> None:
+        """Refuse a best model that is gone or damaged."""
+        if self.schedule.best is not None:
+            load_tensors(self.folder / WEIGHTS)
+
 
 def open_run(
     config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack
@@ -185,6 +190,7 @@ def open_run(
     opened.callback(run.close)  # from here on, whenever Ctrl-C may come
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({path})")
+        _mend_best(run, reporter)
     else:
         _begin(run, data, reporter)
     _announce(run, reporter)
@@ -213,6 +219,18 @@ def _restore(
         return path, progress
     folder = checkpoints[0].parent
     raise InputError(f"{folder}: no checkpoint is whole; choose another --out to begin anew")
+
+
+def _mend_best(run: Run, reporter: Reporter) -> None:
+    """Write a damaged best model anew from a checkpoint of its update; warn where a next best may come."""
+    try:
+        run.check_best()
+    except DamagedError as problem:
+        if run.schedule.improved and run.progress.since_validation == 0:
+            run.model.save_pretrained(run.folder)
+            reporter.say(f"warning: {problem}; written anew from the checkpoint")
+        elif not run.progress.finished:
+            reporter.say(f"warning: {problem}; there is no best model until the next one")
 
 
 def _tidy(folder: Path) -> None:

@@ -43,6 +43,11 @@ class HalveAndStop:
         return "stop" if self.stopped else "halve"
 
     @property
+    def improved(self) -> bool:
+        """Whether the last verdict was a new best."""
+        return self.best is not None and not self.waited and not self.halvings
+
+    @property
     def stopped(self) -> bool:
         """Whether the last verdict was to stop."""
         return self.halvings >= self.max_halvings

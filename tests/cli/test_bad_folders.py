@@ -4,10 +4,11 @@ import os
 import resource
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import caesura, command, contents, refusal, write_config
+from cli.program import Done, caesura, command, contents, refusal, write_config
 
 FILES = ("config.yaml", "src.vocab.json", "trg.vocab.json", "model.safetensors")
 
@@ -39,6 +40,8 @@ def test_a_model_folder_with_a_truncated_file_is_refused_by_its_name(
     assert done.out == ""
     assert done.err.startswith(f"caesura: {model / name}")
     assert "Traceback" not in done.err
+    if name == "model.safetensors":
+        assert done.err.endswith("); copy the folder anew, or train again\n")
 
 
 def test_weights_of_another_model_are_refused(models: dict[str, Path], model: Path) -> None:
@@ -76,6 +79,53 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_takes_over(
     assert f"({before})" in done.out
     assert (model / "model.safetensors").read_bytes() == (models["act"] / "model.safetensors").read_bytes()
     assert "warning" not in caesura(*given).out, "it has been written again"
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-500])
+
+
+@pytest.mark.parametrize("damage", [_truncate, Path.unlink])
+def test_a_damaged_best_model_is_written_anew_from_the_checkpoint_of_its_update(
+    corpus: Path, models: dict[str, Path], model: Path, damage: Callable[[Path], None]
+) -> None:
+    weights = model / "model.safetensors"
+    damage(weights)
+    given = ("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10")
+    done = caesura(*given)
+    assert (done.status, done.err) == (0, "")
+    assert f"warning: {weights}: damaged (" in done.out
+    assert done.lines[-1] == f"the best model is in {model}"
+    assert weights.read_bytes() == (models["act"] / "model.safetensors").read_bytes()
+    assert "warning" not in caesura(*given).out
+
+
+def test_a_damaged_best_model_of_an_earlier_update_is_replaced_or_refused(
+    corpus: Path, tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    skipping = "validation_freq: 40\n  patience: 99\n  max_skipped: 9\n  poison: [4, 5, 6, 7, 8]"
+    config.write_text(config.read_text().replace("validation_freq: 200", skipping))
+
+    def train(name: str, updates: int) -> Done:
+        return caesura("train", config, "--out", tmp_path / name, "--set", f"training.updates={updates}")
+
+    assert train("whole", 8).status == 0
+    weights = Path(shutil.copytree(tmp_path / "whole", tmp_path / "out")) / "model.safetensors"
+    _truncate(weights)
+    for updates in (8, 9):  # over, no better than at 4: already, and again after the last skipped one
+        done = train("out", updates)
+        assert done.status == 2
+        assert done.err.startswith(f"caesura: {weights}: damaged (")
+        assert done.err.endswith("delete the folder and train again\n")
+        assert "best model is in" not in done.out
+        assert (f"warning: {weights}: damaged (" in done.out) == (updates == 9)
+    assert train("whole", 9).status == 0
+    for name in ("whole", "out"):
+        done = train(name, 60)
+        assert (done.status, done.lines[-1]) == (0, f"the best model is in {tmp_path / name}")
+        assert (f"warning: {weights}: damaged (" in done.out) == (name == "out")
+    assert weights.read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
 
 
 def test_a_run_none_of_whose_checkpoints_is_whole_is_refused(corpus: Path, model: Path) -> None:
@@ -122,6 +172,8 @@ def test_several_mistakes_in_a_config_have_a_line_each(corpus: Path, tmp_path: P
     ("setting", "said"),
     [
         ("model.segmenter.embeding_dim=3", "unknown key; did you mean 'embedding_dim'?"),
+        ("model.segmenter.taux=3", "unknown key; did you mean 'tau'?"),
+        ("model.encoder.typ=recurrent", "unknown key; did you mean 'type'?"),
         ("model.segmenter.embedding_dim=0", "embedding_dim"),
         ("model.segmenter.type=actt", "unknown segmenter 'actt'; there are act, lookup"),
         ("model.decoder.hidden_size=many", "'many' is not a whole number"),

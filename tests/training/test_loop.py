@@ -97,6 +97,19 @@ def test_a_validation_that_is_interrupted_is_made_again(corpus: Path, tmp_path: 
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
+def test_a_damaged_model_is_not_replaced_by_weights_of_a_later_update(corpus: Path, tmp_path: Path) -> None:
+    config, weights = configured(corpus), tmp_path / "model.safetensors"
+    with pytest.raises(Interrupted):
+        train(config, tmp_path, Listener(5))
+    weights.write_bytes(b"")
+    heard = Listener(6)
+    with pytest.raises(Interrupted):
+        train(config, tmp_path, heard)
+    [warning] = [text for text in heard.said if str(weights) in text]
+    assert warning.endswith("there is no best model until the next one")
+    assert weights.read_bytes() == b""
+
+
 def test_a_killed_run_goes_on_from_its_last_checkpoint_and_logs_nothing_twice(
     corpus: Path, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def judged(schedule: HalveAndStop, scores: Iterable[Score]) -> list[str]:
     verdicts = []
     for score in scores:
         verdicts.append(schedule.update(*score))
+        assert schedule.improved == (verdicts[-1] == "best")
         if verdicts[-1] == "stop":
             break
     return verdicts
