@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -14,7 +13,7 @@ from typing import Any
 
 from caesura import yamlfile
 from caesura.components import resolve
-from caesura.config import Config, flat, load_config
+from caesura.config import Config, load_config
 from caesura.errors import InputError
 from caesura.experiments.recipe import text_settings
 
@@ -161,10 +160,6 @@ def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> 
     for setting in row:
         said, origin = f"--set {setting}: ", setting.origin
         named = "" if origin.startswith("--over ") else f"{setting.key}: "
-        if f"{said}unknown key" in message and "did you mean" not in message:
-            known = flat(load_config(path, plan.common).model_dump(mode="json"))
-            guess = difflib.get_close_matches(setting.key, known, n=1, cutoff=0.8)
-            message = message.replace("unknown key", "unknown key" + "".join(f"; is it {g}?" for g in guess))
         message = message.replace(said, f"{origin}: {named}")
     if path != plan.config and "--set " in message:
         advice = "--set is for baselines too; for the swept config alone: --over KEY=VALUE"

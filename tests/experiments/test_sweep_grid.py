@@ -197,7 +197,7 @@ def test_lists_of_values_are_crossed(config, tmp_path):
         ),
         (
             "- settings:\n    model.segmenter.tua: 1\n",
-            r"list.yaml:2: model.segmenter.tua: unknown key; is it model.segmenter.tau\?",
+            r"list.yaml:2: model.segmenter.tua: unknown key; did you mean 'tau'\?",
         ),
         (
             "- settings:\n    model.segmenter.act_sise: [1]\n",
