@@ -76,7 +76,8 @@ def test_risk_in_pieces_is_that_of_the_whole() -> None:
     step = Step(model, model.config.training)
     whole = step(batch, 4)
     wanted = gradients(model) | dict(zip(SUMS, whole, strict=True))
-    close(gradients(model) | dict(zip(SUMS, step._in_pieces(batch, 4, True), strict=True)), wanted, 1e-12)
+    sums = step._in_pieces(batch, 4, True)
+    close(gradients(model) | dict(zip(SUMS, sums, strict=True)), wanted, 1e-12)
 
 
 def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:
