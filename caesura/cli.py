@@ -212,6 +212,8 @@ app.command()(commands.sweep)
 
 
 def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:
+    if finished and display.remark:
+        display.say(display.remark)
     if (folder / "model.safetensors").exists():
         display.say(f"the best model {'' if finished else 'so far '}is in {folder}")
     else:

@@ -104,6 +104,18 @@ def validation_line(v: dict[str, Any]) -> str:
     return "  ".join([*parts, v["verdict"]])
 
 
+def remark(v: dict[str, Any]) -> str | None:
+    """What a validation says of a halting unit that has come to one of the two ends it tends to."""
+    share = v["gradient_share"]
+    if share is None or 0.05 <= share <= 0.9:
+        return None
+    where = "where the halting unit has next to no gradient" if share < 0.05 else "too many to translate well"
+    return (
+        f"ACT-ENC's segments have come to {v['segment_length']:.2f} characters, {where}; "
+        "model.segmenter.tau decides (docs/results/freedom.md)"
+    )
+
+
 def _share(share: float | None) -> list[str]:
     if share is None:
         return []
@@ -128,6 +140,7 @@ class TrainingDisplay:
         )
         self._task = self._bar.add_task("reading", total=None)
         self._loss = ""
+        self.remark: str | None = None  # of the last validation
 
     def __enter__(self) -> TrainingDisplay:
         self._bar.start()
@@ -154,6 +167,7 @@ class TrainingDisplay:
     def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
         """The figures, and how some sentences were cut and translated."""
         beside_bar().print(validation_line(vars(validation)), markup=False)
+        self.remark = remark(vars(validation))
         for _, output, reference in examples:
             beside_bar().print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
             mark = "=" if output.best == reference else f"(should be: {reference})"

@@ -56,6 +56,23 @@ def test_the_saved_config_trains_the_same_model_again(models: dict[str, Path], t
     assert weights(tmp_path / "again") == weights(models["word"])
 
 
+@pytest.mark.parametrize(
+    ("bias", "told"),
+    [(20, "1.00 characters, where the halting unit has next to no gradient"), (1, None), (-9, "too many")],
+)
+def test_who_trains_act_enc_is_told_at_the_end_when_it_has_come_to_one_of_its_ends(
+    corpus: Path, tmp_path: Path, bias: float, told: str | None
+) -> None:
+    config = write_config(tmp_path / "act.yaml", "act", corpus)
+    settings = ("training.updates=2", f"model.segmenter.halting_bias={bias}")
+    words = [word for setting in settings for word in ("--set", setting)]
+    done = caesura("train", config, "--out", tmp_path / "out", *words)
+    assert done.status == 0, done.err
+    remarks = [line for line in done.lines if line.startswith("ACT-ENC's segments have come to")]
+    assert len(remarks) == (told is not None)
+    assert all(told in line for line in remarks if told)
+
+
 def test_a_time_limit_stops_with_status_0_and_the_same_command_goes_on(
     models: dict[str, Path], config: Path, tmp_path: Path
 ) -> None:
