@@ -9,14 +9,13 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 
 from caesura.analysis.plots import svg_of
 from caesura.experiments.sweep_figures import (
-    DASHES,
     figures,
     gradient_curves,
     length_curves,
-    looks,
     score_and_length,
     start_and_end,
 )
+from caesura.experiments.sweep_looks import DASHES, looks
 
 TAUS = [-0.5, 0.0, 0.01, 0.03, 0.1, 0.3, 1.0]
 
