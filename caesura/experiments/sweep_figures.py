@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
 from caesura.analysis.figures import styled
 from caesura.analysis.plots import AXIS, INK, short
+from caesura.experiments.sweep_grid import at
 from caesura.experiments.sweep_looks import (
     DASHES,
     SMALLEST,
@@ -34,6 +37,9 @@ from caesura.experiments.sweep_results import Result, Sweep
 LARGEST = 120.0  # area of a dot, in square points; half of it where there are many
 MANY = 12  # runs, above which they are drawn finer
 FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
+EARLY = 50  # the part of all sentences up to which losses are not drawn: they fall alike, and fall most
+NATS = "nats a target symbol"
+SYMBOLS = "data.trg.level", "data.trg.voc_limit"  # on which a cross-entropy depends
 
 
 @styled
@@ -133,9 +139,7 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
         dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
     placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
     for name, place in placed.items():
-        axes.annotate(
-            name, place, xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
-        )
+        _name(axes, name, place)
     lines = {name: y for name, (_, y) in scored.items() if name not in placed}
     for y in lines.values():
         axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
@@ -152,26 +156,81 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     return figure
 
 
+@styled
+def loss_curves(sweep: Sweep) -> Figure:
+    """The cross-entropy of training text over training sentences, from where runs begin to differ."""
+    figure, seen = blank("cross-entropy of training text through training"), looks(sweep)
+    axes, field = figure.axes[0], "cross_entropy"
+    alike, others = _one_alphabet(sweep)
+    _lines(axes, alike, seen, field, lambda value: value)
+    _sentences(axes, alike, field)
+    first = _early(alike)
+    later = [y for run in alike.runs for x, y in run.told(field) if x >= first]
+    margin = 0.04 * (max(later) - min(later)) or 0.1
+    axes.set_ylim(min(later) - margin, max(later) + margin)
+    axes.set_xlim(left=0.95 * first)
+    axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    axes.set_ylabel(NATS)
+    name_lines(axes, {name: y for name, (_, y) in _baselines(alike, "sentences", field).items()})
+    legend(axes, seen, dashes=True, extra=others)
+    return figure
+
+
+@styled
+def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
+    """The way of each run through segment length and cross-entropy, both of training text, with its end."""
+    figure, seen = blank(f"cross-entropy on the way through {_side(field)}segment lengths"), looks(sweep)
+    axes = figure.axes[0]
+    alike, others = _one_alphabet(sweep)
+    first, every, few = _early(alike), [], len(members(sweep)) <= MANY
+    for run in alike.runs:
+        losses = dict(run.told("cross_entropy"))
+        way = [(y, losses[x]) for x, y in run.told(field) if x >= first and x in losses and y > 0]
+        if not way:
+            continue
+        every += [x for x, _ in way]
+        colour = INK if run.beside else seen.colour(sweep, run)
+        dashes = (0, (1, 2)) if run.beside else DASHES[seen.place(sweep, run) % len(DASHES)]
+        axes.plot(*zip(*way, strict=True), color=colour, linestyle=dashes, linewidth=1.4 if few else 1.0)
+        if not run.beside:
+            axes.plot(*way[-1], marker="o", markersize=4, color=colour)
+    for name, place in _baselines(alike, field, "cross_entropy").items():
+        every.append(place[0])
+        dot(axes, *place, INK, 0, beside=True)
+        _name(axes, name, place)
+    log_lengths(axes.xaxis, every)
+    axes.set_xlabel(_unit(field))
+    axes.set_ylabel(NATS)
+    legend(axes, seen, dashes=True, extra=[mark("o", "end"), *others])
+    return figure
+
+
 FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
     "trajectories": length_curves,
     "start-and-end": start_and_end,
     "bleu": score_and_length,
     "gradient": gradient_curves,
+    "loss-and-length": loss_and_length,
     "output-trajectories": lambda sweep: length_curves(sweep, "output_segment_length"),
     "output-start-and-end": lambda sweep: start_and_end(sweep, "output_segment_length"),
     "output-bleu": lambda sweep: score_and_length(sweep, "output_segment_length"),
     "output-gradient": lambda sweep: gradient_curves(sweep, "output_gradient_share"),
+    "output-loss-and-length": lambda sweep: loss_and_length(sweep, "output_segment_length"),
 }
 
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
     """Every figure that there is something to draw in: those of a side on which some run halts, or moves."""
-    made = {}
+    made, told = {}, [run for run in _grid(sweep) if run.told("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
         field = f"{side}gradient_share" if name.endswith("gradient") else f"{side}segment_length"
+        if name.endswith("loss-and-length") and not any(run.told(field) for run in told):
+            continue
         if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
             made[name] = draw(sweep)
+    if told:
+        made["loss"] = loss_curves(sweep)
     return made
 
 
@@ -180,7 +239,7 @@ def _moves(sweep: Sweep, side: str) -> bool:
 
     Where none does, as on the source of a sweep of decoders, all would stand on one spot.
     """
-    runs = members(sweep) or sweep.runs
+    runs = _grid(sweep)
     if any(run.last(f"{side}gradient_share") is not None for run in runs):
         return True
     lengths = {value for run in runs for value in run.curve.get(f"{side}segment_length", ())}
@@ -188,6 +247,10 @@ def _moves(sweep: Sweep, side: str) -> bool:
     return len(lengths - {None}) > 1 or not any(
         run.last(f"{other}gradient_share") is not None for run in runs
     )
+
+
+def _grid(sweep: Sweep) -> list[Result]:
+    return members(sweep) or sweep.runs
 
 
 def _side(field: str) -> str:
@@ -221,21 +284,56 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[f
         colour = seen.colour(sweep, run)
         dashes = DASHES[seen.place(sweep, run) % len(DASHES)]
         axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6 if few else 1.1, alpha=0.9)
-        axes.plot(x[:1], y[:1], marker="o", markersize=5, markerfacecolor="white", color=colour)
+        if run.first(field) is not None:
+            axes.plot(x[:1], y[:1], marker="o", markersize=5, markerfacecolor="white", color=colour)
         seen_by, ended = run.last("sentences"), run.last(field)
         if seen_by is not None and ended is not None and math.isfinite(clean(ended)):
             axes.plot(seen_by, ended, marker="o", markersize=3.5, color=colour)
 
 
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
-    """Where the name of each baseline stands: at its last seed's last validation.
+    """Where the name of each baseline stands: at its last seed's last validation, or what training told last.
 
     What the names of all configs begin with says nothing.
     """
-    ends = ((run, run.last(x), run.last(y)) for run in sweep.runs if run.beside)
+    ends = ((run, _end(run, x), _end(run, y)) for run in sweep.runs if run.beside)
     words = zip(*(run.config.split("-")[:-1] for run in sweep.runs), strict=False)
     shared = "".join(f"{word[0]}-" for word in takewhile(lambda word: len({*word}) == 1, words))
     return {run.group.removeprefix(shared): (a, b) for run, a, b in ends if a is not None and b is not None}
+
+
+def _end(run: Result, name: str) -> float | None:
+    return run.last(name) if name in run.curve else run.last_told(name)
+
+
+def _name(axes: Axes, name: str, place: tuple[float, float]) -> None:
+    axes.annotate(
+        name, place, xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
+    )
+
+
+def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
+    """The cross-entropies that can be compared: of runs whose target symbols are those of the grid's first.
+
+    The others have nothing to tell here, and stand in the legend.
+    """
+
+    def kind(run: Result) -> tuple[Any, ...]:
+        return tuple(at(sweep.config(run), key) for key in SYMBOLS)
+
+    wanted = next(kind(run) for run in _grid(sweep) if run.told("cross_entropy"))
+    others = [run for run in sweep.runs if run.told("cross_entropy") and kind(run) != wanted]
+    alike = replace(sweep, runs=[replace(r, training={}) if r in others else r for r in sweep.runs])
+    known, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
+    count = sum(not run.beside for run in others)
+    names = [*(name for name in known if name not in kept), *([f"{count} runs"] if count else [])]
+    return alike, [heading(f"without {', '.join(names)}:"), heading("other symbols")] if names else []
+
+
+def _early(sweep: Sweep) -> float:
+    """The sentences seen by the first cross-entropy that is drawn."""
+    seen = [x for run in sweep.runs for x, _ in run.told("cross_entropy")]
+    return min(x for x in seen if x >= max(seen) / EARLY)
 
 
 def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:

@@ -12,6 +12,8 @@ from caesura.experiments.sweep_figures import (
     figures,
     gradient_curves,
     length_curves,
+    loss_and_length,
+    loss_curves,
     score_and_length,
     start_and_end,
 )
@@ -35,9 +37,10 @@ def test_a_grid_of_28_has_28_lines_and_both_baselines():
         [*grid(TAUS, [-2.0, 0.0, 1.0, 3.0]), baseline("char", 1.0, 20.0), baseline("bpe", 4.1, 24.0)]
     )
     drawn = figures(made)
-    assert [*drawn] == ["trajectories", "start-and-end", "bleu", "gradient"]
+    assert [*drawn] == ["trajectories", "start-and-end", "bleu", "gradient", "loss-and-length", "loss"]
     assert len(lines(drawn["trajectories"])) == 30
-    assert len(lines(drawn["gradient"])) == 28
+    assert len(lines(drawn["gradient"])) == len(lines(drawn["loss-and-length"])) == 28
+    assert len(lines(drawn["loss"])) == 30
     assert drawn["trajectories"].axes[0].get_yscale() == "log"
     assert len(drawn["bleu"].axes[0].collections) == 30
     assert len(drawn["start-and-end"].axes[0].collections) == 28
@@ -124,6 +127,63 @@ def test_what_training_told_is_drawn_from_the_start_on_a_scale_that_shows_it():
         figure.draw_without_rendering()
         ticks = [label.get_text() for label in figure.axes[0].get_xticklabels()]
         assert ticks == ["0", "100", "1k", "10k"]
+
+
+SEEN = {
+    "sentences": [100, 900, 4000, 20000, 30000],
+    "segment_length": [2.0, 1.9, 5.0, 30.0, 29.0],
+    "cross_entropy": [4.4, 2.0, 1.2, 1.3, 1.1],
+}
+
+
+def test_the_loss_is_drawn_from_where_there_is_something_to_see():
+    char = baseline("char", 1.0, 20.0)
+    figure = loss_curves(sweep([result(training=SEEN), char]))
+    axes = figure.axes[0]
+    run, beside = lines(figure)
+    assert [*zip(*run.get_data(), strict=True)] == [
+        *zip(SEEN["sentences"], SEEN["cross_entropy"], strict=True)
+    ]
+    assert [*beside.get_ydata()] == char.training["cross_entropy"]
+    assert 100 < axes.get_xlim()[0] < 900  # a fiftieth of the sentences
+    low, high = axes.get_ylim()
+    assert low < 1.0 < 2.0 < high < 4.4
+    assert [text.get_text() for text in axes.texts] == ["char"]
+
+
+def test_the_way_through_lengths_and_losses_ends_in_a_dot_beside_those_who_do_not_cut():
+    figure = loss_and_length(sweep([result(training=SEEN), baseline("char", 1.0, 20.0)]))
+    (way,) = lines(figure)
+    assert [*zip(*way.get_data(), strict=True)] == [(1.9, 2.0), (5.0, 1.2), (30.0, 1.3), (29.0, 1.1)]
+    ends = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [(*end.get_xdata(), *end.get_ydata()) for end in ends] == [(29.0, 1.1)]
+    assert [tuple(dot.get_offsets()[0]) for dot in figure.axes[0].collections] == [(1.0, 1.0)]
+
+
+def test_losses_of_other_target_symbols_are_left_out_and_that_is_said():
+    bpe = replace(baseline("bpe", 4.0, 20.0), settings={"data.trg.level": "bpe", "data.trg.voc_limit": 2000})
+    small = replace(bpe, name="small seed=1", settings=bpe.settings | {"data.trg.voc_limit": 500})
+    runs = [bpe, small, *(result(training=SEEN, seed=seed) for seed in (1, 2)), baseline("char", 1.0, 20.0)]
+    for draw, told in ((loss_curves, 3), (loss_and_length, 2)):
+        figure = draw(sweep(runs))
+        assert len(lines(figure)) == told
+        assert [text.get_text() for text in figure.axes[0].texts] == ["char"]
+        assert texts(figure)[-2:] == ["without bpe, small:", "other symbols"]
+    words = [
+        replace(run, settings=run.settings | {"data.trg.level": "word"}) for run in grid([0.0, 1.0], [1.0])
+    ]
+    mixed = loss_curves(sweep([bpe, result(training=SEEN), *words]))
+    assert len(lines(mixed)) == 1
+    assert texts(mixed)[-2] == "without bpe, 2 runs:"
+    assert not any("other" in text for text in texts(loss_curves(sweep(runs[2:]))))
+
+
+def test_a_grid_that_did_not_keep_its_losses_has_no_figures_of_them():
+    old = result(training={key: SEEN[key] for key in ("sentences", "segment_length")})
+    names = ["trajectories", "start-and-end", "bleu", "gradient"]
+    assert [*figures(sweep([old, baseline("char", 1.0, 20.0)]))] == names
+    both = figures(sweep([old, result("new", training=SEEN)]))
+    assert [len(lines(both[name])) for name in ("loss", "loss-and-length", "trajectories")] == [1, 1, 2]
 
 
 def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
