@@ -36,6 +36,11 @@ from caesura.experiments.sweep_results import Result, Sweep
 
 LARGEST = 120.0  # area of a dot, in square points; half of it where there are many
 MANY = 12  # runs, above which they are drawn finer
+STILL = 0.03  # of the height of the axes: an arrow of less would be all head
+# The start goes around an end that is in the same place.
+RING: Mapping[str, Any] = {
+    "marker": "o", "markersize": 8.5, "markerfacecolor": "none", "markeredgewidth": 0.8,
+}  # fmt: skip
 FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
 EARLY = 50  # the part of all sentences up to which losses are not drawn: they fall alike, and fall most
 NATS = "nats a target symbol"
@@ -79,28 +84,30 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     axes = figure.axes[0]
     ends = [(run, run.first(field), run.last(field)) for run in members(sweep)]
     drawn = [(run, a, b) for run, a, b in ends if a and b]
-    said = {run.name: value_shown(sweep, run, 0) for run, _, _ in drawn}
+    said = {run.name: value_shown(sweep, run) for run, _, _ in drawn}
     groups = list(dict.fromkeys([*(name for name in seen.colours if name in said.values()), *said.values()]))
+    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+    every = [value for _, a, b in drawn for value in (a, b)]
+    low, high = 0.9, max([2.0, *every, *lines.values()]) * 1.2
     for i, group in enumerate(groups):
         own = [row for row in drawn if said[row[0].name] == group]
         own.sort(key=lambda row: (seen.place(sweep, row[0]), row[0].seed))
         for j, (run, start, end) in enumerate(own):
             x = i + 0.8 * ((j + 0.5) / len(own) - 0.5)
             colour, place = seen.colour(sweep, run), seen.place(sweep, run)
-            axes.annotate(
-                "", xy=(x, end), xytext=(x, start),
-                arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.0, "alpha": 0.7,
-                            "shrinkA": 0, "shrinkB": 2.5, "mutation_scale": 7},
-            )  # fmt: skip
-            axes.plot(x, start, marker="o", markersize=4, markerfacecolor="white", color=colour, zorder=3)
-            dot(axes, x, end, colour, place)
-    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+            if abs(math.log(end / start)) > STILL * math.log(high / low):
+                axes.annotate(
+                    "", xy=(x, end), xytext=(x, start),
+                    arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.0, "alpha": 0.7,
+                                "shrinkA": 3.5, "shrinkB": 2.5, "mutation_scale": 7},
+                )  # fmt: skip
+            axes.plot(x, start, color=colour, **RING)
+            dot(axes, x, end, colour, place, area=32.0)
     for y in lines.values():
         axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
-    every = [value for _, a, b in drawn for value in (a, b)]
     axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
     log_lengths(axes.yaxis, [1.0, *every])
-    axes.set_ylim(0.9, max([2.0, *every, *lines.values()]) * 1.2)
+    axes.set_ylim(low, high)
     axes.set_ylabel(_unit(field))
     axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
     axes.set_xticks(range(len(groups)), [group or "all" for group in groups], parse_math=False)
@@ -137,6 +144,8 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
             axes.plot([x, best[0]], [y, best[1]], color=colour, linewidth=0.7, alpha=0.6)
             axes.plot(best[0], best[1], marker=".", markersize=3, color=colour)
         dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
+    lead = Line2D([], [], color=INK, linewidth=0.7, marker=".", markersize=3, label="to the best before")
+    marks = [lead] if axes.lines else []
     placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
     for name, place in placed.items():
         _name(axes, name, place)
@@ -151,7 +160,7 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     sizes = [size(ms, scale) for ms in _round_times(times)]
     if sizes and (most := max(run.parallel for run in sweep.runs)) > 1:
         sizes.append(heading(f"(up to {most} side by side)"))
-    marks = [mark("X", "baseline")] if placed else []
+    marks += [mark("X", "baseline")] if placed else []
     legend(axes, seen, dashes=False, extra=[*marks, *sizes])
     return figure
 
@@ -327,7 +336,7 @@ def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
     known, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
     count = sum(not run.beside for run in others)
     names = [*(name for name in known if name not in kept), *([f"{count} runs"] if count else [])]
-    return alike, [heading(f"without {', '.join(names)}:"), heading("other symbols")] if names else []
+    return alike, [heading(f"without {', '.join(names)}:"), heading("other target symbols")] if names else []
 
 
 def _early(sweep: Sweep) -> float:

@@ -31,27 +31,31 @@ SMALLEST = 14.0  # area of a dot, in square points
 
 @dataclass(frozen=True)
 class Looks:
-    """How the values of the first two keys that vary are told: by colour, and by dashes or marker."""
+    """How the values of keys that vary are told: by colour, and by dashes or marker."""
 
     title: str
     colours: Mapping[str, str]
     second: str
-    places: Mapping[str, int]  # of the second key's values
+    places: Mapping[str, int]  # of what the second keys say
+    usual: Mapping[str, str]  # the second keys, and the value that most runs have
+    hidden: Sequence[str]  # keys that vary too
 
     def colour(self, sweep: Sweep, run: Result) -> str:
         """The colour of a run."""
-        return self.colours.get(value_shown(sweep, run, 0), OTHER)
+        return self.colours.get(value_shown(sweep, run), OTHER)
 
     def place(self, sweep: Sweep, run: Result) -> int:
         """Which dashes and marker a run has."""
-        return self.places.get(value_shown(sweep, run, 1), 0)
+        return self.places.get(_besides(sweep, run, self.usual), 0)
 
 
 def looks(sweep: Sweep) -> Looks:
-    """Colours in the order of the values: negative numbers, 0 and positive ones on one scale of places."""
-    keys, runs = sweep.over, members(sweep)
-    values = [_ordered(sweep.value(run, key) for run in runs) for key in keys[:2]]
-    first, second = [*values, [], []][:2]
+    """Colours in the order of the values: negative numbers, 0 and positive ones on one scale of places.
+
+    Dashes are those of the second key, or of all others together where there are enough of them.
+    """
+    runs = members(sweep)
+    first = _ordered(sweep.value(run, key) for run in runs for key in sweep.over[:1])
     ordinal = len(first) > 1 and all(isinstance(v, int | float) for v in first)
     # Viridis keeps its order for all kinds of colour vision; its yellow end is too faint on white.
     scale = matplotlib.colormaps["viridis"]
@@ -59,12 +63,21 @@ def looks(sweep: Sweep) -> Looks:
         colours = [to_hex(scale(0.88 * i / (len(first) - 1))) for i in range(len(first))]
     else:
         colours = [COLOURS[i % len(COLOURS)] for i in range(len(first))]
-    names = [short_name(key) for key in [*keys[:2], "", ""][:2]]
+    told = {key: [shown(sweep.value(run, key)) for run in runs] for key in sweep.over[1:]}
+    usual = {key: max(values, key=values.count) for key, values in told.items() if len({*values}) > 1}
+    second, hidden = list(dict.fromkeys(_besides(sweep, run, usual) for run in runs)), list[str]()
+    if len(usual) > 1 and len(second) > len(DASHES):
+        key, *hidden = usual
+        usual = {key: usual[key]}
+    if len(usual) == 1:
+        second = [shown(v) for v in _ordered(sweep.value(run, key) for run in runs for key in usual)]
     return Looks(
-        names[0],
+        "".join(map(short_name, sweep.over[:1])),
         {shown(value): colour for value, colour in zip(first, colours, strict=True)},
-        names[1],
-        {shown(value): i for i, value in enumerate(second)},
+        "besides" if len(usual) > 1 else "".join(map(short_name, usual)),
+        {label: i for i, label in enumerate(second)},
+        usual,
+        [short_name(key) for key in hidden],
     )
 
 
@@ -73,9 +86,17 @@ def members(sweep: Sweep) -> list[Result]:
     return [run for run in sweep.runs if not run.beside]
 
 
-def value_shown(sweep: Sweep, run: Result, n: int) -> str:
-    """A run's value of the n-th key that varies, as a legend has it."""
-    return shown(sweep.value(run, sweep.over[n])) if n < len(sweep.over) else ""
+def value_shown(sweep: Sweep, run: Result) -> str:
+    """A run's value of the first key that varies, as a legend has it."""
+    return "".join(shown(sweep.value(run, key)) for key in sweep.over[:1])
+
+
+def _besides(sweep: Sweep, run: Result, usual: Mapping[str, str]) -> str:
+    """A run's value of the one key, or those of several that are not the usual ones."""
+    values = {key: shown(sweep.value(run, key)) for key in usual}
+    if len(values) == 1:
+        return "".join(values.values())
+    return " ".join(f"{short_name(key)}={v}" for key, v in values.items() if v != usual[key]) or "nothing"
 
 
 def _ordered(values: Any) -> list[Any]:
@@ -154,12 +175,14 @@ def legend(axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = (), 
         handles.append(heading(seen.title))
         handles += [Line2D([], [], color=c, linewidth=2.4, label=name) for name, c in seen.colours.items()]
     if len(seen.places) > 1:
-        handles.append(heading(seen.second))
+        handles += [heading(""), heading(seen.second)] if handles else [heading(seen.second)]
         for name, place in seen.places.items():
             look: dict[str, Any] = {"linestyle": DASHES[place % len(DASHES)], "linewidth": 1.4}
             if not dashes:
                 look = {"linestyle": "", "marker": MARKERS[place % len(MARKERS)], "markersize": 5.5}
             handles.append(Line2D([], [], color=INK, label=name, **look))
+    if seen.hidden:
+        handles += [heading(text) for text in ("", "not shown:", ", ".join(seen.hidden))]
     if extra:
         handles += [heading(""), *extra] if handles else list(extra)
     if not handles:

@@ -48,7 +48,7 @@ def test_a_grid_of_28_has_28_lines_and_both_baselines():
     assert said == ["char", "bpe"]
     names = texts(drawn["trajectories"])
     assert names[: len(TAUS) + 1] == ["tau", "-0.5", "0", "0.01", "0.03", "0.1", "0.3", "1"]
-    assert names[len(TAUS) + 1 : len(TAUS) + 6] == ["b_h", "-2", "0", "1", "3"]
+    assert names[len(TAUS) + 1 : len(TAUS) + 7] == [" ", "b_h", "-2", "0", "1", "3"]
     for figure in drawn.values():
         assert "</svg>" in svg_of(figure)
 
@@ -94,11 +94,43 @@ def test_dots_stand_at_the_end_and_lead_to_the_best():
     assert (list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())) == ([1.1, 1.2], [8.0, 9.0])
 
 
+def test_the_line_to_the_best_is_in_the_legend_where_there_is_one():
+    assert "to the best before" in texts(score_and_length(sweep([result()])))
+    others = [result(best=3), baseline("char", 1.0, 20.0), bare(bleu=[None, 1.0])]
+    lines_of_others = score_and_length(sweep([*others, bare(bleu=[None, 2.0])]))
+    assert "to the best before" not in texts(lines_of_others)
+
+
 def test_no_two_values_of_a_key_look_alike():
     made = sweep(grid([0.0], [-2.0, 0.0, 1.0, 3.0, 20.0, 30.0]))
     assert len({DASHES[place % len(DASHES)] for place in looks(made).places.values()}) == 6
     dots = start_and_end(made).axes[0].collections
     assert len({dot.get_paths()[0].vertices.tobytes() for dot in dots}) == 6
+
+
+SIZE = "model.segmenter.act_size"
+
+
+def test_what_runs_have_besides_is_told_while_there_are_dashes_for_it():
+    keys, usual = [TAU, BIAS, SIZE], {BIAS: 1.0, SIZE: 50}
+    others = [{}, {BIAS: 3.0}, {SIZE: 25}, {SIZE: 100}, {BIAS: 3.0, SIZE: 25}]
+    runs = [
+        result(f"{tau}{other}", settings={TAU: tau} | usual | other) for tau in (0.0, 1.0) for other in others
+    ]
+    few = sweep(runs, keys)
+    kinds = ["nothing", "b_h=3", "act_size=25", "act_size=100", "b_h=3 act_size=25"]
+    assert texts(length_curves(few))[3:10] == [" ", "besides", *kinds]
+    assert [looks(few).place(few, run) for run in runs] == [0, 1, 2, 3, 4] * 2
+    more = [result(str(size), settings={TAU: 0.0} | usual | {SIZE: size}) for size in (10, 20)]
+    many = sweep([*runs, *more], keys)
+    assert texts(length_curves(many))[3:10] == [" ", "b_h", "1", "3", " ", "not shown:", "act_size"]
+    assert [looks(many).place(many, run) for run in runs] == [0, 1, 0, 0, 1] * 2
+
+
+def test_a_key_that_does_not_vary_takes_no_dashes_from_one_that_does():
+    runs = [result(str(size), settings={TAU: 0.0, BIAS: 1.0, SIZE: size}) for size in (50, 25)]
+    seen = looks(sweep(runs, [TAU, BIAS, SIZE]))
+    assert (seen.second, [*seen.places], seen.hidden) == ("act_size", ["25", "50"], [])
 
 
 def test_the_times_of_dots_say_that_they_were_shared():
@@ -168,7 +200,7 @@ def test_losses_of_other_target_symbols_are_left_out_and_that_is_said():
         figure = draw(sweep(runs))
         assert len(lines(figure)) == told
         assert [text.get_text() for text in figure.axes[0].texts] == ["char"]
-        assert texts(figure)[-2:] == ["without bpe, small:", "other symbols"]
+        assert texts(figure)[-2:] == ["without bpe, small:", "other target symbols"]
     words = [
         replace(run, settings=run.settings | {"data.trg.level": "word"}) for run in grid([0.0, 1.0], [1.0])
     ]
@@ -196,6 +228,15 @@ def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
     assert {y for _, y in places} == {run.last("segment_length") for run in made.runs}
     starts = [line for line in axes.lines if line.get_marker() == "o"]
     assert {line.get_ydata()[0] for line in starts} == {8.5, 2.0}
+
+
+def test_a_run_that_ends_where_it_began_has_a_ring_around_its_dot_and_no_arrow():
+    still, moved = bare(segment_length=[2.0, 2.02]), bare(segment_length=[2.0, 30.0])
+    axes = start_and_end(sweep([still, moved], [])).axes[0]
+    assert [text.xy[1] for text in axes.texts] == [30.0]  # arrows are annotations
+    for ring, dot in zip(axes.lines, axes.collections, strict=False):
+        assert ring.get_markerfacecolor() == "none"
+        assert ring.get_markersize() ** 2 > 2 * dot.get_sizes()[0]
 
 
 def test_a_baseline_that_does_not_cut_the_output_is_a_line_at_its_score():
