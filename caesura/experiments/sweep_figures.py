@@ -4,140 +4,117 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
 from caesura.analysis.figures import styled
-from caesura.analysis.plots import AXIS, COLOURS, INK, short, spread
-from caesura.experiments.sweep_grid import short_name, shown
+from caesura.analysis.plots import AXIS, INK, short
+from caesura.experiments.sweep_grid import at
+from caesura.experiments.sweep_looks import (
+    DASHES,
+    SMALLEST,
+    Looks,
+    blank,
+    dot,
+    heading,
+    legend,
+    log_lengths,
+    looks,
+    mark,
+    members,
+    name_lines,
+    size,
+    value_shown,
+)
 from caesura.experiments.sweep_results import Result, Sweep
 
-WIDTH, HEIGHT = 7.6, 4.2  # inches; the legend takes the right quarter
-DASHES: Sequence[Any] = (
-    *("solid", (0, (5, 1.5)), (0, (1, 1.3)), (0, (5, 1.3, 1, 1.3))),
-    *((0, (5, 1.3, 1, 1.3, 1, 1.3)), (0, (2.5, 4))),
-)
-MARKERS = "osD^vP"
-OTHER = "#AAAAAA"  # a run without a value of the first key
-NAME_GAP = 0.042  # between names of lines, of the height of the axes
-FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
-SMALLEST, LARGEST = 14.0, 120.0  # areas of dots, in square points; half of it where there are many
+LARGEST = 120.0  # area of a dot, in square points; half of it where there are many
 MANY = 12  # runs, above which they are drawn finer
-
-
-@dataclass(frozen=True)
-class Looks:
-    """How the values of the first two keys that vary are told: by colour, and by dashes or marker."""
-
-    title: str
-    colours: Mapping[str, str]
-    second: str
-    places: Mapping[str, int]  # of the second key's values
-
-    def colour(self, sweep: Sweep, run: Result) -> str:
-        """The colour of a run."""
-        return self.colours.get(_said(sweep, run, 0), OTHER)
-
-    def place(self, sweep: Sweep, run: Result) -> int:
-        """Which dashes and marker a run has."""
-        return self.places.get(_said(sweep, run, 1), 0)
-
-
-def looks(sweep: Sweep) -> Looks:
-    """Colours in the order of the values: negative numbers, 0 and positive ones on one scale of places."""
-    keys, runs = sweep.over, _members(sweep)
-    values = [_ordered(sweep.value(run, key) for run in runs) for key in keys[:2]]
-    first, second = [*values, [], []][:2]
-    ordinal = len(first) > 1 and all(isinstance(v, int | float) for v in first)
-    # Viridis keeps its order for all kinds of colour vision; its yellow end is too faint on white.
-    scale = matplotlib.colormaps["viridis"]
-    if ordinal:
-        colours = [to_hex(scale(0.88 * i / (len(first) - 1))) for i in range(len(first))]
-    else:
-        colours = [COLOURS[i % len(COLOURS)] for i in range(len(first))]
-    names = [short_name(key) for key in [*keys[:2], "", ""][:2]]
-    return Looks(
-        names[0],
-        {shown(value): colour for value, colour in zip(first, colours, strict=True)},
-        names[1],
-        {shown(value): i for i, value in enumerate(second)},
-    )
+STILL = 0.03  # of the height of the axes: an arrow of less would be all head
+# The start goes around an end that is in the same place.
+RING: Mapping[str, Any] = {
+    "marker": "o", "markersize": 8.5, "markerfacecolor": "none", "markeredgewidth": 0.8,
+}  # fmt: skip
+FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
+EARLY = 50  # the part of all sentences up to which losses are not drawn: they fall alike, and fall most
+NATS = "nats a target symbol"
+SYMBOLS = "data.trg.level", "data.trg.voc_limit"  # on which a cross-entropy depends
 
 
 @styled
 def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
     """Segment length over training sentences, a line a run with its start and end; baselines are dotted."""
-    figure, seen = _axes(f"{_side(field)}segment length through training"), looks(sweep)
+    figure, seen = blank(f"{_side(field)}segment length through training"), looks(sweep)
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value if value > 0 else math.nan)
     axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
-    _log_lengths(axes.yaxis, [1.0, *(v for run in sweep.runs for v in _way(run, field)[1])])
+    log_lengths(axes.yaxis, [1.0, *(v for run in sweep.runs for v in _way(run, field)[1])])
     axes.set_ylabel(_unit(field))
     _sentences(axes, sweep, field)
-    _name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
-    _legend(axes, seen, dashes=True, extra=_ends(sweep, field))
+    name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
+    legend(axes, seen, dashes=True, extra=_ends(sweep, field))
     return figure
 
 
 @styled
 def gradient_curves(sweep: Sweep, field: str = "gradient_share") -> Figure:
     """The share of characters whose halting score gets a gradient, over training sentences."""
-    figure, seen = _axes(f"{_side(field)}characters that give the halting unit a gradient"), looks(sweep)
+    figure, seen = blank(f"{_side(field)}characters that give the halting unit a gradient"), looks(sweep)
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value)
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.set_ylabel(f"share of {_side(field)}characters")
     _sentences(axes, sweep, field)
-    _name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
-    _legend(axes, seen, dashes=True, extra=_ends(sweep, field))
+    name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
+    legend(axes, seen, dashes=True, extra=_ends(sweep, field))
     return figure
 
 
 @styled
 def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     """Where runs start and end: an arrow a run, side by side above their value of the first key."""
-    figure, seen = _axes(f"{_side(field)}segment length, from the start to the end of training"), looks(sweep)
+    figure, seen = blank(f"{_side(field)}segment length, from the start to the end of training"), looks(sweep)
     axes = figure.axes[0]
-    ends = [(run, run.first(field), run.last(field)) for run in _members(sweep)]
+    ends = [(run, run.first(field), run.last(field)) for run in members(sweep)]
     drawn = [(run, a, b) for run, a, b in ends if a and b]
-    said = {run.name: _said(sweep, run, 0) for run, _, _ in drawn}
+    said = {run.name: value_shown(sweep, run) for run, _, _ in drawn}
     groups = list(dict.fromkeys([*(name for name in seen.colours if name in said.values()), *said.values()]))
+    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+    every = [value for _, a, b in drawn for value in (a, b)]
+    low, high = 0.9, max([2.0, *every, *lines.values()]) * 1.2
     for i, group in enumerate(groups):
         own = [row for row in drawn if said[row[0].name] == group]
         own.sort(key=lambda row: (seen.place(sweep, row[0]), row[0].seed))
         for j, (run, start, end) in enumerate(own):
             x = i + 0.8 * ((j + 0.5) / len(own) - 0.5)
             colour, place = seen.colour(sweep, run), seen.place(sweep, run)
-            axes.annotate(
-                "", xy=(x, end), xytext=(x, start),
-                arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.0, "alpha": 0.7,
-                            "shrinkA": 0, "shrinkB": 2.5, "mutation_scale": 7},
-            )  # fmt: skip
-            axes.plot(x, start, marker="o", markersize=4, markerfacecolor="white", color=colour, zorder=3)
-            _dot(axes, x, end, colour, place)
-    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+            if abs(math.log(end / start)) > STILL * math.log(high / low):
+                axes.annotate(
+                    "", xy=(x, end), xytext=(x, start),
+                    arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.0, "alpha": 0.7,
+                                "shrinkA": 3.5, "shrinkB": 2.5, "mutation_scale": 7},
+                )  # fmt: skip
+            axes.plot(x, start, color=colour, **RING)
+            dot(axes, x, end, colour, place, area=32.0)
     for y in lines.values():
         axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
-    every = [value for _, a, b in drawn for value in (a, b)]
     axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
-    _log_lengths(axes.yaxis, [1.0, *every])
-    axes.set_ylim(0.9, max([2.0, *every, *lines.values()]) * 1.2)
+    log_lengths(axes.yaxis, [1.0, *every])
+    axes.set_ylim(low, high)
     axes.set_ylabel(_unit(field))
     axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
     axes.set_xticks(range(len(groups)), [group or "all" for group in groups], parse_math=False)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(seen.title, parse_math=False)
-    _name_lines(axes, lines)
-    _legend(axes, seen, dashes=False, colours=False, extra=[_mark("o", "start", hollow=True)])
+    name_lines(axes, lines)
+    legend(axes, seen, dashes=False, colours=False, extra=[mark("o", "start", hollow=True)])
     return figure
 
 
@@ -148,10 +125,10 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     Where the best model came earlier, a thin line leads to where that one was. A baseline that does not cut
     this side is a line at its BLEU.
     """
-    figure, seen = _axes(f"BLEU and {_side(field)}segment length at the end of training"), looks(sweep)
+    figure, seen = blank(f"BLEU and {_side(field)}segment length at the end of training"), looks(sweep)
     axes = figure.axes[0]
     times = [run.milliseconds for run in sweep.runs if run.milliseconds]
-    largest = LARGEST if len(_members(sweep)) <= MANY else LARGEST / 2
+    largest = LARGEST if len(members(sweep)) <= MANY else LARGEST / 2
     scale = largest / max(times, default=1.0)
     every = []
     for run in sweep.runs:
@@ -166,25 +143,74 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
             every.append(best[0])
             axes.plot([x, best[0]], [y, best[1]], color=colour, linewidth=0.7, alpha=0.6)
             axes.plot(best[0], best[1], marker=".", markersize=3, color=colour)
-        _dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
+        dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
+    lead = Line2D([], [], color=INK, linewidth=0.7, marker=".", markersize=3, label="to the best before")
+    marks = [lead] if axes.lines else []
     placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
     for name, place in placed.items():
-        axes.annotate(
-            name, place, xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
-        )
+        _name(axes, name, place)
     lines = {name: y for name, (_, y) in scored.items() if name not in placed}
     for y in lines.values():
         axes.axhline(y, color=INK, linestyle=(0, (1, 2)), linewidth=1.1, zorder=0)
-    _log_lengths(axes.xaxis, every)
+    log_lengths(axes.xaxis, every)
     axes.margins(x=0.12, y=0.12)
-    _name_lines(axes, lines)
+    name_lines(axes, lines)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel("BLEU on dev, greedy")
-    sizes = [_size(ms, scale) for ms in _round_times(times)]
+    sizes = [size(ms, scale) for ms in _round_times(times)]
     if sizes and (most := max(run.parallel for run in sweep.runs)) > 1:
-        sizes.append(_heading(f"(up to {most} side by side)"))
-    marks = [_mark("X", "baseline")] if placed else []
-    _legend(axes, seen, dashes=False, extra=[*marks, *sizes])
+        sizes.append(heading(f"(up to {most} side by side)"))
+    marks += [mark("X", "baseline")] if placed else []
+    legend(axes, seen, dashes=False, extra=[*marks, *sizes])
+    return figure
+
+
+@styled
+def loss_curves(sweep: Sweep) -> Figure:
+    """The cross-entropy of training text over training sentences, from where runs begin to differ."""
+    figure, seen = blank("cross-entropy of training text through training"), looks(sweep)
+    axes, field = figure.axes[0], "cross_entropy"
+    alike, others = _one_alphabet(sweep)
+    _lines(axes, alike, seen, field, lambda value: value)
+    _sentences(axes, alike, field)
+    first = _early(alike)
+    later = [y for run in alike.runs for x, y in run.told(field) if x >= first]
+    margin = 0.04 * (max(later) - min(later)) or 0.1
+    axes.set_ylim(min(later) - margin, max(later) + margin)
+    axes.set_xlim(left=0.95 * first)
+    axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    axes.set_ylabel(NATS)
+    name_lines(axes, {name: y for name, (_, y) in _baselines(alike, "sentences", field).items()})
+    legend(axes, seen, dashes=True, extra=others)
+    return figure
+
+
+@styled
+def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
+    """The way of each run through segment length and cross-entropy, both of training text, with its end."""
+    figure, seen = blank(f"cross-entropy on the way through {_side(field)}segment lengths"), looks(sweep)
+    axes = figure.axes[0]
+    alike, others = _one_alphabet(sweep)
+    first, every, few = _early(alike), [], len(members(sweep)) <= MANY
+    for run in alike.runs:
+        losses = dict(run.told("cross_entropy"))
+        way = [(y, losses[x]) for x, y in run.told(field) if x >= first and x in losses and y > 0]
+        if not way:
+            continue
+        every += [x for x, _ in way]
+        colour = INK if run.beside else seen.colour(sweep, run)
+        dashes = (0, (1, 2)) if run.beside else DASHES[seen.place(sweep, run) % len(DASHES)]
+        axes.plot(*zip(*way, strict=True), color=colour, linestyle=dashes, linewidth=1.4 if few else 1.0)
+        if not run.beside:
+            axes.plot(*way[-1], marker="o", markersize=4, color=colour)
+    for name, place in _baselines(alike, field, "cross_entropy").items():
+        every.append(place[0])
+        dot(axes, *place, INK, 0, beside=True)
+        _name(axes, name, place)
+    log_lengths(axes.xaxis, every)
+    axes.set_xlabel(_unit(field))
+    axes.set_ylabel(NATS)
+    legend(axes, seen, dashes=True, extra=[mark("o", "end"), *others])
     return figure
 
 
@@ -193,21 +219,27 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
     "start-and-end": start_and_end,
     "bleu": score_and_length,
     "gradient": gradient_curves,
+    "loss-and-length": loss_and_length,
     "output-trajectories": lambda sweep: length_curves(sweep, "output_segment_length"),
     "output-start-and-end": lambda sweep: start_and_end(sweep, "output_segment_length"),
     "output-bleu": lambda sweep: score_and_length(sweep, "output_segment_length"),
     "output-gradient": lambda sweep: gradient_curves(sweep, "output_gradient_share"),
+    "output-loss-and-length": lambda sweep: loss_and_length(sweep, "output_segment_length"),
 }
 
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
     """Every figure that there is something to draw in: those of a side on which some run halts, or moves."""
-    made = {}
+    made, told = {}, [run for run in _grid(sweep) if run.told("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
         field = f"{side}gradient_share" if name.endswith("gradient") else f"{side}segment_length"
+        if name.endswith("loss-and-length") and not any(run.told(field) for run in told):
+            continue
         if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
             made[name] = draw(sweep)
+    if told:
+        made["loss"] = loss_curves(sweep)
     return made
 
 
@@ -216,14 +248,18 @@ def _moves(sweep: Sweep, side: str) -> bool:
 
     Where none does, as on the source of a sweep of decoders, all would stand on one spot.
     """
-    members = _members(sweep) or sweep.runs
-    if any(run.last(f"{side}gradient_share") is not None for run in members):
+    runs = _grid(sweep)
+    if any(run.last(f"{side}gradient_share") is not None for run in runs):
         return True
-    lengths = {value for run in members for value in run.curve.get(f"{side}segment_length", ())}
+    lengths = {value for run in runs for value in run.curve.get(f"{side}segment_length", ())}
     other = "" if side else "output_"
     return len(lengths - {None}) > 1 or not any(
-        run.last(f"{other}gradient_share") is not None for run in members
+        run.last(f"{other}gradient_share") is not None for run in runs
     )
+
+
+def _grid(sweep: Sweep) -> list[Result]:
+    return members(sweep) or sweep.runs
 
 
 def _side(field: str) -> str:
@@ -232,31 +268,6 @@ def _side(field: str) -> str:
 
 def _unit(field: str) -> str:
     return f"characters in {'an output' if _side(field) else 'a'} segment"
-
-
-def _members(sweep: Sweep) -> list[Result]:
-    return [run for run in sweep.runs if not run.beside]
-
-
-def _said(sweep: Sweep, run: Result, n: int) -> str:
-    return shown(sweep.value(run, sweep.over[n])) if n < len(sweep.over) else ""
-
-
-def _ordered(values: Any) -> list[Any]:
-    """Values without repetition, numbers in their order before everything else."""
-    numbers, others = set(), []
-    for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            numbers.add(value)
-        elif value is not None and value not in others:
-            others.append(value)
-    return [*sorted(numbers), *others]
-
-
-def _axes(title: str) -> Figure:
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    figure.subplots().set_title(title[0].upper() + title[1:], loc="left", fontsize=10.5, pad=9)
-    return figure
 
 
 def _way(run: Result, field: str) -> tuple[list[float], list[float]]:
@@ -270,7 +281,7 @@ def _way(run: Result, field: str) -> tuple[list[float], list[float]]:
 
 
 def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[float], float]) -> None:
-    few = len(_members(sweep)) <= MANY
+    few = len(members(sweep)) <= MANY
     for run in sweep.runs:
         x, y = _way(run, field)
         y = [clean(value) for value in y]
@@ -282,54 +293,56 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[f
         colour = seen.colour(sweep, run)
         dashes = DASHES[seen.place(sweep, run) % len(DASHES)]
         axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.6 if few else 1.1, alpha=0.9)
-        axes.plot(x[:1], y[:1], marker="o", markersize=5, markerfacecolor="white", color=colour)
+        if run.first(field) is not None:
+            axes.plot(x[:1], y[:1], marker="o", markersize=5, markerfacecolor="white", color=colour)
         seen_by, ended = run.last("sentences"), run.last(field)
         if seen_by is not None and ended is not None and math.isfinite(clean(ended)):
             axes.plot(seen_by, ended, marker="o", markersize=3.5, color=colour)
 
 
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
-    """Where the name of each baseline stands: at its last seed's last validation.
+    """Where the name of each baseline stands: at its last seed's last validation, or what training told last.
 
     What the names of all configs begin with says nothing.
     """
-    ends = ((run, run.last(x), run.last(y)) for run in sweep.runs if run.beside)
+    ends = ((run, _end(run, x), _end(run, y)) for run in sweep.runs if run.beside)
     words = zip(*(run.config.split("-")[:-1] for run in sweep.runs), strict=False)
     shared = "".join(f"{word[0]}-" for word in takewhile(lambda word: len({*word}) == 1, words))
     return {run.group.removeprefix(shared): (a, b) for run, a, b in ends if a is not None and b is not None}
 
 
-def _name_lines(axes: Axes, names: Mapping[str, float]) -> None:
-    """Names at the right edge of the axes, at heights that do not run into each other; limits stay."""
-    axes.set_ylim(axes.get_ylim())
-    inside = axes.transData + axes.transAxes.inverted()
-    heights = [float(inside.transform((axes.get_xlim()[1], y))[1]) for y in names.values()]
-    for name, height in zip(names, spread(heights, NAME_GAP), strict=True):
-        axes.annotate(
-            name, (1.0, height), xytext=(3, 0), xycoords="axes fraction", textcoords="offset points",
-            fontsize=8.5, color=INK, parse_math=False, va="center", annotation_clip=False,
-        )  # fmt: skip
+def _end(run: Result, name: str) -> float | None:
+    return run.last(name) if name in run.curve else run.last_told(name)
 
 
-def _dot(
-    axes: Axes, x: float, y: float, colour: str, place: int, area: float = 42.0, beside: bool = False
-) -> None:
-    marker = "X" if beside else MARKERS[place % len(MARKERS)]
-    axes.scatter(
-        [x], [y], s=area, color=colour, marker=marker, alpha=0.75, edgecolors="white", linewidths=0.6
+def _name(axes: Axes, name: str, place: tuple[float, float]) -> None:
+    axes.annotate(
+        name, place, xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
     )
 
 
-def _log_lengths(axis: Any, values: Sequence[float]) -> None:
-    """A logarithmic axis of lengths with plain numbers, and a few of them even where all are near 1."""
-    finite = [value for value in values if math.isfinite(value) and value > 0]
-    spread = max(finite, default=1.0) / min(finite, default=1.0)
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    subs = (1, 1.5, 2, 3, 5, 7) if spread < 12 else (1, 2, 5)
-    near = MaxNLocator(6, steps=[1, 2, 5, 10])
-    axis.set_major_locator(near if spread < 1.6 else LogLocator(base=10, subs=subs, numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_locator(NullLocator())
+def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
+    """The cross-entropies that can be compared: of runs whose target symbols are those of the grid's first.
+
+    The others have nothing to tell here, and stand in the legend.
+    """
+
+    def kind(run: Result) -> tuple[Any, ...]:
+        return tuple(at(sweep.config(run), key) for key in SYMBOLS)
+
+    wanted = next(kind(run) for run in _grid(sweep) if run.told("cross_entropy"))
+    others = [run for run in sweep.runs if run.told("cross_entropy") and kind(run) != wanted]
+    alike = replace(sweep, runs=[replace(r, training={}) if r in others else r for r in sweep.runs])
+    known, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
+    count = sum(not run.beside for run in others)
+    names = [*(name for name in known if name not in kept), *([f"{count} runs"] if count else [])]
+    return alike, [heading(f"without {', '.join(names)}:"), heading("other target symbols")] if names else []
+
+
+def _early(sweep: Sweep) -> float:
+    """The sentences seen by the first cross-entropy that is drawn."""
+    seen = [x for run in sweep.runs for x, _ in run.told("cross_entropy")]
+    return min(x for x in seen if x >= max(seen) / EARLY)
 
 
 def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
@@ -353,14 +366,7 @@ def _ends(sweep: Sweep, field: str) -> list[Line2D]:
         names = "start (dev)", "end (dev)"
         if _side(field):
             names = "start (dev references)", "end (translations)"
-    return [_mark("o", names[0], hollow=True), _mark("o", names[1])]
-
-
-def _mark(marker: str, label: str, hollow: bool = False) -> Line2D:
-    face = "white" if hollow else INK
-    return Line2D(
-        [], [], linestyle="", marker=marker, color=INK, markerfacecolor=face, markersize=5, label=label
-    )
+    return [mark("o", names[0], hollow=True), mark("o", names[1])]
 
 
 def _round_times(times: Sequence[float]) -> list[float]:
@@ -369,42 +375,3 @@ def _round_times(times: Sequence[float]) -> list[float]:
         return []
     ends = [float(f"{value:.2g}") for value in (min(times), max(times))]
     return ends if ends[1] > 1.5 * ends[0] else ends[1:]
-
-
-def _size(ms: float, scale: float) -> Line2D:
-    side = math.sqrt(max(scale * ms, SMALLEST))
-    label = f"{ms:g} ms an update"
-    return Line2D(
-        [], [], linestyle="", marker="o", color=OTHER, markersize=side, markeredgewidth=0, label=label
-    )
-
-
-def _legend(
-    axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = (), colours: bool = True
-) -> None:
-    """Colours, then dashes or markers, to the right of the axes."""
-    handles: list[Line2D] = []
-    if seen.colours and colours:
-        handles.append(_heading(seen.title))
-        handles += [Line2D([], [], color=c, linewidth=2.4, label=name) for name, c in seen.colours.items()]
-    if len(seen.places) > 1:
-        handles.append(_heading(seen.second))
-        for name, place in seen.places.items():
-            look: dict[str, Any] = {"linestyle": DASHES[place % len(DASHES)], "linewidth": 1.4}
-            if not dashes:
-                look = {"linestyle": "", "marker": MARKERS[place % len(MARKERS)], "markersize": 5.5}
-            handles.append(Line2D([], [], color=INK, label=name, **look))
-    if extra:
-        handles += [_heading(""), *extra] if handles else list(extra)
-    if not handles:
-        return
-    legend = axes.figure.legend(
-        handles=handles, loc="outside right upper", frameon=False, fontsize=8.5, handlelength=2.0,
-        labelspacing=0.35,
-    )  # fmt: skip
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-
-
-def _heading(text: str) -> Line2D:
-    return Line2D([], [], linestyle="", label=text or " ")

@@ -30,12 +30,15 @@ FOLLOWED = (
     *("sentences", "seconds", "segment_length", "longest_segment", "gradient_share", "bleu", "chrf"),
     *("output_segment_length", "longest_output_segment", "output_gradient_share"),
 )
-# What the training text tells between validations, and its key in the log.
+# What the training text tells between validations, and its key in the log. The cross-entropy is in nats a
+# target symbol; the loss is what is minimised: smoothed, normalized as configured, with the penalties.
 TOLD = {
     "segment_length": "segment_length",
     "gradient_share": "inside",
     "output_segment_length": "output_segment_length",
     "output_gradient_share": "output_inside",
+    "cross_entropy": "cross_entropy",
+    "loss": "loss",
 }
 
 
@@ -90,6 +93,15 @@ class Result:
     def at_best(self, name: str) -> float | None:
         """What a column had at the validation whose model was kept."""
         return None if self.best is None or name not in self.curve else self.curve[name][self.best]
+
+    def told(self, name: str) -> list[tuple[float, float]]:
+        """What training told of a column, with the sentences that were seen by then."""
+        pairs = zip(self.training.get("sentences", ()), self.training.get(name, ()), strict=False)
+        return [(x, y) for x, y in pairs if x is not None and y is not None]
+
+    def last_told(self, name: str) -> float | None:
+        """What training told last of a column."""
+        return next((y for _, y in reversed(self.told(name))), None)
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,7 @@ def curve(
 
 
 def training_curve(records: Iterable[Mapping[str, Any]], most: int = LOGGED) -> dict[str, list[float | None]]:
-    """What was logged of the segments of training text, each at the middle of the sentences that it is of.
+    """What was logged of training text, its segments and loss, each at the middle of the sentences it is of.
 
     At most that many points, as even as they can be on a logarithmic scale of sentences.
     """

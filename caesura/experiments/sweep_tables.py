@@ -28,6 +28,7 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
         (Column("output longest: end", ",.0f"), lambda r: r.last("longest_output_segment")),
         (Column("output gradient: start", ".2%"), lambda r: r.first("output_gradient_share")),
         (Column("output gradient: end", ".2%"), lambda r: r.last("output_gradient_share")),
+        (Column("cross-entropy: end", ".3f"), lambda r: r.last_told("cross_entropy")),
         (Column("dev BLEU: best", ".2f"), lambda r: r.at_best("bleu")),
         (Column("dev BLEU: end", ".2f"), lambda r: r.last("bleu")),
         (Column("dev chrF2: best", ".2f"), lambda r: r.at_best("chrf")),
@@ -134,6 +135,8 @@ def markdown(sweep: Sweep) -> str:
     notes = [
         "Segment lengths in characters, of the dev set; BLEU and chrF2 on dev are greedy, on test with the "
         "config's beam and the model of the best dev BLEU. Boundaries and halting are that model's, on test.",
+        "Cross-entropy: of training text, in nats a target symbol, at the last updates that were logged; it "
+        "compares runs with the same target symbols.",
         "By chance: F1 of as many cuts at random places. Lock-step and coordination: docs/analysis.md.",
     ]
     signatures = [f"`{text}`" for text in sweep.signatures]

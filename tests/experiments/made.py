@@ -35,7 +35,8 @@ def baseline(name: str, length: float, bleu: float) -> Result:
         "bleu": [None, bleu / 2, bleu], "chrf": [None, bleu, 2 * bleu],
     }  # fmt: skip
     given = {"config": name, "settings": {}, "beside": True, "curve": curve, "best": 2, "coordination": {}}
-    return result(name, **given, milliseconds=4.0 * length)
+    told = {"sentences": [6000, 18000], "cross_entropy": [1.5, 1.0]}
+    return result(name, **given, milliseconds=4.0 * length, training=told)
 
 
 def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]:
@@ -58,6 +59,7 @@ def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]
                 training: dict[str, list[float | None]] = {
                     "sentences": [round(x) for x in seen], "segment_length": list(slide),
                     "gradient_share": [1 - 1 / length for length in slide],
+                    "cross_entropy": [5 - math.log10(x) + bias / 50 for x in seen],
                 }  # fmt: skip
                 name = f"tau={tau:g} b_h={bias:g}"
                 ms = 10 + 4 / way[-1]

@@ -31,6 +31,9 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert run.curve["sentences"] == [0, 100, 200]
     assert len(run.curve["segment_length"]) == len(run.curve["gradient_share"]) == 3
     assert run.curve["bleu"][0] is None
+    assert {*run.training} == {"sentences", "segment_length", "gradient_share", "cross_entropy", "loss"}
+    assert {*word.training} == {"sentences", "cross_entropy", "loss"}
+    assert run.training["sentences"] == word.training["sentences"]
     assert run.test is not None
     assert set(run.boundaries) == {"white space", "white space, either side"}
     assert run.boundaries["white space"]["f1"] >= 0
@@ -96,7 +99,7 @@ def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     assert done.status == 0, done.err
     again = contents(tmp_path / "again")
     assert again == contents(tmp_path / "drawn")
-    assert len(done.lines) == len(again) == 11
+    assert len(done.lines) == len(again) == 15
     words = ("--over", f"{TAU}=0", "--out", tmp_path / "some")
     assert caesura("sweep", "--draw", *files, *words).status == 0
     assert "**3 runs, " in (tmp_path / "some" / "table.md").read_text()
@@ -266,6 +269,6 @@ def test_the_program_sweeps_as_users_start_it(configs, tmp_path):
     runs = load(out / "sweep.json").runs
     assert {run.status for run in runs} == {"finished"}
     assert {path.stem for path in (out / "figures").glob("*.png")} == {
-        *("trajectories", "start-and-end", "bleu", "gradient")
+        *("trajectories", "start-and-end", "bleu", "gradient", "loss", "loss-and-length")
     }
     assert json.loads((out / "runs" / "tau=0__b_h=-2__seed=1" / "cuts.json").read_text())["boundaries"]

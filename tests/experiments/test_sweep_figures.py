@@ -9,14 +9,15 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 
 from caesura.analysis.plots import svg_of
 from caesura.experiments.sweep_figures import (
-    DASHES,
     figures,
     gradient_curves,
     length_curves,
-    looks,
+    loss_and_length,
+    loss_curves,
     score_and_length,
     start_and_end,
 )
+from caesura.experiments.sweep_looks import DASHES, looks
 
 TAUS = [-0.5, 0.0, 0.01, 0.03, 0.1, 0.3, 1.0]
 
@@ -36,9 +37,10 @@ def test_a_grid_of_28_has_28_lines_and_both_baselines():
         [*grid(TAUS, [-2.0, 0.0, 1.0, 3.0]), baseline("char", 1.0, 20.0), baseline("bpe", 4.1, 24.0)]
     )
     drawn = figures(made)
-    assert [*drawn] == ["trajectories", "start-and-end", "bleu", "gradient"]
+    assert [*drawn] == ["trajectories", "start-and-end", "bleu", "gradient", "loss-and-length", "loss"]
     assert len(lines(drawn["trajectories"])) == 30
-    assert len(lines(drawn["gradient"])) == 28
+    assert len(lines(drawn["gradient"])) == len(lines(drawn["loss-and-length"])) == 28
+    assert len(lines(drawn["loss"])) == 30
     assert drawn["trajectories"].axes[0].get_yscale() == "log"
     assert len(drawn["bleu"].axes[0].collections) == 30
     assert len(drawn["start-and-end"].axes[0].collections) == 28
@@ -46,7 +48,7 @@ def test_a_grid_of_28_has_28_lines_and_both_baselines():
     assert said == ["char", "bpe"]
     names = texts(drawn["trajectories"])
     assert names[: len(TAUS) + 1] == ["tau", "-0.5", "0", "0.01", "0.03", "0.1", "0.3", "1"]
-    assert names[len(TAUS) + 1 : len(TAUS) + 6] == ["b_h", "-2", "0", "1", "3"]
+    assert names[len(TAUS) + 1 : len(TAUS) + 7] == [" ", "b_h", "-2", "0", "1", "3"]
     for figure in drawn.values():
         assert "</svg>" in svg_of(figure)
 
@@ -92,11 +94,43 @@ def test_dots_stand_at_the_end_and_lead_to_the_best():
     assert (list(axes.lines[0].get_xdata()), list(axes.lines[0].get_ydata())) == ([1.1, 1.2], [8.0, 9.0])
 
 
+def test_the_line_to_the_best_is_in_the_legend_where_there_is_one():
+    assert "to the best before" in texts(score_and_length(sweep([result()])))
+    others = [result(best=3), baseline("char", 1.0, 20.0), bare(bleu=[None, 1.0])]
+    lines_of_others = score_and_length(sweep([*others, bare(bleu=[None, 2.0])]))
+    assert "to the best before" not in texts(lines_of_others)
+
+
 def test_no_two_values_of_a_key_look_alike():
     made = sweep(grid([0.0], [-2.0, 0.0, 1.0, 3.0, 20.0, 30.0]))
     assert len({DASHES[place % len(DASHES)] for place in looks(made).places.values()}) == 6
     dots = start_and_end(made).axes[0].collections
     assert len({dot.get_paths()[0].vertices.tobytes() for dot in dots}) == 6
+
+
+SIZE = "model.segmenter.act_size"
+
+
+def test_what_runs_have_besides_is_told_while_there_are_dashes_for_it():
+    keys, usual = [TAU, BIAS, SIZE], {BIAS: 1.0, SIZE: 50}
+    others = [{}, {BIAS: 3.0}, {SIZE: 25}, {SIZE: 100}, {BIAS: 3.0, SIZE: 25}]
+    runs = [
+        result(f"{tau}{other}", settings={TAU: tau} | usual | other) for tau in (0.0, 1.0) for other in others
+    ]
+    few = sweep(runs, keys)
+    kinds = ["nothing", "b_h=3", "act_size=25", "act_size=100", "b_h=3 act_size=25"]
+    assert texts(length_curves(few))[3:10] == [" ", "besides", *kinds]
+    assert [looks(few).place(few, run) for run in runs] == [0, 1, 2, 3, 4] * 2
+    more = [result(str(size), settings={TAU: 0.0} | usual | {SIZE: size}) for size in (10, 20)]
+    many = sweep([*runs, *more], keys)
+    assert texts(length_curves(many))[3:10] == [" ", "b_h", "1", "3", " ", "not shown:", "act_size"]
+    assert [looks(many).place(many, run) for run in runs] == [0, 1, 0, 0, 1] * 2
+
+
+def test_a_key_that_does_not_vary_takes_no_dashes_from_one_that_does():
+    runs = [result(str(size), settings={TAU: 0.0, BIAS: 1.0, SIZE: size}) for size in (50, 25)]
+    seen = looks(sweep(runs, [TAU, BIAS, SIZE]))
+    assert (seen.second, [*seen.places], seen.hidden) == ("act_size", ["25", "50"], [])
 
 
 def test_the_times_of_dots_say_that_they_were_shared():
@@ -127,6 +161,63 @@ def test_what_training_told_is_drawn_from_the_start_on_a_scale_that_shows_it():
         assert ticks == ["0", "100", "1k", "10k"]
 
 
+SEEN = {
+    "sentences": [100, 900, 4000, 20000, 30000],
+    "segment_length": [2.0, 1.9, 5.0, 30.0, 29.0],
+    "cross_entropy": [4.4, 2.0, 1.2, 1.3, 1.1],
+}
+
+
+def test_the_loss_is_drawn_from_where_there_is_something_to_see():
+    char = baseline("char", 1.0, 20.0)
+    figure = loss_curves(sweep([result(training=SEEN), char]))
+    axes = figure.axes[0]
+    run, beside = lines(figure)
+    assert [*zip(*run.get_data(), strict=True)] == [
+        *zip(SEEN["sentences"], SEEN["cross_entropy"], strict=True)
+    ]
+    assert [*beside.get_ydata()] == char.training["cross_entropy"]
+    assert 100 < axes.get_xlim()[0] < 900  # a fiftieth of the sentences
+    low, high = axes.get_ylim()
+    assert low < 1.0 < 2.0 < high < 4.4
+    assert [text.get_text() for text in axes.texts] == ["char"]
+
+
+def test_the_way_through_lengths_and_losses_ends_in_a_dot_beside_those_who_do_not_cut():
+    figure = loss_and_length(sweep([result(training=SEEN), baseline("char", 1.0, 20.0)]))
+    (way,) = lines(figure)
+    assert [*zip(*way.get_data(), strict=True)] == [(1.9, 2.0), (5.0, 1.2), (30.0, 1.3), (29.0, 1.1)]
+    ends = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert [(*end.get_xdata(), *end.get_ydata()) for end in ends] == [(29.0, 1.1)]
+    assert [tuple(dot.get_offsets()[0]) for dot in figure.axes[0].collections] == [(1.0, 1.0)]
+
+
+def test_losses_of_other_target_symbols_are_left_out_and_that_is_said():
+    bpe = replace(baseline("bpe", 4.0, 20.0), settings={"data.trg.level": "bpe", "data.trg.voc_limit": 2000})
+    small = replace(bpe, name="small seed=1", settings=bpe.settings | {"data.trg.voc_limit": 500})
+    runs = [bpe, small, *(result(training=SEEN, seed=seed) for seed in (1, 2)), baseline("char", 1.0, 20.0)]
+    for draw, told in ((loss_curves, 3), (loss_and_length, 2)):
+        figure = draw(sweep(runs))
+        assert len(lines(figure)) == told
+        assert [text.get_text() for text in figure.axes[0].texts] == ["char"]
+        assert texts(figure)[-2:] == ["without bpe, small:", "other target symbols"]
+    words = [
+        replace(run, settings=run.settings | {"data.trg.level": "word"}) for run in grid([0.0, 1.0], [1.0])
+    ]
+    mixed = loss_curves(sweep([bpe, result(training=SEEN), *words]))
+    assert len(lines(mixed)) == 1
+    assert texts(mixed)[-2] == "without bpe, 2 runs:"
+    assert not any("other" in text for text in texts(loss_curves(sweep(runs[2:]))))
+
+
+def test_a_grid_that_did_not_keep_its_losses_has_no_figures_of_them():
+    old = result(training={key: SEEN[key] for key in ("sentences", "segment_length")})
+    names = ["trajectories", "start-and-end", "bleu", "gradient"]
+    assert [*figures(sweep([old, baseline("char", 1.0, 20.0)]))] == names
+    both = figures(sweep([old, result("new", training=SEEN)]))
+    assert [len(lines(both[name])) for name in ("loss", "loss-and-length", "trajectories")] == [1, 1, 2]
+
+
 def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
     made = sweep(grid([0.0, 1.0], [-2.0, 1.0], seeds=2))
     axes = start_and_end(made).axes[0]
@@ -137,6 +228,15 @@ def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
     assert {y for _, y in places} == {run.last("segment_length") for run in made.runs}
     starts = [line for line in axes.lines if line.get_marker() == "o"]
     assert {line.get_ydata()[0] for line in starts} == {8.5, 2.0}
+
+
+def test_a_run_that_ends_where_it_began_has_a_ring_around_its_dot_and_no_arrow():
+    still, moved = bare(segment_length=[2.0, 2.02]), bare(segment_length=[2.0, 30.0])
+    axes = start_and_end(sweep([still, moved], [])).axes[0]
+    assert [text.xy[1] for text in axes.texts] == [30.0]  # arrows are annotations
+    for ring, dot in zip(axes.lines, axes.collections, strict=False):
+        assert ring.get_markerfacecolor() == "none"
+        assert ring.get_markersize() ** 2 > 2 * dot.get_sizes()[0]
 
 
 def test_a_baseline_that_does_not_cut_the_output_is_a_line_at_its_score():

@@ -110,6 +110,24 @@ def test_what_training_told_stands_in_the_middle_of_what_it_is_of():
     assert training_curve(log[-1:]) == training_curve([]) == {}
 
 
+def test_a_run_that_does_not_cut_tells_its_loss_at_the_same_places():
+    log = [{**line, "cross_entropy": 1 / i, "loss": 2 / i} for i, line in enumerate(told(200), 1)]
+    bare = [{key: value for key, value in line.items() if key != "segment_length"} for line in log]
+    cutting, beside = training_curve(log), training_curve(bare)
+    assert [*cutting] == ["sentences", "segment_length", "cross_entropy", "loss"]
+    assert beside == {key: cutting[key] for key in ("sentences", "cross_entropy", "loss")}
+    assert cutting["sentences"] == training_curve(told(200))["sentences"]
+    run = result(training=beside)
+    assert run.told("loss")[:2] == [(64, 2.0), (192, 1.0)]
+    assert (run.last_told("cross_entropy"), run.last_told("segment_length")) == (0.005, None)
+
+
+def test_what_training_could_not_tell_is_passed_over():
+    run = result(training={"sentences": [1, 2, 3], "loss": [5.0, None, None]})
+    assert (run.told("loss"), run.last_told("loss"), run.told("x")) == ([(1, 5.0)], 5.0, [])
+    assert result().told("loss") == []
+
+
 @given(st.integers(1, 500), st.integers(2, 60))
 def test_a_thinned_log_is_densest_at_the_start(count, most):
     columns = training_curve(told(count), most)
@@ -264,6 +282,7 @@ def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
     assert rows["tau=9 seed=1"]["ended"] == "failed: a | b"
     assert rows["x seed=1"]["ended"] == "3 epochs"
     assert "output: end" not in rows["x seed=1"]
+    assert (rows["char seed=1"]["cross-entropy: end"], run["cross-entropy: end"]) == (1.0, None)
     text = markdown(made)
     assert "a \\| b" in text
     assert "BLEU|nrefs:1" in text
