@@ -6,13 +6,21 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-seeds test slow soak lint setup setup-dev clean help
+.PHONY: demo demo-seeds freedom test slow soak lint setup setup-dev clean help
 
 demo: setup ## train a character model and ACT-ENC on German numbers, and show what ACT-ENC cut
 	$(BIN)/caesura demo --out runs/demo
 
 demo-seeds: setup ## the demo for three seeds: both models must get 90% right each time
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
+
+SEGMENTER := model.segmenter
+freedom: setup ## draw the tables and figures of docs/results/freedom.md from its metrics
+	cd docs/results/freedom && for grid in tau-bias variations ja act-dec act-enc-dec; do \
+	  $(CURDIR)/$(BIN)/caesura sweep --draw $$grid.json --out $$grid || exit; done
+	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json --out eps \
+	  --over $(SEGMENTER).epsilon=0.01,0.1,0.3 --over $(SEGMENTER).tau=0.03,0.3 --over $(SEGMENTER).halting_bias=1 \
+	  --over $(SEGMENTER).act_size=50 --over training.normalization=symbols
 
 test: setup-dev ## the quick tests
 	$(TESTS) -m "not slow and not soak"
