@@ -39,6 +39,9 @@ def resolve(config: Config) -> Config:
 def build_parts(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter, Encoder, Decoder[Any]]:
     """Segmenter, encoder and decoder for vocabularies of these sizes, with random weights."""
     segmenter = _component(config, "segmenter", (src_size,))
+    if not segmenter.learn_halting and (tau := config.model.segmenter.tau):
+        reason = "with learn_halting: false the penalty has nothing to move; set it to 0"
+        raise config.error("model.segmenter.tau", f"is {tau:g}, and {reason}")
     encoder = _component(config, "encoder", (segmenter.output_dim,))
     decoder = _component(config, "decoder", (trg_size, encoder.output_dim, encoder.summary_dim))
     with config.blame("model.decoder"):

@@ -29,7 +29,8 @@ _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
 # 1: the weights' metadata has the checksums of the other files; folders before have none.
 # 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
 # 3: training.decay, and training.patience may be null.
-FORMAT = 3
+# 4: model.segmenter.learn_halting.
+FORMAT = 4
 
 
 def read_folder(

@@ -74,9 +74,10 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
                 parts.append(
                     place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
                 )
+        passed = " and so pass a gradient to the halting unit" if a.halting.learns else ""
         caption = (
             f"{escape(a.name)}: scores of {a.halting.symbols:,} symbols, {a.halting.mean:.2f} on average; "
-            f"{a.halting.gradient_share:.0%} go on and so pass a gradient to the halting unit."
+            f"{sum(a.halting.going_on) / a.halting.symbols:.0%} go on{passed}."
         )
         parts.append(place(figures, f"scores-{key(a)}", draw.scores_figure(a.halting), caption))
     runs = {a.name: a.history for a in found if a.history}
@@ -86,12 +87,12 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
         told = each((n, f"from {first:.2f} to {last:.2f}") for n, (first, last) in moved)
         caption = f"Training as the validations saw it; characters a segment went {told}."
         parts.append(place(figures, "training", draw.history_figure(runs), caption))
-        if any(run.gradient_share is not None for run in runs.values()):
+        if any(a.history and a.halting and a.halting.learns for a in found):
             parts.append(
                 "<p><strong>Without a halting gradient.</strong> A symbol that halts at once passes no "
-                "gradient to its score. Where the share above is 0 every symbol does: neither loss nor "
-                "penalty moves the cuts then, except through the weights that the scores share with the "
-                "segments. Some models stay at single characters, others come back.</p>"
+                "gradient to its score. Where the share above is 0, and the unit may learn, every symbol "
+                "does: neither loss nor penalty moves the cuts then, except through the weights that the "
+                "scores share with the segments. Some models stay at single characters, others come back.</p>"
             )
     else:
         parts.append("<p>The model folder has no log of its training (metrics.jsonl).</p>")
@@ -106,9 +107,10 @@ def _cut_off(*sides: Sequence[str]) -> str:
 
 def _halts(name: str, h: HaltingStatistics) -> str:
     ends = sum(h.halting) / h.symbols
+    learnt = f"{h.gradient_share:.0%} of the scores get a gradient" if h.learns else "it does not learn"
     return (
         f"The halting unit of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and halts after "
-        f"{ends:.0%} of them; {h.gradient_share:.0%} of the scores get a gradient."
+        f"{ends:.0%} of them; {learnt}."
     )
 
 

@@ -100,13 +100,14 @@ def singles_figure(characters: Sequence[Character]) -> Figure:
 
 @styled
 def scores_figure(found: HaltingStatistics) -> Figure:
-    """The distribution of h_t: symbols that halt, and those that go on and so get a gradient."""
+    """The distribution of h_t: symbols that halt, and those that go on and so get a gradient if it learns."""
     figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
     axes = figure.subplots()
     at = [(i + 0.5) / BINS for i in range(BINS)]
     on, off = ([n / found.symbols for n in counts] for counts in (found.going_on, found.halting))
-    axes.bar(at, on, 0.9 / BINS, color=COLOURS[1], label="goes on: has a gradient")
-    axes.bar(at, off, 0.9 / BINS, bottom=on, color=COLOURS[0], alpha=0.75, label="halts: has none")
+    goes, halts = ("goes on: has a gradient", "halts: has none") if found.learns else ("goes on", "halts")
+    axes.bar(at, on, 0.9 / BINS, color=COLOURS[1], label=goes)
+    axes.bar(at, off, 0.9 / BINS, bottom=on, color=COLOURS[0], alpha=0.75, label=halts)
     axes.set_xlim(0, 1)
     axes.set_xlabel("halting score h")
     axes.set_ylabel("share of symbols")

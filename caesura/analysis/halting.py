@@ -35,8 +35,9 @@ class HaltingStatistics:
     symbols: int
     mean: float
     halting: list[int]  # symbols that end a segment, by score: BINS of equal width from 0 to 1
-    going_on: list[int]  # symbols that do not, and whose score gets a gradient
-    gradient_share: float  # of symbols whose score gets a gradient: those that end no segment
+    going_on: list[int]  # symbols that do not, and whose score gets a gradient if the unit learns
+    gradient_share: float  # of symbols whose score gets a gradient: those, or none
+    learns: bool
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def halting_trace(model: Translator, text: str, cut: Segmentation) -> HaltingTra
 class HaltingTally:
     """Counts halting scores sentence by sentence."""
 
-    def __init__(self) -> None:
+    def __init__(self, learns: bool = True) -> None:
+        self._learns = learns
         self._bins = {True: [0] * BINS, False: [0] * BINS}
         self._total = 0.0
 
@@ -95,7 +97,8 @@ class HaltingTally:
             mean=self._total / symbols,
             halting=self._bins[True],
             going_on=self._bins[False],
-            gradient_share=sum(self._bins[False]) / symbols,
+            gradient_share=self._learns * sum(self._bins[False]) / symbols,
+            learns=self._learns,
         )
 
 

@@ -137,7 +137,8 @@ class _Pass:
         self._model, self._gold, self._text, self._settings = subject.model, gold, text, settings
         self.sentences = self.too_long = 0
         self._seconds = 0.0
-        self.segments, self.halting = SegmentTally(), HaltingTally()
+        self.segments = SegmentTally()
+        self.halting = HaltingTally(subject.model.segmenter.learn_halting)
         size = max(settings.translate, settings.sample, KEPT)
         self.sample = Sample(size, settings.seed, settings.lines)
         self._agreements: Agreements | None = None

@@ -79,6 +79,8 @@ class ActDecoder(Decoder[ActDecoderState]):
             return
         if not isinstance(segmenter, ActSegmenter):
             raise ValueError("share needs a segmenter of type act, whose parameters it takes")
+        if not segmenter.learn_halting:
+            raise ValueError("share needs learn_halting: true in the segmenter, whose unit it takes")
         both = {
             "embedding_dim": (segmenter.cell.input_size, self.inner.input_size),
             "act_size": (segmenter.cell.hidden_size, self.inner.hidden_size),

@@ -75,7 +75,7 @@ def evaluate(
             [output.best for output in outputs], references, testing.bleu_tokenize, testing.lowercase
         ),
         segments=segment_length(cut.covered for cut in cuts),
-        gradient_share=gradient_share(cuts),
+        gradient_share=gradient_share(cuts, model.segmenter.learn_halting),
         output_segments=segment_length(cut.covered for cut in written) if model.decoder.segmenting else None,
         output_gradient_share=gradient_share(written),
         boundaries=boundaries,
@@ -83,11 +83,11 @@ def evaluate(
     )
 
 
-def gradient_share(cuts: Iterable[Segmentation]) -> float | None:
-    """The share of characters whose halting score gets a gradient: those that end no segment.
+def gradient_share(cuts: Iterable[Segmentation], learns: bool = True) -> float | None:
+    """The share of characters whose halting score gets a gradient: those that end no segment, if it `learns`.
 
     At 0 neither loss nor penalty moves the cuts, except through the weights that scores share with segments.
     """
     ends = [cut.ends for cut in cuts if cut.scores is not None]
     count = sum(map(len, ends))
-    return sum(own.count(False) for own in ends) / count if count else None
+    return learns * sum(own.count(False) for own in ends) / count if count else None

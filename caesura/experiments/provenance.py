@@ -52,9 +52,16 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def digest(tree: dict[str, Any]) -> str:
-    """A mark of all that is in a config as `described` has it, but what it is computed on."""
+    """A mark of all that is in a config as `described` has it, but what it is computed on.
+
+    A config from before an option has the mark of one in which the option changes nothing.
+    """
     kept = {key: value for key, value in tree["training"].items() if key not in ("device", "threads")}
-    return hashlib.blake2b(json.dumps(tree | {"training": kept}).encode(), digest_size=6).hexdigest()
+    segmenter = dict(tree["model"]["segmenter"])
+    if segmenter.get("learn_halting") is True:
+        del segmenter["learn_halting"]
+    whole = tree | {"training": kept, "model": tree["model"] | {"segmenter": segmenter}}
+    return hashlib.blake2b(json.dumps(whole).encode(), digest_size=6).hexdigest()
 
 
 def versions() -> str:

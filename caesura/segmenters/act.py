@@ -28,6 +28,9 @@ class ActSegmenter(Segmenter):
 
     The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon,
     and at the sentence's last symbol. Its vector is the projected mean of its states, weighted by the scores.
+
+    With `learn_halting=False` every score is sigmoid(halting_bias) and stays so. At 1 / k (above epsilon) all
+    segments but a sentence's last are of k symbols, their vectors plain means (docs/paper_notes.md, 7).
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class ActSegmenter(Segmenter):
         output_dim: int,
         epsilon: float = 0.01,
         halting_bias: float = 1.0,
+        learn_halting: bool = True,
     ) -> None:
         super().__init__()
         for name, value in (
@@ -55,8 +59,12 @@ class ActSegmenter(Segmenter):
         self.output = nn.Linear(act_size, output_dim)
         self.epsilon = epsilon
         self.output_dim = output_dim
+        self.learn_halting = learn_halting
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
         nn.init.constant_(self.halting.bias, halting_bias)
+        if not learn_halting:  # drawn all the same, so that a seed gives the other weights what it gives them
+            nn.init.zeros_(self.halting.weight)
+            self.halting.requires_grad_(False)
 
     def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
         """Scan `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""

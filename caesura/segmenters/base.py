@@ -48,6 +48,7 @@ class Segmenter(nn.Module):
 
     output_dim: int
     one_each = False  # whether every symbol is a segment, so that nobody has to ask how many there are
+    learn_halting = True  # whether training changes what scores the symbols, where something does
 
     def forward(
         self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True

@@ -208,14 +208,15 @@ def _log(run: Run) -> float | None:
 def _lengths(run: Run, window: dict[str, float]) -> dict[str, float]:
     """Of training text, in symbols: how long segments are, and the share of symbols inside, that end none.
 
-    Those are what gives a halting unit its gradient.
+    Those are what gives a halting unit its gradient; of one that does not learn the share is left out.
     """
     found = {}
     for prefix, symbols in (("", "source_symbols"), ("output_", "output_symbols")):
         count, segments = window[symbols], window[f"{prefix}segments"]
         if segments and (prefix or not run.model.segmenter.one_each):
             found[f"{prefix}segment_length"] = count / segments
-            found[f"{prefix}inside"] = window[f"{prefix}inside"] / count
+            if prefix or run.model.segmenter.learn_halting:
+                found[f"{prefix}inside"] = window[f"{prefix}inside"] / count
     return found
 
 

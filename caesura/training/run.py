@@ -261,7 +261,8 @@ def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
 def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
     """Log what is known before the first update: sizes, and the segments that training starts from."""
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None)]
-    segments, share = segment_length(cut.covered for cut in cuts), gradient_share(cuts)
+    learns = run.model.segmenter.learn_halting
+    segments, share = segment_length(cut.covered for cut in cuts), gradient_share(cuts, learns)
     facts = {
         "segment_length": segments.mean,
         "longest_segment": segments.longest,
@@ -276,7 +277,9 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         "kernels": list(pick(run.model.device)),
     }
     said = [f"segments start at {segments.mean:.2f} characters (longest {segments.longest})"]
-    if share is not None and share < LITTLE:
+    if not learns:
+        said.append("model.segmenter.learn_halting is false: where segments end will not change")
+    elif share is not None and share < LITTLE:
         said.append(
             "nearly every character halts at once, which leaves the halting unit little to learn from: "
             "a lower model.segmenter.halting_bias starts with longer segments"

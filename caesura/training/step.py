@@ -43,7 +43,8 @@ class Step:
         self._inputs: dict[tuple[str, torch.Size], Tensor] = {}
         if self.graphs is not None:  # whose addresses the graphs will remember
             for parameter in model.parameters():
-                parameter.grad = torch.zeros_like(parameter)
+                if parameter.requires_grad:
+                    parameter.grad = torch.zeros_like(parameter)
 
     def __call__(self, batch: Batch, update: int = 0) -> Tensor:
         """The sums of `SUMS` [13], in float64 and on the model's device; `update` others came before."""

@@ -8,7 +8,7 @@ import pytest
 from analysis.cuts import cut
 from helpers import ACT, tiny_model
 
-from caesura.analysis.halting import halting_statistics, halting_trace, history
+from caesura.analysis.halting import HaltingTally, halting_statistics, halting_trace, history
 from caesura.evaluation.evaluate import gradient_share
 
 TEXTS = ["abcde", "hgfedcba", "a", "bbbb"]
@@ -42,11 +42,17 @@ def test_scores_are_counted_by_what_they_do() -> None:
     assert {i: n for i, n in enumerate(found.halting) if n} == {10: 1, 19: 2}
 
 
-def test_the_share_is_the_evaluations() -> None:
+@pytest.mark.parametrize("learns", [True, False])
+def test_the_share_is_the_evaluations(learns: bool) -> None:
     outputs = tiny_model(ACT).process(TEXTS, None)
-    found = halting_statistics(o.segmentation for o in outputs)
-    assert found is not None
-    assert found.gradient_share == gradient_share(o.segmentation for o in outputs)
+    found, tally = [o.segmentation for o in outputs], HaltingTally(learns)
+    for one in found:
+        tally.add(one)
+    counted = tally.result()
+    assert counted is not None
+    assert counted.gradient_share == gradient_share(found, learns)
+    assert (counted.gradient_share > 0) == counted.learns == learns
+    assert sum(counted.going_on) > 0
 
 
 def test_a_model_without_a_halting_unit_has_none() -> None:

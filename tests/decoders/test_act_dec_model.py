@@ -267,6 +267,11 @@ model:
             "17: model.decoder.share: needs a segmenter of type act, whose parameters it takes",
         ),
         (
+            "output_dim: 5}",
+            "output_dim: 5, learn_halting: false}",
+            "17: model.decoder.share: needs learn_halting: true in the segmenter, whose unit it takes",
+        ),
+        (
             "    tau: -0.5\n",
             "    feed_context: true\n",
             "17: model.decoder.share: needs feed_context: false, as ACT-ENC's cell reads no context",

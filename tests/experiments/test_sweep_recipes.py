@@ -5,8 +5,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
+from caesura.components import build_parts
+from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_grid import Plan, Point, points, read_rows
+from caesura.experiments.sweep_results import load
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
@@ -35,6 +39,25 @@ def test_no_run_is_trained_twice():
         if not point.beside
     }
     assert len({*runs.values()}) == len(runs)
+
+
+def test_fixed_segments_are_as_long_as_their_names_say():
+    [line] = [line for name, line in COMMANDS if name == "grid-fixed.yaml"]
+    members = [point for point in planned("grid-fixed.yaml", line) if not point.beside]
+    assert [point.name for point in members] == [f"k={k} seed=1" for k in (1, 2, 3, 4, 6, 8, 16, 32)]
+    symbols = torch.arange(64)[None] % 9
+    for point in members:
+        assert point.config.model.segmenter.tau == 0
+        layer = build_parts(point.config, 9, 9)[0]
+        k = int(point.name.removeprefix("k=").split()[0])
+        assert layer(symbols, [64]).ends[0].nonzero()[:, 0].tolist() == [*range(k - 1, 63, k), 63]
+
+
+def test_published_runs_are_known_by_the_configs_of_today():
+    [line] = [line for name, line in COMMANDS if name == "grid-ja.yaml"]
+    published = load(ROOT / "docs" / "results" / "freedom" / "ja.json")
+    known = {(run.name, run.digest) for run in published.runs}
+    assert known == {(p.name, digest(described(p.config))) for p in planned("grid-ja.yaml", line)}
 
 
 def test_what_is_compared_is_trained_alike():

@@ -5,6 +5,7 @@ On a GPU also at full size; without one the kernels run, on small shapes, in Tri
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
@@ -279,6 +280,25 @@ def test_pieces_are_the_whole_with_their_gradients():
         return *(torch.cat(parts, 1) for parts in zip(*traces, strict=True)), *carry
 
     assert_close(run(in_pieces, args, torch.float32), run(kernel, args, torch.float32), 1e-6)
+
+
+@pytest.mark.parametrize("k", range(1, 65) if CUDA else [1, 2, 3, 7, 64])
+def test_a_halting_unit_that_does_not_learn_ends_a_segment_every_k(k):
+    args = problem([2 * k + 1, k], 3, math.log(1 / (k - 1)) if k > 1 else 20.0)
+    args[3].zero_()  # what it reads with
+    args[7].zero_()  # H
+    learning, found = ("inputs", "weight_hh", "bias_hh"), {}
+    for scan, dtype in ((kernel, torch.float32), (reference, torch.float64)):
+        leaves = [a.to(dtype) for a in args[:9]]
+        for leaf in leaves[:3]:
+            leaf.requires_grad_()
+        means, ends, *_ = scan(*leaves, *args[9:])
+        assert [int(t) + 1 for t in ends[0].nonzero()] == [k, 2 * k, 2 * k + 1]
+        assert [int(t) + 1 for t in ends[1].nonzero()] == [k]
+        grads = torch.autograd.grad(means[ends].square().sum(), leaves[:3])
+        found[scan] = {"means": means} | dict(zip(learning, grads, strict=True))
+    for name, error in errors(found[kernel], found[reference]).items():
+        assert error < 1e-5, f"{name}: relative error {error:.1e}"
 
 
 def test_without_a_gradient_the_outputs_are_the_same():

@@ -148,6 +148,15 @@ def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
 
 
 @needs_cuda
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_graphs_leave_a_halting_unit_alone_that_does_not_learn(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = side_by_side(ACT | {"learn_halting": False, "tau": 0.0}, RECURRENT, precision, monkeypatch)
+    assert {p.grad for p in step.model.segmenter.halting.parameters()} == {None}
+
+
+@needs_cuda
 @BOTH
 def test_memory_is_flat_over_many_shapes(segmenter: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "MOST", 6)

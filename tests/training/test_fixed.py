@@ -1,0 +1,146 @@
+"""Training with a halting unit that does not learn: it stays, bit for bit, and everything else goes on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers import ACT, sentences, tiny_model
+from torch import Tensor
+from training.outcomes import DROPOUT, Listener, configured, outcome, run
+
+from caesura.components import resolve
+from caesura.config import Config
+from caesura.data.batching import collate
+from caesura.data.tensors import load_tensors
+from caesura.errors import InputError, Interrupted
+from caesura.kernels.graphs import Played
+from caesura.model import Translator
+from caesura.training import step as steps
+from caesura.training.checkpoint import list_checkpoints
+from caesura.training.loop import train
+from caesura.training.step import Step
+
+pytestmark = pytest.mark.usefixtures("frequent_log")
+HALTING = {"segmenter.halting.weight", "segmenter.halting.bias"}
+
+
+def fixed(corpus: Path, *settings: str, learns: bool = False) -> Config:
+    """Segments of 4 characters; gradients are clipped, for that reads all of them."""
+    own = (f"learn_halting={str(learns).lower()}", "tau=0", "halting_bias=-1.0986")
+    clipped = "training.clip_grad_norm=1.0"
+    return configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in own), clipped, *settings)
+
+
+def checkpoint(folder: Path) -> dict[str, Tensor]:
+    return load_tensors(list_checkpoints(folder / "checkpoints")[-1])[0]
+
+
+def test_the_unit_stays_as_it_is_while_all_else_learns(corpus: Path, tmp_path: Path) -> None:
+    train(fixed(corpus), tmp_path / "start", Listener(), time_limit=0)
+    run(fixed(corpus), tmp_path / "run")
+    start, end = checkpoint(tmp_path / "start"), checkpoint(tmp_path / "run")
+    names = [name.removeprefix("model.") for name in start if name.startswith("model.")]
+    moved = {name for name in names if not start[f"model.{name}"].equal(end[f"model.{name}"])}
+    assert moved == {*names} - HALTING
+    assert not end["model.segmenter.halting.weight"].any()
+    assert end["model.segmenter.halting.bias"].equal(torch.tensor([-1.0986]))
+    model = Translator.from_pretrained(tmp_path / "run")
+    assert model.segment(["einszwei"]) == [["eins", "zwei"]]
+    assert {name for name, p in model.named_parameters() if not p.requires_grad} == HALTING
+
+
+def test_no_character_is_said_to_have_a_halting_gradient(corpus: Path, tmp_path: Path) -> None:
+    heard = run(fixed(corpus), tmp_path)
+    assert {validation.gradient_share for validation in heard.validations} == {0.0}
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    by_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("start", "train", "validation")}
+    assert {r["gradient_share"] for kind in ("start", "validation") for r in by_kind[kind]} == {0.0}
+    assert all(2 < r["segment_length"] <= 4 for kind in by_kind.values() for r in kind)
+    assert not any("inside" in r for r in by_kind["train"])
+    assert "model.segmenter.learn_halting is false: where segments end will not change" in heard.said
+    assert not any("a lower model.segmenter.halting_bias" in line for line in heard.said)
+    assert "characters whose halting score gets a gradient: 0.0%" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.parametrize("stops", [(3, 6), (4, 14)])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    corpus: Path, tmp_path: Path, stops: tuple[int, ...]
+) -> None:
+    run(fixed(corpus, *DROPOUT), tmp_path / "whole")
+    run(fixed(corpus, *DROPOUT), tmp_path / "stopped", *stops)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+
+
+def test_where_every_character_halts_learning_makes_no_difference(corpus: Path, tmp_path: Path) -> None:
+    # A unit that learns has no gradient there: what is left of it is the same model.
+    for learns in (True, False):
+        run(fixed(corpus, "model.segmenter.halting_bias=20", learns=learns), tmp_path / str(learns))
+    learnt, kept = (load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("True", "False"))
+    assert {name for name in learnt if not learnt[name].equal(kept[name])} == {"segmenter.halting.weight"}
+
+
+def test_a_run_begun_before_there_was_the_option_goes_on(corpus: Path, tmp_path: Path) -> None:
+    config = configured(corpus, "act")
+    run(config, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(config, tmp_path / "old", Listener(3))
+    path = tmp_path / "old" / "config.yaml"
+    before, found, after = path.read_text().partition("    learn_halting: true\n")
+    assert found
+    path.write_text(before + after)
+    run(config, tmp_path / "old")
+    assert outcome(tmp_path / "old") == outcome(tmp_path / "whole")
+
+
+class Eager:
+    """Graphs that capture nothing: what is played is run."""
+
+    def __init__(self, device: torch.device) -> None:
+        pass
+
+    def play(self, key: object, function: Callable[[], Any]) -> Played[Any]:
+        return Played(function(), None)
+
+
+def test_gradients_that_stay_in_place_are_of_what_learns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = collate([*zip(sentences(5, 1), sentences(5, 2, 9), strict=True)])
+    found = []
+    for captured in (False, True):
+        monkeypatch.setattr(steps, "wanted", lambda device, captured=captured: captured)
+        monkeypatch.setattr(steps, "Graphs", Eager)
+        model = tiny_model(ACT | {"learn_halting": False, "tau": 0.0})
+        step = Step(model, model.config.training)
+        for _ in range(2):  # nothing is left of the step before
+            step(batch)
+        found.append({name: p.grad for name, p in model.named_parameters()})
+    plain, placed = found
+    assert {name for name, gradient in plain.items() if gradient is None} == HALTING
+    assert {name for name, gradient in placed.items() if gradient is None} == HALTING
+    for name in plain.keys() - HALTING:
+        torch.testing.assert_close(placed[name], plain[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (
+            ["tau=-0.5", "learn_halting=false"],
+            "tau=-0.5: is -0.5, and with learn_halting: false the penalty ",
+        ),
+        (["tau=0", "learn_halting=0"], "learn_halting=0: 0 is not true or false"),
+        (["type=lookup", "embedding_dim=3", "learn_halting=false"], "learn_halting=false: unknown key"),
+    ],
+)
+def test_what_cannot_be_is_refused(corpus: Path, settings: list[str], complaint: str) -> None:
+    with pytest.raises(InputError) as refused:
+        resolve(configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in settings)))
+    assert str(refused.value).startswith(f"--set model.segmenter.{complaint}")
+
+
+def test_a_tau_of_the_file_is_refused_with_its_line_and_a_remedy(corpus: Path) -> None:
+    config = configured(corpus, "act", "model.segmenter.learn_halting=false")
+    with pytest.raises(InputError, match=r"act\.yaml:8: model\.segmenter\.tau: is 0\.1, .* set it to 0$"):
+        resolve(config)
