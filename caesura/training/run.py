@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -339,9 +340,13 @@ def _crowded(config: Config) -> str:
 
 
 def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
-    """The least ratio, 1 or more, so that ratio * source + extra symbols hold 99.9% of targets [N, 2]."""
+    """The least ratio, 1 or more, so that ratio * source + extra symbols hold 99.9% of targets [N, 2].
+
+    In hundredths, rounded up.
+    """
     source, target = lengths[:, 0] + 1, lengths[:, 1] + 1  # </s> counts
-    return max(1.0, round(float(np.quantile((target - extra) / source, 0.999)), 2))
+    exact = float(np.quantile((target - extra) / source, 0.999))
+    return max(1.0, math.ceil(100 * exact) / 100)
 
 
 def _device(config: Config) -> torch.device:
