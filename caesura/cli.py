@@ -118,6 +118,9 @@ def train(
         except Interrupted:
             _say_where(display, folder)
             raise
+        learnt = getattr(loaded.model.segmenter, "learn_halting", True)
+        if ending == "finished" and learnt and display.remark:
+            display.say(display.remark)
         _say_where(display, folder, ending == "finished")
 
 
@@ -212,8 +215,6 @@ app.command()(commands.sweep)
 
 
 def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:
-    if finished and display.remark:
-        display.say(display.remark)
     if (folder / "model.safetensors").exists():
         display.say(f"the best model {'' if finished else 'so far '}is in {folder}")
     else:

@@ -57,14 +57,20 @@ def test_the_saved_config_trains_the_same_model_again(models: dict[str, Path], t
 
 
 @pytest.mark.parametrize(
-    ("bias", "told"),
-    [(20, "1.00 characters, where the halting unit has next to no gradient"), (1, None), (-9, "too many")],
+    ("bias", "learnt", "told"),
+    [
+        (20, "true", "1.00 characters, where the halting unit has next to no gradient"),
+        (1, "true", None),
+        (-9, "true", "too many"),
+        (20, "false", None),
+    ],
 )
 def test_who_trains_act_enc_is_told_at_the_end_when_it_has_come_to_one_of_its_ends(
-    corpus: Path, tmp_path: Path, bias: float, told: str | None
+    corpus: Path, tmp_path: Path, bias: float, learnt: str, told: str | None
 ) -> None:
     config = write_config(tmp_path / "act.yaml", "act", corpus)
-    settings = ("training.updates=2", f"model.segmenter.halting_bias={bias}")
+    segmenter = {"tau": 0, "halting_bias": bias, "learn_halting": learnt}
+    settings = ["training.updates=2", *(f"model.segmenter.{key}={value}" for key, value in segmenter.items())]
     words = [word for setting in settings for word in ("--set", setting)]
     done = caesura("train", config, "--out", tmp_path / "out", *words)
     assert done.status == 0, done.err
