@@ -16,8 +16,8 @@ demo-seeds: setup ## the demo for three seeds: both models must get 90% right ea
 
 SEGMENTER := model.segmenter
 freedom: setup ## draw the tables and figures of docs/results/freedom.md from its metrics
-	cd docs/results/freedom && for grid in tau-bias variations ja act-dec act-enc-dec; do \
-	  $(CURDIR)/$(BIN)/caesura sweep --draw $$grid.json --out $$grid || exit; done
+	cd docs/results/freedom && for grid in *.json; do \
+	  $(CURDIR)/$(BIN)/caesura sweep --draw $$grid --out $${grid%.json} || exit; done
 	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json --out eps \
 	  --over $(SEGMENTER).epsilon=0.01,0.1,0.3 --over $(SEGMENTER).tau=0.03,0.3 --over $(SEGMENTER).halting_bias=1 \
 	  --over $(SEGMENTER).act_size=50 --over training.normalization=symbols

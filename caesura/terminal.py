@@ -85,6 +85,9 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
+ENDS = 0.05, 0.9  # shares of characters with a halting gradient, below and above which a run gets a remark
+
+
 def validation_line(v: dict[str, Any]) -> str:
     """The figures of one validation in one line."""
     parts = [
@@ -105,14 +108,16 @@ def validation_line(v: dict[str, Any]) -> str:
 
 
 def remark(v: dict[str, Any]) -> str | None:
-    """What a validation says of a halting unit that has come to one of the two ends it tends to."""
-    share = v["gradient_share"]
-    if share is None or 0.05 <= share <= 0.9:
+    """What a validation says of a halting unit that is at one of the two ends it tends to."""
+    share, (few, most) = v["gradient_share"], ENDS
+    if share is None or few <= share <= most:
         return None
-    where = "where the halting unit has next to no gradient" if share < 0.05 else "too many to translate well"
+    if share < few:
+        told = "which leave the halting unit next to no gradient"
+    else:
+        told = "which a larger model.segmenter.tau would shorten"
     return (
-        f"ACT-ENC's segments have come to {v['segment_length']:.2f} characters, {where}; "
-        "model.segmenter.tau decides (docs/results/freedom.md)"
+        f"the best model has {v['segment_length']:.2f} characters a segment, {told} (docs/results/freedom.md)"
     )
 
 
@@ -140,7 +145,7 @@ class TrainingDisplay:
         )
         self._task = self._bar.add_task("reading", total=None)
         self._loss = ""
-        self.remark: str | None = None  # of the last validation
+        self.remark: str | None = None  # on the best model
 
     def __enter__(self) -> TrainingDisplay:
         self._bar.start()
@@ -167,7 +172,8 @@ class TrainingDisplay:
     def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
         """The figures, and how some sentences were cut and translated."""
         beside_bar().print(validation_line(vars(validation)), markup=False)
-        self.remark = remark(vars(validation))
+        if validation.verdict == "best":
+            self.remark = remark(vars(validation))
         for _, output, reference in examples:
             beside_bar().print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
             mark = "=" if output.best == reference else f"(should be: {reference})"

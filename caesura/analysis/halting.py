@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,14 +99,6 @@ class HaltingTally:
             gradient_share=self._learns * sum(self._bins[False]) / symbols,
             learns=self._learns,
         )
-
-
-def halting_statistics(cuts: Iterable[Segmentation]) -> HaltingStatistics | None:
-    """The distribution of halting scores over some sentences; None without a halting unit."""
-    tally = HaltingTally()
-    for cut in cuts:
-        tally.add(cut)
-    return tally.result()
 
 
 def history(folder: Path) -> History | None:

@@ -74,7 +74,7 @@ def looks(sweep: Sweep) -> Looks:
     return Looks(
         "".join(map(short_name, sweep.over[:1])),
         {shown(value): colour for value, colour in zip(first, colours, strict=True)},
-        "besides" if len(usual) > 1 else "".join(map(short_name, usual)),
+        "otherwise" if len(usual) > 1 else "".join(map(short_name, usual)),
         {label: i for i, label in enumerate(second)},
         usual,
         [short_name(key) for key in hidden],
@@ -96,7 +96,7 @@ def _besides(sweep: Sweep, run: Result, usual: Mapping[str, str]) -> str:
     values = {key: shown(sweep.value(run, key)) for key in usual}
     if len(values) == 1:
         return "".join(values.values())
-    return " ".join(f"{short_name(key)}={v}" for key, v in values.items() if v != usual[key]) or "nothing"
+    return " ".join(f"{short_name(key)}={v}" for key, v in values.items() if v != usual[key]) or "as most"
 
 
 def _ordered(values: Any) -> list[Any]:

@@ -2,16 +2,25 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from analysis.cuts import cut
 from helpers import ACT, tiny_model
 
-from caesura.analysis.halting import HaltingTally, halting_statistics, halting_trace, history
+from caesura.analysis.halting import HaltingStatistics, HaltingTally, halting_trace, history
 from caesura.evaluation.evaluate import gradient_share
+from caesura.output import Segmentation
 
 TEXTS = ["abcde", "hgfedcba", "a", "bbbb"]
+
+
+def counted_in(cuts: Iterable[Segmentation], learns: bool = True) -> HaltingStatistics | None:
+    tally = HaltingTally(learns)
+    for one in cuts:
+        tally.add(one)
+    return tally.result()
 
 
 def test_the_running_sum_starts_again_after_a_halt() -> None:
@@ -34,7 +43,7 @@ def test_a_models_trace_halts_where_its_sum_reaches_the_threshold() -> None:
 
 
 def test_scores_are_counted_by_what_they_do() -> None:
-    found = halting_statistics([cut("ab|c", [0.04, 0.96, 1.0]), cut("d", [0.5])])
+    found = counted_in([cut("ab|c", [0.04, 0.96, 1.0]), cut("d", [0.5])])
     assert found is not None
     assert (found.symbols, found.gradient_share) == (4, 0.25)
     assert found.mean == pytest.approx(0.625)
@@ -45,10 +54,8 @@ def test_scores_are_counted_by_what_they_do() -> None:
 @pytest.mark.parametrize("learns", [True, False])
 def test_the_share_is_the_evaluations(learns: bool) -> None:
     outputs = tiny_model(ACT).process(TEXTS, None)
-    found, tally = [o.segmentation for o in outputs], HaltingTally(learns)
-    for one in found:
-        tally.add(one)
-    counted = tally.result()
+    found = [output.segmentation for output in outputs]
+    counted = counted_in(found, learns)
     assert counted is not None
     assert counted.gradient_share == gradient_share(found, learns)
     assert (counted.gradient_share > 0) == counted.learns == learns
@@ -58,7 +65,7 @@ def test_the_share_is_the_evaluations(learns: bool) -> None:
 def test_a_model_without_a_halting_unit_has_none() -> None:
     model = tiny_model()
     [output] = model.process(["abc"], None)
-    assert halting_statistics([output.segmentation]) is None
+    assert counted_in([output.segmentation]) is None
     assert halting_trace(model, "abc", output.segmentation) is None
 
 

@@ -118,8 +118,8 @@ def test_what_runs_have_besides_is_told_while_there_are_dashes_for_it():
         result(f"{tau}{other}", settings={TAU: tau} | usual | other) for tau in (0.0, 1.0) for other in others
     ]
     few = sweep(runs, keys)
-    kinds = ["nothing", "b_h=3", "act_size=25", "act_size=100", "b_h=3 act_size=25"]
-    assert texts(length_curves(few))[3:10] == [" ", "besides", *kinds]
+    kinds = ["as most", "b_h=3", "act_size=25", "act_size=100", "b_h=3 act_size=25"]
+    assert texts(length_curves(few))[3:10] == [" ", "otherwise", *kinds]
     assert [looks(few).place(few, run) for run in runs] == [0, 1, 2, 3, 4] * 2
     more = [result(str(size), settings={TAU: 0.0} | usual | {SIZE: size}) for size in (10, 20)]
     many = sweep([*runs, *more], keys)
@@ -234,8 +234,9 @@ def test_a_run_that_ends_where_it_began_has_a_ring_around_its_dot_and_no_arrow()
     still, moved = bare(segment_length=[2.0, 2.02]), bare(segment_length=[2.0, 30.0])
     axes = start_and_end(sweep([still, moved], [])).axes[0]
     assert [text.xy[1] for text in axes.texts] == [30.0]  # arrows are annotations
-    for ring, dot in zip(axes.lines, axes.collections, strict=False):
-        assert ring.get_markerfacecolor() == "none"
+    rings = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+    assert (len(rings), len(axes.collections)) == (2, 2)
+    for ring, dot in zip(rings, axes.collections, strict=True):
         assert ring.get_markersize() ** 2 > 2 * dot.get_sizes()[0]
 
 
