@@ -79,7 +79,7 @@ def main() -> None:
     else:
         with ProcessPoolExecutor(options.parallel) as pool:
             found = dict(zip(RUNS, pool.map(partial(kept, options), RUNS), strict=True))
-        (options.out / "pull.json").write_text(json.dumps(found))
+        (options.out / "pull.json").write_text(json.dumps(found, separators=(",", ":")))
     print(*summary(found), sep="\n")
     draw(found).savefig(options.out / "pull.png", dpi=150)
 
@@ -150,22 +150,29 @@ def windows(records: Iterable[dict[str, Any]]) -> Windows:
 def averaged(values: list[float]) -> list[float]:
     """Mean, its standard error (0 where there is but one), number."""
     error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return [float(f"{value:.4g}") for value in (fmean(values), error, len(values))]
+    return [float(f"{fmean(values):.4g}"), float(f"{error:.2g}"), len(values)]
 
 
-def pooled(run: Windows, key: str, updates: range) -> list[float]:
-    """Of all measurements in some updates: mean, its standard error, number; nothing where there are none."""
-    rows = [window[key] for window in run if key in window and window["update"] in updates]
+def pooled(run: Windows, key: str) -> list[float]:
+    """The same of several windows together; nothing where none has it."""
+    rows = [window[key] for window in run if key in window]
     if not (n := sum(count for *_, count in rows)):
         return []
     return [sum(m * c for m, _, c in rows) / n, sum((e * c) ** 2 for _, e, c in rows) ** 0.5 / n, n]
+
+
+def within(run: Windows, updates: range) -> Windows:
+    """The windows that start in some updates."""
+    return [window for window in run if window["update"] in updates]
 
 
 def summary(found: dict[str, Windows]) -> Iterator[str]:
     """How the runs were pulled, what the slope's word was worth, and where they came to."""
     for name, run in found.items():
         for updates in SPANS:
-            values = {key: pooled(run, key, updates) for key in ("slope", "total", "told", "came", "wrong")}
+            values = {
+                key: pooled(within(run, updates), key) for key in ("slope", "total", "told", "came", "wrong")
+            }
             said = [f"{key} {v[0]:.5f} +- {v[1]:.5f} ({v[2]:.0f})" for key, v in values.items() if v]
             yield f"{name}, updates from {updates.start}: " + ", ".join(said or ["not measured"])
         yield f"{name}: CE {run[-1]['CE'][0]:.3f}, {run[-1]['length'][0]:.2f} characters a segment"
@@ -178,16 +185,18 @@ def draw(found: dict[str, Windows]) -> Figure:
 
     def line(axes: Axes, points: Iterable[tuple[Any, list[float]]], **look: Any) -> None:
         rows = [(x, value[0], 2 * value[1]) for x, value in points if value]
-        axes.errorbar(*zip(*rows, strict=True), capsize=2, **{"marker": "o", "markersize": 3} | look)
+        if rows:
+            axes.errorbar(*zip(*rows, strict=True), capsize=2, **{"marker": "o", "markersize": 3} | look)
 
-    for name, colour in zip(("eps 0.01", "eps 0.3"), COLOURS, strict=False):
-        run, look = found[name], {"label": name, "color": colour}
-        line(by_length, [(w["length"][0], w["slope"]) for w in run], linestyle="none", **look)
-        shares = [pooled(run, f"above weight {a}", range(100, 10**9)) for a in LAST_WEIGHTS[:-1]]
+    for (name, run), colour in zip(found.items(), COLOURS[:3], strict=False):  # those that learn to halt
+        look = {"label": name, "color": colour}
+        line(by_length, [(w["length"][0], w["slope"]) for w in run if "slope" in w], linestyle="none", **look)
+        moving = [window for window in run if 2.02 < window["length"][0] < 20]
+        shares = [pooled(moving, f"above weight {a}") for a in LAST_WEIGHTS[:-1]]
         bins = [f"{a} to {min(b, 1)}" for a, b in pairwise(LAST_WEIGHTS)]
         line(by_weight, zip(bins, shares, strict=True), **look)
         for way, dashes in (("anew", "solid"), ("held", "dotted")):
-            points = [(shift, pooled(run, f"{way} {shift}", SPANS[1])) for shift in SHIFTS if abs(shift) < 1]
+            points = [(shift, pooled(within(run, SPANS[1]), f"{way} {shift}")) for shift in SHIFTS[2:-1]]
             line(by_shift, points, color=colour, linestyle=dashes, label=f"{name}, cuts {way}")
     base = {window["update"]: window["CE"][0] for window in found["k = 1"]}
     for (name, run), colour in zip(found.items(), (*COLOURS, AXIS), strict=True):
@@ -196,13 +205,14 @@ def draw(found: dict[str, Windows]) -> Figure:
             loss, points, label=name, color=colour, marker="", linestyle="solid" if "k" in name else "dashed"
         )
     by_length.set(
-        xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)", ylim=(-0.006, 0.008)
+        xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)", ylim=(-0.01, 0.02)
     )
     by_weight.set(
-        xlabel="weight of the segment's last symbol", ylabel="share of dCE/dh above 0\n(h is lowered)"
+        xlabel="weight of the last symbol (segments of 2 to 20 characters)",
+        ylabel="share of dCE/dh above 0\n(h is lowered)",
     )
     by_shift.set(xlabel="shift of b$_h$ (updates 100 to 150)", ylabel="change of CE\n(nats a symbol)")
-    loss.set(xlabel="updates", ylabel="CE less that of k = 1\n(nats a symbol)", ylim=(-0.05, None))
+    loss.set(xlabel="updates", ylabel="CE less that of k = 1\n(nats a symbol)", ylim=(-0.02, None))
     for axes, level in ((by_length, 0), (by_weight, 0.5), (by_shift, 0), (loss, 0)):
         axes.axhline(level, color=FAINT, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
