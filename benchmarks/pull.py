@@ -207,6 +207,8 @@ def draw(found: dict[str, Windows]) -> Figure:
     by_length.set(
         xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)", ylim=(-0.01, 0.02)
     )
+    by_length.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    by_length.minorticks_off()
     by_weight.set(
         xlabel="weight of the last symbol (segments of 2 to 20 characters)",
         ylabel="share of dCE/dh above 0\n(h is lowered)",
