@@ -9,13 +9,12 @@ from cli.program import caesura
 from caesura.data.numerals import write_corpus
 from caesura.data.numerals.corpus import HeldOut
 
-pytestmark = pytest.mark.slow
-
 SEGMENTERS = {
     "char": "{type: lookup, embedding_dim: 48}",
     "act": "{type: act, tau: 0.1, embedding_dim: 32, act_size: 48, output_dim: 48}",
     "act-dec": "{type: lookup, embedding_dim: 48}",
 }
+LENGTHS = {"char": "slow", "act": "slow", "act-dec": "soak"}
 RECURRENT = "{type: recurrent, embedding_dim: 32, hidden_size: 96, attention_size: 48}"
 ACT_DECODER = RECURRENT.replace("recurrent", "act, tau: 3.0, epsilon: 0.3, act_size: 96")
 CONFIG = """\
@@ -40,7 +39,11 @@ training:
 """
 
 
-@pytest.mark.parametrize("system", SEGMENTERS)
+# ACT-DEC takes as long as the other two together.
+@pytest.mark.parametrize(
+    "system",
+    [pytest.param(name, marks=getattr(pytest.mark, mark)) for name, mark in LENGTHS.items()],
+)
 def test_numbers_that_were_held_out_are_translated_right(system: str, tmp_path: Path) -> None:
     sizes = HeldOut(dev=50, test=150, long=1, typo=1)
     paths = write_corpus(tmp_path / "corpus", "de", size=2000, largest=2_999, held_out=sizes)
