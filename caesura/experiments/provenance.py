@@ -51,16 +51,21 @@ def described(config: Config) -> dict[str, Any]:
     return tree
 
 
+# Options of a part of the model that came after results were published, and the values that change nothing.
+LATER = (("segmenter", "learn_halting", True),)
+
+
 def digest(tree: dict[str, Any]) -> str:
     """A mark of all that is in a config as `described` has it, but what it is computed on.
 
     A config from before an option has the mark of one in which the option changes nothing.
     """
     kept = {key: value for key, value in tree["training"].items() if key not in ("device", "threads")}
-    segmenter = dict(tree["model"]["segmenter"])
-    if segmenter.get("learn_halting") is True:
-        del segmenter["learn_halting"]
-    whole = tree | {"training": kept, "model": tree["model"] | {"segmenter": segmenter}}
+    whole = tree | {"training": kept, "model": dict(tree["model"])}
+    for part, key, neutral in LATER:
+        options = whole["model"][part]
+        if options.get(key) is neutral:
+            whole["model"][part] = {name: value for name, value in options.items() if name != key}
     return hashlib.blake2b(json.dumps(whole).encode(), digest_size=6).hexdigest()
 
 
