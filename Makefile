@@ -21,6 +21,8 @@ freedom: setup ## draw the tables and figures of docs/results/freedom.md from it
 	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json --out eps \
 	  --over $(SEGMENTER).epsilon=0.01,0.1,0.3 --over $(SEGMENTER).tau=0.03,0.3 --over $(SEGMENTER).halting_bias=1 \
 	  --over $(SEGMENTER).act_size=50 --over training.normalization=symbols
+	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json fixed.json \
+	  --out chosen-or-not --over $(SEGMENTER).learn_halting=true,false
 	$(BIN)/python benchmarks/pull.py --draw docs/results/freedom/pull/pull.json --out docs/results/freedom/pull > /dev/null
 
 test: setup-dev ## the quick tests

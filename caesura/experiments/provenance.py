@@ -51,8 +51,19 @@ def described(config: Config) -> dict[str, Any]:
     return tree
 
 
-# Options of a part of the model that came after results were published, and the values that change nothing.
-LATER = (("segmenter", "learn_halting", True),)
+# Options of a part of the model, by its type, that came after results were published, and the values that
+# change nothing.
+LATER = (("segmenter", "act", "learn_halting", True),)
+
+
+def with_later(tree: dict[str, Any]) -> dict[str, Any]:
+    """A config as `described` has it, with the options that came after it."""
+    model = dict(tree.get("model", {}))
+    for part, kind, key, neutral in LATER:
+        options = model.get(part, {})
+        if options.get("type") == kind and key not in options:
+            model[part] = options | {key: neutral}
+    return tree | {"model": model} if model else tree
 
 
 def digest(tree: dict[str, Any]) -> str:
@@ -62,7 +73,7 @@ def digest(tree: dict[str, Any]) -> str:
     """
     kept = {key: value for key, value in tree["training"].items() if key not in ("device", "threads")}
     whole = tree | {"training": kept, "model": dict(tree["model"])}
-    for part, key, neutral in LATER:
+    for part, _, key, neutral in LATER:
         options = whole["model"][part]
         if options.get(key) is neutral:
             whole["model"][part] = {name: value for name, value in options.items() if name != key}

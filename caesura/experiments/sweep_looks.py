@@ -56,7 +56,7 @@ def looks(sweep: Sweep) -> Looks:
     """
     runs = members(sweep)
     first = _ordered(sweep.value(run, key) for run in runs for key in sweep.over[:1])
-    ordinal = len(first) > 1 and all(isinstance(v, int | float) for v in first)
+    ordinal = len(first) > 1 and all(map(_is_number, first))
     # Viridis keeps its order for all kinds of colour vision; its yellow end is too faint on white.
     scale = matplotlib.colormaps["viridis"]
     if ordinal:
@@ -103,11 +103,15 @@ def _ordered(values: Any) -> list[Any]:
     """Values without repetition, numbers in their order before everything else."""
     numbers, others = set(), []
     for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if _is_number(value):
             numbers.add(value)
         elif value is not None and value not in others:
             others.append(value)
     return [*sorted(numbers), *others]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def blank(title: str) -> Figure:

@@ -15,6 +15,7 @@ from typing import Any
 from caesura.config import flat
 from caesura.data.files import write_beside
 from caesura.errors import InputError
+from caesura.experiments.provenance import with_later
 from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown
 from caesura.yamlfile import read_override
 
@@ -120,7 +121,7 @@ class Sweep:
         return None if run.beside else at(self.config(run), key)
 
     def config(self, run: Result) -> dict[str, Any]:
-        """The resolved config of a run, or what is known of it."""
+        """The resolved config of a run, or what is known of it; with options that came after it."""
         tree = copy.deepcopy(self.configs.get(run.base, {}))
         for key, value in (*run.settings.items(), (SEED, run.seed)):
             *section, last = key.split(".")
@@ -130,7 +131,7 @@ class Sweep:
                     place[part] = {}
                 place = place[part]
             place[last] = value
-        return tree
+        return with_later(tree)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,15 @@ def test_words_have_colours_too_and_a_run_without_a_value_is_grey():
     assert len({seen.colour(made, run) for run in runs}) == 3
 
 
+def test_yes_and_no_are_words_and_not_numbers():
+    key = "model.segmenter.learn_halting"
+    words, marks = (
+        looks(sweep([result("a", settings={key: v}) for v in two], [key])) for two in ("ab", (True, False))
+    )
+    assert [*marks.colours] == ["true", "false"]
+    assert [*marks.colours.values()] == [*words.colours.values()]
+
+
 def test_the_curves_are_the_values():
     run = result()
     line, *_ = lines(length_curves(sweep([run])))

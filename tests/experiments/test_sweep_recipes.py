@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import torch
 
 from caesura.components import build_parts
 from caesura.experiments.provenance import described, digest
-from caesura.experiments.sweep_grid import Plan, Point, points, read_rows
-from caesura.experiments.sweep_results import load
+from caesura.experiments.sweep_grid import Plan, Point, parse_over, points, read_rows
+from caesura.experiments.sweep_results import chosen, load, merge
 
 ROOT = Path(__file__).parents[2]
 LONG = "grid-telling.yaml"  # trained to the end, and scored on the test set
@@ -54,11 +55,23 @@ def test_fixed_segments_are_as_long_as_their_names_say():
         assert layer(symbols, [64]).ends[0].nonzero()[:, 0].tolist() == [*range(k - 1, 63, k), 63]
 
 
-def test_published_runs_are_known_by_the_configs_of_today():
-    [line] = [line for name, line in COMMANDS if name == "grid-ja.yaml"]
-    published = load(ROOT / "docs" / "results" / "freedom" / "ja.json")
+@pytest.mark.parametrize(("name", "line"), COMMANDS)
+def test_published_runs_are_known_by_the_configs_of_today(name, line, tmp_path):
+    for part, lang in product(("train", "dev", "test"), ("de", "ja", "en")):
+        (tmp_path / f"{part}.{lang}.xz").touch()
+    out = Path(parsed(line)[1]["--out"]).name
+    published = load(ROOT / "docs" / "results" / "freedom" / f"{out}.json")
     known = {(run.name, run.digest) for run in published.runs}
-    assert known == {(p.name, digest(described(p.config))) for p in planned("grid-ja.yaml", line)}
+    assert known == {(p.name, digest(described(p.config))) for p in planned(name, line, tmp_path)}
+
+
+def test_runs_from_before_an_option_are_chosen_by_what_they_would_have_of_it():
+    results = ROOT / "docs" / "results" / "freedom"
+    merged = merge([load(results / f"{name}.json") for name in ("tau-bias", "fixed")])
+    for value, count in (("true", 29), ("false", 8)):
+        found = chosen(merged, [parse_over(f"model.segmenter.learn_halting={value}")])
+        assert [run.beside for run in found.runs] == [False] * count + [True] * 2
+    assert not any("learn_halting" in merged.config(run)["model"]["segmenter"] for run in found.runs[count:])
 
 
 def test_what_is_compared_is_trained_alike():
@@ -90,12 +103,12 @@ def parsed(line: str) -> tuple[str, dict[str, str]]:
     return config, dict(zip(words[::2], words[1::2], strict=True))
 
 
-def planned(name: str, line: str) -> list[Point]:
-    """The runs of a command."""
+def planned(name: str, line: str, data: Path | None = None) -> list[Point]:
+    """The runs of a command, with the text of a folder."""
     config, options = parsed(line)
     assert {*options} <= {"--list", "--beside", "--data", "--gold", "--out", "--parallel", "--seeds"}
     assert options["--list"] == f"recipes/freedom/{name}"
     beside = [ROOT / path for path in re.findall(r"--beside (\S+)", line)]
     seeds = [int(seed) for seed in options["--seeds"].split(",")] if "--seeds" in options else None
     rows = read_rows(ROOT / "recipes" / "freedom" / name)
-    return points(Plan(ROOT / config, rows, beside=beside, seeds=seeds))
+    return points(Plan(ROOT / config, rows, beside=beside, seeds=seeds, data=data))
