@@ -118,7 +118,7 @@ def train(
         except Interrupted:
             _say_where(display, folder)
             raise
-        learnt = getattr(loaded.model.segmenter, "learn_halting", True)
+        learnt = loaded.model.segmenter.options.get("learn_halting", True)
         if ending == "finished" and learnt and display.remark:
             display.say(display.remark)
         _say_where(display, folder, ending == "finished")

@@ -18,7 +18,7 @@ from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import Segmenter, embedding_table, positions_mask
+from caesura.segmenters.base import Segmenter, check_shares, check_sizes, embedding_table, positions_mask
 
 
 class ActDecoder(Decoder[ActDecoderState]):
@@ -49,14 +49,9 @@ class ActDecoder(Decoder[ActDecoderState]):
     ) -> None:
         super().__init__()
         output_dim = embedding_dim if output_dim is None else output_dim
-        sizes = {"embedding_dim": embedding_dim, "hidden_size": hidden_size}
-        for name, value in (sizes | {"act_size": act_size, "output_dim": output_dim}).items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 0 <= epsilon < 1:
-            raise ValueError(f"epsilon must be at least 0 and less than 1, not {epsilon}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and less than 1, not {dropout}")
+        check_sizes(embedding_dim=embedding_dim, hidden_size=hidden_size)
+        check_sizes(act_size=act_size, output_dim=output_dim)
+        check_shares(epsilon=epsilon, dropout=dropout)
         if share and feed_context:
             raise ValueError("share needs feed_context: false, as ACT-ENC's cell reads no context")
         self.embedding = embedding_table(vocab_size, embedding_dim)

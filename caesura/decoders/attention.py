@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.kernels.attention_step import attend_in_blocks, attend_reference
+from caesura.segmenters.base import check_sizes
 
 
 class MlpAttention(nn.Module):
@@ -13,8 +14,7 @@ class MlpAttention(nn.Module):
 
     def __init__(self, query_dim: int, memory_dim: int, attention_size: int) -> None:
         super().__init__()
-        if attention_size < 1:
-            raise ValueError(f"attention_size must be at least 1, not {attention_size}")
+        check_sizes(attention_size=attention_size)
         self.query = nn.Linear(query_dim, attention_size, bias=False)
         self.key = nn.Linear(memory_dim, attention_size, bias=False)
         self.energy = nn.Linear(attention_size, 1, bias=False)

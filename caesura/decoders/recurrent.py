@@ -15,7 +15,7 @@ from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
-from caesura.segmenters.base import embedding_table, positions_mask
+from caesura.segmenters.base import check_shares, check_sizes, embedding_table, positions_mask
 
 if TYPE_CHECKING:
     from caesura.kernels.attention_step_triton import StepWeights
@@ -55,11 +55,8 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, value in (("embedding_dim", embedding_dim), ("hidden_size", hidden_size)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and less than 1, not {dropout}")
+        check_sizes(embedding_dim=embedding_dim, hidden_size=hidden_size)
+        check_shares(dropout=dropout)
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.attention = MlpAttention(hidden_size, memory_dim, attention_size)
         self.cell = nn.GRUCell(embedding_dim + memory_dim, hidden_size)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from caesura.encoders.base import Encoded, Encoder
 from caesura.kernels import pick
 from caesura.kernels.gru_layer import gru_layer
-from caesura.segmenters.base import positions_mask
+from caesura.segmenters.base import check_shares, check_sizes, positions_mask
 
 
 class RecurrentEncoder(Encoder):
@@ -20,12 +20,10 @@ class RecurrentEncoder(Encoder):
 
     def __init__(self, input_dim: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        if hidden_size < 1:
-            raise ValueError(f"hidden_size must be at least 1, not {hidden_size}")
+        check_sizes(hidden_size=hidden_size)
+        check_shares(dropout=dropout)
         if not 1 <= num_layers <= 64:
             raise ValueError(f"num_layers must be 1 to 64, not {num_layers}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and less than 1, not {dropout}")
         sizes = [input_dim] + [2 * hidden_size] * (num_layers - 1)
         self.forwards = nn.ModuleList(nn.GRU(size, hidden_size, batch_first=True) for size in sizes)
         self.backwards = nn.ModuleList(nn.GRU(size, hidden_size, batch_first=True) for size in sizes)

@@ -13,7 +13,7 @@ from caesura.config import Config, load_config
 from caesura.data.files import checksum
 from caesura.errors import InputError
 from caesura.model_folder import WEIGHTS
-from caesura.training.checkpoint import Progress, newest_progress
+from caesura.training.checkpoint import Progress, list_checkpoints, newest_progress
 from caesura.training.journal import read_records
 
 Status = Literal["not run", "finished", "budget", "stopped", "failed"]
@@ -126,7 +126,7 @@ class Outcome:
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
     budget: float | None = None  # seconds of training that it may take
     made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
-    kept: bool = False  # known from metrics/, not from its folder
+    kept: str = ""  # the file that it is known from, where not from its folder
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -195,6 +195,41 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         budget,
         member.read_provenance(),
     )
+
+
+def stands(
+    kept: Outcome, budget: float | None, wanted: Sequence[Measure], say: Callable[[str], None]
+) -> bool:
+    """Whether what was kept of a training will do: it has ended, its checkpoints are gone, it lacks nothing.
+
+    One that lacks something is trained again, within the budget that it had if none is given.
+    """
+    member = kept.member
+    if not kept.trained or list_checkpoints(member.folder / "checkpoints"):
+        return False
+    unknown = [measure for measure in wanted if kept.best and measure.name not in kept.measured]
+    lacking = [f"its {measure.name}" for measure in unknown if measure.command(member) is not None]
+    if kept.status == "budget" and (budget or 0.0) > (kept.budget or 0.0):
+        lacking = ["the larger budget"]
+    what = f" without {' and '.join(lacking)}: trained" if lacking else ": not trained"
+    say(f"{member.name}: its checkpoints are gone, {kept.kept} has it{what} again")
+    if not lacking:
+        member.failure.unlink(missing_ok=True)  # of a try that came to nothing
+    elif kept.budget is not None:
+        member.folder.parent.mkdir(exist_ok=True)
+        member.allowance.write_text(f"{kept.budget:g}", encoding="utf-8")
+    return not lacking
+
+
+def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
+    """Whether what was kept has come further than the folder: in updates, or as far with more measured.
+
+    A folder that is through is not behind, though on a slower machine it may have seen less.
+    """
+    missing = [m.name for m in wanted if m.name in kept.measured and m.name not in found.measured]
+    if found.trained and not missing:
+        return False
+    return found.status == "not run" or (kept.progress.update, len(missing)) > (found.progress.update, 0)
 
 
 def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:

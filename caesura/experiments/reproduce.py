@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from caesura.errors import InputError, Interrupted
 from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.curves import CAPTION, CURVES, curves_figure
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
-from caesura.experiments.outcome import TEST, Member, Outcome, read_outcome, weights_checksum
+from caesura.experiments.outcome import TEST, Member, Outcome, stands, weights_checksum
 from caesura.experiments.processes import Children
 from caesura.experiments.provenance import described, digest, made_by, over_recipe
 from caesura.experiments.recipe import (
@@ -41,6 +41,7 @@ from caesura.experiments.results import (
     keep_metrics,
     kept_metrics,
     read_kept,
+    read_member,
     seeds_table,
     signatures,
     timing,
@@ -70,7 +71,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
                 for member, kept in known.items():
-                    if not _taken_up(kept, limits.budget, display.say):
+                    if stands(kept, limits.budget, (TEST,), display.say):
                         members.remove(member)
                 done = run_fleet(members, limits, display, settled=experiment.write)
         except Interrupted:
@@ -99,30 +100,16 @@ def _has_test(member: Member) -> bool:
 
 
 def _known(chosen: Chosen, members: Sequence[Member]) -> dict[Member, Outcome]:
-    """Those of which a log was kept to the end and whose folders are gone."""
+    """Those of which a log was kept and whose checkpoints are gone."""
     known = {}
     for member in members:
         path = kept_metrics(chosen.out, member)
-        if _begun(member) or not path.exists():
+        if list_checkpoints(member.folder / "checkpoints") or not path.exists():
             continue
-        found = read_kept(path, member)
-        if found.made["digest"] != digest(described(member.load())):
+        known[member] = read_kept(path, member)
+        if known[member].made["digest"] != digest(described(member.load())):
             raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
-        if found.trained:
-            known[member] = found
     return known
-
-
-def _taken_up(kept: Outcome, budget: float | None, say: Callable[[str], None]) -> bool:
-    """Whether one whose folder is gone is trained again, within the budget that it had if none is given."""
-    untested = TEST.name not in kept.measured and kept.best is not None and _has_test(kept.member)
-    raised = kept.status == "budget" and (budget or 0.0) > (kept.budget or 0.0)
-    lacking = "the larger budget" if raised else "its test" if untested else ""
-    has = f"{kept.member.name}: its folder is gone, metrics/{kept.member.folder.name}.jsonl has it"
-    say(f"{has} without {lacking}: trained again" if lacking else f"{has}: not trained again")
-    if lacking and kept.budget is not None:
-        kept.member.allowance.write_text(f"{kept.budget:g}", encoding="utf-8")
-    return bool(lacking)
 
 
 def _in_turn(wanted: Sequence[System]) -> list[Member]:
@@ -184,19 +171,7 @@ class _Experiment:
 
     def results(self) -> list[Result]:
         """What the folders tell now."""
-        return [
-            Result(system, {s: self._read(m) for s, m in system.members.items()}) for system in self.shown
-        ]
-
-    def _read(self, member: Member) -> Outcome:
-        """By its folder, or the log that was kept where that is gone or not as far, as when trained again."""
-        path, found = kept_metrics(self.out, member), read_outcome(member, None, (TEST,))
-        if path.exists() and not (found.trained and TEST.name in found.measured):
-            kept = read_kept(path, member)
-            ways = [(o.progress.update, TEST.name in o.measured) for o in (kept, found)]
-            if not _begun(member) or ways[0] > ways[1]:
-                return kept
-        return found
+        return [Result(s, {n: read_member(self.out, m) for n, m in s.members.items()}) for s in self.shown]
 
     def write(self, drawn: bool = False) -> None:
         """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, the curves."""

@@ -13,7 +13,7 @@ from typing import Any
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.outcome import Member, Outcome
+from caesura.experiments.outcome import TEST, Member, Outcome, further, read_outcome
 from caesura.experiments.recipe import Paper, System
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
@@ -334,6 +334,15 @@ def kept_metrics(out: Path, member: Member) -> Path:
     return out / "metrics" / f"{member.folder.name}.jsonl"
 
 
+def read_member(out: Path, member: Member) -> Outcome:
+    """By its folder, or the log that was kept where that is gone or not as far, as when trained again."""
+    path, found = kept_metrics(out, member), read_outcome(member, None, (TEST,))
+    if path.exists() and not (found.trained and TEST.name in found.measured):
+        kept = read_kept(path, member)
+        return kept if further(kept, found, (TEST,)) else found
+    return found
+
+
 def read_kept(path: Path, member: Member) -> Outcome:
     """What the log that was kept of a member tells of it, whose folder is gone, as on another machine."""
     try:
@@ -348,7 +357,7 @@ def read_kept(path: Path, member: Member) -> Outcome:
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)
         made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
-        return Outcome(member, *facts, end["measured"], end["budget"], made, kept=True)
+        return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
         reason = f"{type(problem).__name__}: {problem}"
         raise InputError(

@@ -15,7 +15,7 @@ from caesura.data.files import checksum, refuse_unwritable, write_beside
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
-from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, further, read_outcome, stands
 from caesura.experiments.provenance import described, digest, made_by
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, at, cross, parse_over, points, read_rows, shown
@@ -35,7 +35,7 @@ from caesura.experiments.sweep_results import (
     training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
-from caesura.training.checkpoint import list_checkpoints
+from caesura.training.checkpoint import Progress
 from caesura.training.journal import read_records
 from caesura.training.lock import hold
 
@@ -96,41 +96,17 @@ def _train(
     limits: Limits,
 ) -> bool:
     """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
-    known = set()
-    for name, lacking in through(request, found, measures).items():
-        if lacking:
-            what = f"has it without its {' and '.join(lacking)}, and its checkpoints are gone: trained again"
-        else:
-            what = "has it, and its checkpoints are gone: not trained again"
-            known.add(name)
-        watcher.say(f"{name}: {SWEEP} {what}")
 
     def settled() -> None:
         write(request, found, over, measures)
 
-    members = _members(found, request.out)
-    for member in (member for member in members if member.name in known):
-        member.failure.unlink(missing_ok=True)  # of a try that came to nothing
-    members = [member for member in members if member.name not in known]
-    return run_fleet(members, limits, watcher, measures, settled)
-
-
-def through(request: Request, found: Sequence[Point], measures: Sequence[Measure]) -> dict[str, list[str]]:
-    """Runs that sweep.json has to their end and whose checkpoints are gone, as on another machine.
-
-    With each, what was not measured of it before; a run that kept no model has nothing to be measured.
-    """
-    budget, before = request.limits.budget, _before(request.out)
-    ended = {}
+    before = _before(request.out)
+    members = []
     for point, member in zip(found, _members(found, request.out), strict=True):
         run = _known(before, point)
-        if run is None or list_checkpoints(member.folder / "checkpoints"):
-            continue
-        spent = run.status == "budget" and budget is not None and run.seconds >= budget - 0.1
-        if run.status == "finished" or spent:
-            wanted = [m.name for m in measures if run.best is not None and m.command(member) is not None]
-            ended[point.name] = [name for name in wanted if name not in run.measured]
-    return ended
+        if not (run and stands(as_outcome(run, member), limits.budget, measures, watcher.say)):
+            members.append(member)
+    return run_fleet(members, limits, watcher, measures, settled)
 
 
 def _before(out: Path) -> Sweep:
@@ -200,8 +176,8 @@ def write(
     runs = []
     for point, outcome in zip(found, outcomes, strict=True):
         known = _known(before, point)
-        kept = known is not None and _further(known, outcome)
-        runs.append(known if known and kept else collect(point, outcome, bases[point.config.name]))
+        ahead = known and further(as_outcome(known, outcome.member), outcome, measures)
+        runs.append(known if known and ahead else collect(point, outcome, bases[point.config.name]))
     said = [text for outcome in outcomes for text in _signatures(outcome)]
     own = {(run.config, run.name) for run in runs}
     left = [run for run in before.runs if (run.config, run.name) not in own]
@@ -218,11 +194,14 @@ def write(
     return load(request.out / SWEEP)
 
 
-def _further(known: Result, outcome: Outcome) -> bool:
-    """Whether an earlier call has come further with a run, elsewhere, than its folder has by now."""
-    through = outcome.trained and {*known.measured} <= {*outcome.measured}
-    behind = outcome.status == "not run" or outcome.progress.sentences < known.sentences
-    return known.status != "failed" and behind and not through
+def as_outcome(run: Result, member: Member) -> Outcome:
+    """What an earlier call has kept of a run, perhaps elsewhere; its budget is what it took."""
+    progress = Progress(run.updates, run.epochs, sentences=run.sentences, seconds=run.seconds)
+    best = [] if run.best is None else [{"verdict": "best"}]
+    measured: dict[str, dict[str, Any]] = {name: {} for name in run.measured}
+    budget = run.seconds + 0.1 if run.status == "budget" else None  # the seconds are rounded
+    facts = (run.status, run.reason, progress, run.parallel, None, best, measured)
+    return Outcome(member, *facts, budget, kept=SWEEP)
 
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:

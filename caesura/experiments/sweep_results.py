@@ -15,6 +15,7 @@ from typing import Any
 from caesura.config import flat
 from caesura.data.files import write_beside
 from caesura.errors import InputError
+from caesura.experiments.outcome import Status
 from caesura.experiments.provenance import with_later
 from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown
 from caesura.yamlfile import read_override
@@ -53,7 +54,7 @@ class Result:
     settings: dict[str, Any]  # what varies in the sweep, and all else that `base` has otherwise
     seed: int
     beside: bool  # a baseline
-    status: str  # not run, finished, budget, stopped or failed
+    status: Status
     reason: str  # the rule that ended it, or what it said when it failed
     updates: int
     sentences: int

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
-from caesura.segmenters.base import Cuts, Segmenter, Segments, embedding_table
+from caesura.segmenters.base import Cuts, Segmenter, Segments, check_shares, check_sizes, embedding_table
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,8 @@ class ActSegmenter(Segmenter):
         learn_halting: bool = True,
     ) -> None:
         super().__init__()
-        for name, value in (
-            ("embedding_dim", embedding_dim),
-            ("act_size", act_size),
-            ("output_dim", output_dim),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if not 0 <= epsilon < 1:
-            raise ValueError(f"epsilon must be at least 0 and less than 1, not {epsilon}")
+        check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
+        check_shares(epsilon=epsilon)
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.cell = nn.GRUCell(embedding_dim, act_size)
         self.halting = nn.Linear(act_size, 1)

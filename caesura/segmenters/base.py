@@ -88,6 +88,20 @@ def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:
     return torch.stack((symbols, halted + open_ended, symbols - halted))
 
 
+def check_sizes(**sizes: int) -> None:
+    """Refuse sizes below 1, by the names that a config has them by."""
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+def check_shares(**shares: float) -> None:
+    """Refuse what is no share of something, or all of it."""
+    for name, value in shares.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and less than 1, not {value}")
+
+
 def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
     """A new nn.Embedding; on the meta device not drawn, which would import half of torch for nothing."""
     weight = torch.empty(vocab_size, embedding_dim)

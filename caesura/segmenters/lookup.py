@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from caesura.segmenters.base import Cuts, Segmenter, Segments, embedding_table, positions_mask
+from caesura.segmenters.base import Cuts, Segmenter, Segments, check_sizes, embedding_table, positions_mask
 
 
 class LookupSegmenter(Segmenter):
@@ -14,8 +14,7 @@ class LookupSegmenter(Segmenter):
 
     def __init__(self, vocab_size: int, embedding_dim: int) -> None:
         super().__init__()
-        if embedding_dim < 1:
-            raise ValueError(f"embedding_dim must be at least 1, not {embedding_dim}")
+        check_sizes(embedding_dim=embedding_dim)
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.output_dim = embedding_dim
 

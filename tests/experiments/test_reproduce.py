@@ -110,7 +110,9 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     for path in [*out.glob("*-*-1"), *out.glob("*-*-1.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", "0s")
-    assert "second-act-1: its folder is gone, metrics/second-act-1.jsonl has it: not trained" in done.out
+    assert (
+        "second-act-1: its checkpoints are gone, metrics/second-act-1.jsonl has it: not trained" in done.out
+    )
     assert not (out / "second-act-1").exists()
     assert read in (out / "table.md").read_text()
     after = [row for row in rows(recipe) if row["system"] != "char"]
@@ -204,10 +206,12 @@ def test_what_was_kept_without_its_test_or_for_less_is_trained_again(
     kept.write_text("".join(way) + json.dumps(json.loads(end) | change) + "\n")
     for path in out.glob("first-word-1*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (out / "first-word-1.failed").write_text("no room")  # a try that came to nothing
     before = kept.read_bytes()
     done = run(recipe, *words)
+    assert done.status == 0
     what = f" without {lacking}: trained again" if lacking else ": not trained again"
-    assert f"first-word-1: its folder is gone, metrics/first-word-1.jsonl has it{what}" in done.out
+    assert f"first-word-1: its checkpoints are gone, metrics/first-word-1.jsonl has it{what}" in done.out
     assert (kept.read_bytes() != before) == (out / "first-word-1").exists() == bool(lacking)
     if lacking:
         facts = json.loads(kept.read_text().splitlines()[-1])

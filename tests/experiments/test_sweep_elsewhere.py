@@ -11,7 +11,7 @@ from experiments.sweeps import request_of, written
 from caesura.errors import InputError
 from caesura.experiments import sweep as module
 from caesura.experiments.fleet import Limits
-from caesura.experiments.outcome import Outcome
+from caesura.experiments.outcome import Outcome, further, read_outcome
 from caesura.experiments.sweep import run_sweep
 from caesura.experiments.sweep_results import load, save
 from caesura.training.checkpoint import Progress
@@ -87,26 +87,38 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("known", "status", "sentences", "measured", "kept"),
+    ("known", "status", "updates", "measured", "kept"),
     [
         ({}, "not run", 0, [], True),
-        ({}, "stopped", 100, [], True),
-        ({}, "failed", 100, [], True),
-        ({}, "stopped", 24_000, [], False),
-        ({"status": "failed"}, "stopped", 100, [], False),
-        ({"status": "failed"}, "not run", 0, [], False),
-        ({"measured": ["cuts"]}, "budget", 20_000, [], True),  # on a slower machine
-        ({"measured": ["cuts"]}, "budget", 20_000, ["cuts", "test"], False),
-        ({"measured": ["cuts"]}, "finished", 24_000, [], False),
+        ({}, "stopped", 299, [], True),
+        ({}, "failed", 299, [], True),
+        ({}, "stopped", 300, [], False),
+        ({"status": "failed"}, "stopped", 299, [], True),
+        ({"status": "failed"}, "not run", 0, [], True),
+        ({"status": "failed"}, "finished", 299, [], False),
+        ({"measured": ["cuts"]}, "budget", 299, [], True),  # on a slower machine
+        ({"measured": ["cuts"]}, "budget", 299, ["cuts", "test"], False),
+        ({"measured": ["cuts"]}, "finished", 300, [], True),  # and not measured yet
+        ({"measured": ["cuts"]}, "finished", 301, [], False),
+        ({"measured": ["cuts-of-other-gold"]}, "budget", 299, ["cuts"], False),
     ],
 )
-def test_the_further_one_of_two_is_kept(tmp_path, known, status, sentences, measured, kept):
-    made, progress = member(tmp_path, "m"), Progress(sentences=sentences)
-    outcome = Outcome(made, status, "", progress, 1, None, [], {name: {} for name in measured})
-    assert module._further(result(**known), outcome) == kept
+def test_the_further_one_of_two_is_kept(tmp_path, known, status, updates, measured, kept):
+    made, wanted = member(tmp_path, "m"), (module.TEST, module.cuts_measure(None))
+    outcome = Outcome(made, status, "", Progress(updates), 1, None, [], {name: {} for name in measured})
+    assert further(module.as_outcome(result(updates=300, **known), made), outcome, wanted) == kept
 
 
-def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
+def left_to_train(request, measures, monkeypatch):
+    """Those that a call trains, and what it says first."""
+    trained, heard = [], Heard()
+    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.extend(m.name for m in members))
+    found = module.points(module._plan(request, module._rows(request)))
+    module._train(request, found, [], measures, heard, request.limits)
+    return trained, heard.said
+
+
+def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatch):
     request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
     (point,) = module.points(module._plan(request, module._rows(request)))
     spent = replace(
@@ -114,20 +126,35 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path):
     )
     spent = replace(spent, measured=["test", "cuts"])
     measures = module.TEST, module.cuts_measure(None)
-    for run, budget, known in (
-        (spent, 30.0, True),
-        (spent, 31.0, False),
-        (spent, None, False),
-        (replace(spent, status="finished"), 31.0, True),
-        (replace(spent, status="stopped"), 30.0, False),
-        (replace(spent, status="failed"), 30.0, False),
+    gone = f"{point.name}: its checkpoints are gone, sweep.json has it"
+    for run, budget, said in (
+        (spent, 30.0, f"{gone}: not trained again"),
+        (replace(spent, seconds=29.9), 30.0, f"{gone}: not trained again"),  # which is rounded
+        (spent, 31.0, f"{gone} without the larger budget: trained again"),
+        (spent, None, f"{gone}: not trained again"),
+        (replace(spent, status="finished"), 31.0, f"{gone}: not trained again"),
+        (replace(spent, status="stopped"), 30.0, None),
+        (replace(spent, status="failed"), 30.0, None),
     ):
         save(sweep([run]), tmp_path / "sweep.json")
         asked = replace(request, limits=Limits(budget=budget))
-        assert module.through(asked, [point], measures) == ({point.name: []} if known else {})
+        known = said is not None and "not trained" in said
+        names = [] if known else [point.name]
+        assert left_to_train(asked, measures, monkeypatch) == (names, [] if said is None else [said])
 
 
-def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
+@pytest.mark.parametrize(("status", "given"), [("budget", 30.1), ("finished", None)])
+def test_what_is_trained_again_has_the_budget_that_it_had(configs, tmp_path, monkeypatch, status, given):
+    request = request_of(configs, tmp_path, f"{TAU}=0")
+    (point,) = module.points(module._plan(request, module._rows(request)))
+    run = replace(result("tau=0"), digest=module.digest(module.described(point.config)), seconds=30.0)
+    save(sweep([replace(run, status=status)]), tmp_path / "sweep.json")
+    assert left_to_train(request, (module.TEST,), monkeypatch)[0] == [point.name]
+    (made,) = module._members([point], tmp_path)
+    assert read_outcome(made).budget == given
+
+
+def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path, monkeypatch):
     request = request_of(configs, tmp_path, f"{TAU}=0")
     (point,) = module.points(module._plan(request, module._rows(request)))
     digest = module.digest(module.described(point.config))
@@ -135,14 +162,16 @@ def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path):
     gold.write_text("ab\ta b\n")
     plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
     for run, measures, lacking in (
-        (result("tau=0", measured=[]), (module.TEST, plain), ["test", "cuts"]),
-        (result("tau=0", measured=["cuts"]), (module.TEST, plain), ["test"]),
-        (result("tau=0", measured=["cuts"]), (plain,), []),
-        (result("tau=0", measured=["cuts"]), (golden,), [golden.name]),
-        (result("tau=0", measured=[], best=None), (module.TEST, plain), []),
+        (result("tau=0", measured=[]), (module.TEST, plain), "without its test and its cuts: trained"),
+        (result("tau=0", measured=["cuts"]), (module.TEST, plain), "without its test: trained"),
+        (result("tau=0", measured=["cuts"]), (plain,), ""),
+        (result("tau=0", measured=["cuts"]), (golden,), f"without its {golden.name}: trained"),
+        (result("tau=0", measured=[], best=None), (module.TEST, plain), ""),
     ):
         save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")
-        assert module.through(request, [point], measures) == {point.name: lacking}
+        names, (said,) = left_to_train(request, measures, monkeypatch)
+        assert names == ([point.name] if lacking else [])
+        assert (lacking or "not trained") in said
         (kept,) = written(request).runs
         assert kept.curve == run.curve  # until it is trained again
     text = (tmp_path / "sweep.json").read_text().replace('"format": 2', '"format": 1')
