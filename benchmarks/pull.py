@@ -179,46 +179,54 @@ def summary(found: dict[str, Windows]) -> Iterator[str]:
 
 
 def draw(found: dict[str, Windows]) -> Figure:
-    """The pull by length and by last weight, what the gradient knows of it, and what lengths cost."""
+    """The pull by length and by last weight, what the slope promises and what comes, what lengths cost."""
     figure = Figure(figsize=(10, 7), layout="constrained")
-    by_length, by_weight, by_shift, loss = figure.subplots(2, 2).flat
+    by_length, by_weight, word, loss = panels = figure.subplots(2, 2).flatten()
 
     def line(axes: Axes, points: Iterable[tuple[Any, list[float]]], **look: Any) -> None:
         rows = [(x, value[0], 2 * value[1]) for x, value in points if value]
         if rows:
             axes.errorbar(*zip(*rows, strict=True), capsize=2, **{"marker": "o", "markersize": 3} | look)
 
-    for (name, run), colour in zip(found.items(), COLOURS[:3], strict=False):  # those that learn to halt
-        look = {"label": name, "color": colour}
+    learning = dict(zip(found, COLOURS[:3], strict=False))  # those that learn to halt
+    for name, colour in learning.items():
+        run, look = found[name], {"label": name, "color": colour}
         line(by_length, [(w["length"][0], w["slope"]) for w in run if "slope" in w], linestyle="none", **look)
         moving = [window for window in run if 2.02 < window["length"][0] < 20]
-        shares = [pooled(moving, f"above weight {a}") for a in LAST_WEIGHTS[:-1]]
+        means = [pooled(moving, f"total weight {a}") for a in LAST_WEIGHTS[:-1]]
         bins = [f"{a} to {min(b, 1)}" for a, b in pairwise(LAST_WEIGHTS)]
-        line(by_weight, zip(bins, shares, strict=True), **look)
-        for way, dashes in (("anew", "solid"), ("held", "dotted")):
-            points = [(shift, pooled(within(run, SPANS[1]), f"{way} {shift}")) for shift in SHIFTS[2:-1]]
-            line(by_shift, points, color=colour, linestyle=dashes, label=f"{name}, cuts {way}")
+        line(by_weight, zip(bins, means, strict=True), **look)
+    short = {name: [w for w in found[name] if w["length"][0] < 20] for name in learning}
+    for key, label, colour in (
+        ("told", "the slope promises", COLOURS[1]),
+        ("came", "with the text cut anew", COLOURS[0]),
+    ):
+        points = [(name, pooled(run, key)) for name, run in short.items()]
+        line(word, points, linestyle="none", color=colour, label=label, markersize=6)
     base = {window["update"]: window["CE"][0] for window in found["k = 1"]}
     for (name, run), colour in zip(found.items(), (*COLOURS, AXIS), strict=True):
         points = [(w["update"] + WINDOW / 2, [w["CE"][0] - base[w["update"]], 0]) for w in run]
         line(
             loss, points, label=name, color=colour, marker="", linestyle="solid" if "k" in name else "dashed"
         )
-    by_length.set(
-        xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)", ylim=(-0.01, 0.02)
-    )
+    by_length.set(xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)")
     by_length.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     by_length.minorticks_off()
     by_weight.set(
         xlabel="weight of the last symbol (segments of 2 to 20 characters)",
-        ylabel="share of dCE/dh above 0\n(h is lowered)",
+        ylabel="dCE/dh (nats a sentence)\nabove 0: h is lowered",
     )
-    by_shift.set(xlabel="shift of b$_h$ (updates 100 to 150)", ylabel="change of CE\n(nats a symbol)")
-    loss.set(xlabel="updates", ylabel="CE less that of k = 1\n(nats a symbol)", ylim=(-0.02, None))
-    for axes, level in ((by_length, 0), (by_weight, 0.5), (by_shift, 0), (loss, 0)):
-        axes.axhline(level, color=FAINT, zorder=0)
+    word.set(
+        xlabel="segments a tenth longer (while they have less than 20 characters)",
+        ylabel="change of CE\n(nats a symbol)",
+    )
+    word.margins(x=0.3)
+    loss.set(xlabel="updates", ylabel="CE minus that of k = 1\n(nats a symbol)", ylim=(-0.02, None))
+    for letter, axes in zip("abcd", panels, strict=True):
+        axes.axhline(0, color=FAINT, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
+        axes.set_title(letter, loc="left", fontweight="bold", fontsize=11)
     return figure
 
 
