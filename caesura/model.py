@@ -238,9 +238,13 @@ class Translator(nn.Module):
     def _together(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
         batch = collate([(texts.ids[i], None) for i in rows]).to(self.device)
         with self._precision():
-            segments, memory = self.encode(batch.src, batch.src_lengths)
-            found = search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
-            written = self._cut(memory, found)
+            segments = self.segmenter(batch.src, batch.src_lengths)
+            if search:
+                memory = self.encoder(segments.vectors, segments.lengths)
+                found = search(self.decoder, memory, self._limits(batch), rows)
+                written = self._cut(memory, found)
+            else:  # cuts alone need no encoder, which would take most of the time
+                found, written = [[] for _ in rows], [[] for _ in rows]
         own, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
         cuts = segmentations(own, places, segments.ends, segments.weights, segments.scores)
         return [
