@@ -154,10 +154,13 @@ class Translator(nn.Module):
         """Cut sentences as the model does; the pieces of a sentence joined give it back."""
         return [output.segmentation.pieces for output in self.process(texts, None)]
 
-    def segment_targets(self, sources: Sequence[str], targets: Sequence[str]) -> list[Segmentation]:
+    def segment_targets(
+        self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], None] | None = None
+    ) -> list[Segmentation]:
         """How a decoder that segments cuts given translations, forced through it.
 
-        Where the source is an empty line nothing is forced: the translation stays whole.
+        Where the source is an empty line nothing is forced: the translation stays whole. `progress` is told
+        as by `process`.
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
@@ -167,6 +170,7 @@ class Translator(nn.Module):
             lambda _, __, ___, rows: [
                 [Hypothesis((*known.ids[i].tolist(), EOS), math.nan, math.nan)] for i in rows
             ],
+            progress,
         )
         cuts = []
         for text, places, output in zip(known, known.places, outputs, strict=True):
@@ -238,9 +242,13 @@ class Translator(nn.Module):
     def _together(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
         batch = collate([(texts.ids[i], None) for i in rows]).to(self.device)
         with self._precision():
-            segments, memory = self.encode(batch.src, batch.src_lengths)
-            found = search(self.decoder, memory, self._limits(batch), rows) if search else [[] for _ in rows]
-            written = self._cut(memory, found)
+            segments = self.segmenter(batch.src, batch.src_lengths)
+            if search:
+                memory = self.encoder(segments.vectors, segments.lengths)
+                found = search(self.decoder, memory, self._limits(batch), rows)
+                written = self._cut(memory, found)
+            else:  # cuts alone need no encoder, which would take most of the time
+                found, written = [[] for _ in rows], [[] for _ in rows]
         own, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
         cuts = segmentations(own, places, segments.ends, segments.weights, segments.scores)
         return [

@@ -159,7 +159,7 @@ class TrainingDisplay:
         beside_bar().print(text, markup=False)
 
     def working(self, what: str, done: int) -> None:
-        """Reading and numbering text."""
+        """Reading, numbering and measuring text."""
         self._bar.update(self._task, description=f"{what}: {done:,} lines")
 
     def update(self, progress: TrainingProgress, loss: float | None) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -158,7 +158,7 @@ def open_run(
         torch.set_num_threads(settings.threads)
 
     def working(what: str, done: int) -> None:
-        if interrupt.signal is not None:  # not at the time limit: the next call would only read it all again
+        if interrupt.signal is not None:  # not at the time limit: the next call would only do it all again
             raise Stop
         reporter.working(what, done)
 
@@ -193,7 +193,7 @@ def open_run(
         reporter.say(f"going on from update {progress.update} ({path})")
         _mend_best(run, reporter)
     else:
-        _begin(run, data, reporter)
+        _begin(run, data, reporter, working)
     _announce(run, reporter)
     if crowded and not checkpoints and run.model.device.type == "cpu":  # else the load may be its own
         reporter.say(crowded)
@@ -259,9 +259,16 @@ def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
         )
 
 
-def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
+def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str, int], None]) -> None:
     """Log what is known before the first update: sizes, and the segments that training starts from."""
-    cuts = [output.segmentation for output in run.model.process(run.dev.sources, None)]
+    done = 0
+
+    def measured(lines: int) -> None:
+        nonlocal done
+        done += lines
+        working("measuring the first segments", done)
+
+    cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measured)]
     learns = run.model.segmenter.learn_halting
     segments, share = segment_length(cut.covered for cut in cuts), gradient_share(cuts, learns)
     facts = {
@@ -287,7 +294,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter) -> None:
         )
     if run.model.decoder.segmenting:
         # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
-        forced = run.model.segment_targets(run.dev.sources, run.dev.references)
+        forced = run.model.segment_targets(run.dev.sources, run.dev.references, measured)
         written = segment_length(cut.covered for cut in forced)
         facts |= {"output_segment_length": written.mean, "longest_output_segment": written.longest}
         facts |= {"output_gradient_share": gradient_share(forced)}

@@ -46,6 +46,13 @@ def test_act_gives_pieces_of_more_than_one_length(models: dict[str, Translator])
     assert len(lengths) > 1
 
 
+def test_cuts_alone_need_no_encoder(models: dict[str, Translator], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = models["act"]
+    wanted = [output.segmentation for output in model.process(TEXT, model.searcher(1))]
+    monkeypatch.delattr(type(model.encoder), "forward")  # most of the time of a large model
+    assert [output.segmentation for output in model.process(TEXT, None)] == wanted
+
+
 @st.composite
 def spaced(draw: st.DrawFn) -> tuple[str, Spans, list[bool]]:
     """A text, the places of its words, and which of them end a segment; the last is </s>."""

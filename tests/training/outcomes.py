@@ -1,9 +1,10 @@
 """Short runs that can be stopped, and what they leave, for comparing them."""
 
+import itertools
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Listener:
     def update(self, progress: Progress, loss: float | None) -> None:
         self.rates.append(progress.learning_rate)
         if progress.update in self.stops:
-            os.kill(os.getpid(), signal.SIGTERM)
+            ask_to_end()
 
     def validation(self, validation: Validation, examples: Sequence[tuple[str, Output, str]]) -> None:
         self.validations.append(validation)
@@ -50,16 +51,21 @@ class Listener:
 
 
 @contextmanager
-def interrupted_validations(number: int) -> Iterator[None]:
-    """Inside it a signal comes at the beginning of every validation."""
-    process = Translator.process
+def in_batch(number: int, do: Callable[[], None]) -> Iterator[None]:
+    """Inside it something is done in one batch of dev lines; those measured before training count too."""
+    together, count = Translator._together, itertools.count(1)
 
-    def interrupted(self: Translator, *given: Any, **named: Any) -> list[Output]:
-        os.kill(os.getpid(), number)
-        return process(self, *given, **named)
+    def disturbed(self: Translator, *given: Any) -> list[Output]:
+        if next(count) == number:
+            do()
+        return together(self, *given)
 
-    with mock.patch.object(Translator, "process", interrupted):
+    with mock.patch.object(Translator, "_together", disturbed):
         yield
+
+
+def ask_to_end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def configured(corpus: Path, system: str = "word", *settings: str) -> Config:

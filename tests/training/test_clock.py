@@ -1,12 +1,11 @@
 """Time limits, budgets and checkpoints by the clock: when a run stops, and that it learns the same."""
 
 import json
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from training.outcomes import DROPOUT, Listener, configured, interrupted_validations, outcome, run
+from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, run
 
 from caesura.errors import Interrupted
 from caesura.experiments.outcome import Member, read_outcome
@@ -62,6 +61,22 @@ def test_a_time_limit_ends_a_run_between_updates(
     assert json.loads(metrics[-1])["seconds"] == 14, "the clock goes on where it was"
 
 
+def test_a_time_limit_ends_a_validation_between_its_batches(
+    corpus: Path, tmp_path: Path, clock: list[float]
+) -> None:
+    def wait() -> None:
+        clock[0] += 100
+
+    config = configured(corpus, "word", *DROPOUT, "testing.batch_size=2")
+    run(config, tmp_path / "whole")
+    with in_batch(5, wait):  # of three before training and three in the first validation
+        assert train(config, tmp_path / "parts", heard := Ticking(clock), time_limit=100) == "time limit"
+    assert heard.said[-1].startswith("stopped by the time limit after 4 updates")
+    assert heard.validations == []
+    run(config, tmp_path / "parts")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
 def test_a_budget_ends_with_a_validation_of_what_was_learned_off_the_clock(
     corpus: Path, tmp_path: Path, clock: list[float]
 ) -> None:
@@ -99,9 +114,10 @@ def test_a_budget_that_is_spent_in_parts_is_that_spent_at_once(
 def test_the_last_validation_of_a_budget_is_made_again_where_it_was_interrupted(
     corpus: Path, tmp_path: Path, clock: list[float]
 ) -> None:
-    config = configured(corpus)
-    with interrupted_validations(signal.SIGTERM), pytest.raises(Interrupted):
-        train(config, tmp_path / "out", Ticking(clock), budget=3)
+    config = configured(corpus, "word", "testing.batch_size=5")
+    with in_batch(2, ask_to_end), pytest.raises(Interrupted):  # the first is measured before training
+        train(config, tmp_path / "out", heard := Ticking(clock), budget=3)
+    assert heard.said[-1].startswith("stopped by the signal SIGTERM after 3 updates")
     member = Member("one", tmp_path / "word.yaml", (), tmp_path / "out")
     assert read_outcome(member, 3.0).status == "stopped"
     assert train(config, tmp_path / "out", heard := Ticking(clock), budget=3) == "budget"

@@ -1,7 +1,6 @@
 """Training: the same run twice, interrupted and resumed, gives the same bits."""
 
 import json
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import torch
 from cli.program import write_corpus
 from safetensors.torch import load
-from training.outcomes import DROPOUT, Listener, configured, interrupted_validations, outcome, run
+from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, run
 
 from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import Spans, WordVocabulary
@@ -46,6 +45,10 @@ def test_another_seed_gives_other_weights_and_another_order(corpus: Path, tmp_pa
     assert one["metrics"] != two["metrics"]
 
 
+# Dropout, so that the random state has to come back too; three batches of dev lines.
+SETTINGS = (*DROPOUT, "testing.batch_size=2")
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What runs with dropout leave that nothing disturbed, by system."""
@@ -53,7 +56,7 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
     with mock.patch.object(loop, "LOG_EVERY", 4):
         for system in ("word", "act", "act-act"):
             folder = tmp_path_factory.mktemp("whole")
-            run(configured(corpus, system, *DROPOUT), folder)
+            run(configured(corpus, system, *SETTINGS), folder)
             outcomes[system] = outcome(folder)
     return outcomes
 
@@ -76,8 +79,38 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     system: str,
     stops: tuple[int, ...],
 ) -> None:
-    # With dropout, so that the random state has to come back too.
-    run(configured(corpus, system, *DROPOUT), tmp_path, *stops)
+    run(configured(corpus, system, *SETTINGS), tmp_path, *stops)
+    assert outcome(tmp_path) == uninterrupted[system]
+
+
+@pytest.mark.parametrize("system", ["word", "act", "act-act"])
+@pytest.mark.parametrize(
+    ("validation", "batch", "where"),
+    [
+        pytest.param(0, -1, "before any update", id="measuring before training"),
+        pytest.param(0, 1, "after 4 updates", id="at the beginning of the first validation"),
+        pytest.param(1, 2, "after 8 updates", id="in the middle of the second"),
+        pytest.param(3, 3, "after 14 updates", id="at the end of the last"),
+    ],
+)
+def test_a_run_that_is_stopped_among_dev_lines_measures_them_again_and_equals_an_uninterrupted_one(
+    corpus: Path,
+    tmp_path: Path,
+    uninterrupted: dict[str, dict[str, Any]],
+    system: str,
+    validation: int,
+    batch: int,
+    where: str,
+) -> None:
+    config, before = configured(corpus, system, *SETTINGS), 2 if system == "act-act" else 1
+    with in_batch(3 * (before + validation) + batch, ask_to_end), pytest.raises(Interrupted):
+        train(config, tmp_path, heard := Listener())
+    assert heard.said[-1].startswith(f"stopped by the signal SIGTERM {where};")
+    assert len(heard.validations) == validation
+    log = [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert log.count("validation") == validation, "none is logged by halves"
+    assert len(list_checkpoints(tmp_path / "checkpoints")) == log.count("start") == (batch > 0)
+    run(config, tmp_path)
     assert outcome(tmp_path) == uninterrupted[system]
 
 
@@ -85,16 +118,6 @@ def test_dropout_draws_anew_at_every_update(corpus: Path, tmp_path: Path) -> Non
     run(configured(corpus), tmp_path / "without")
     run(configured(corpus, "word", *DROPOUT), tmp_path / "with")
     assert outcome(tmp_path / "with")["state"] != outcome(tmp_path / "without")["state"]
-
-
-def test_a_validation_that_is_interrupted_is_made_again(corpus: Path, tmp_path: Path) -> None:
-    config = configured(corpus)
-    run(config, tmp_path / "whole")
-    with interrupted_validations(signal.SIGINT), pytest.raises(Interrupted):
-        train(config, tmp_path / "parts", Listener())
-    assert not (tmp_path / "parts" / "model.safetensors").exists()
-    run(config, tmp_path / "parts")
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
 def test_a_damaged_model_is_not_replaced_by_weights_of_a_later_update(corpus: Path, tmp_path: Path) -> None:
