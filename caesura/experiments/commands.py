@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 Data = Annotated[Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")]
 Budget = Annotated[
-    str | None, typer.Option("--budget", help="training time of each: 90s, 4m; else to its own end")
+    str | None,
+    typer.Option("--budget", help="training time of each: 90s, 4m; else to its own end; tests not included"),
 ]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")]
 TimeLimit = Annotated[
@@ -106,7 +107,8 @@ def sweep(
     device: Device = None,
     gold: Gold = None,
     test: Annotated[
-        bool, typer.Option("--test/--no-test", help="score each on the config's test set")
+        bool,
+        typer.Option("--test/--no-test", help="score each on the config's test set; --no-test: a quick look"),
     ] = True,
     search: Search = None,
     budget: Budget = None,

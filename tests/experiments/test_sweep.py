@@ -56,6 +56,7 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     grown = Heard()
     assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), grown)
     assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}
+    assert grown.said[:2] == ["tau=0.5 seed=1: testing", "tau=0.5 seed=1: measuring its cuts"]
     assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
     names = [run.name for run in load(out / "sweep.json").runs]
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
