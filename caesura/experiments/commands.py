@@ -119,7 +119,7 @@ def sweep(
     """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
     from caesura.config import load_config
     from caesura.experiments.sweep import Request, redraw, run_sweep
-    from caesura.experiments.sweep_results import SWEEP, load, told_apart
+    from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
     from caesura.experiments.sweep_tables import BRIEFLY, brief_table
     from caesura.terminal import FleetDisplay, outlive_readers, table
 
@@ -129,6 +129,7 @@ def sweep(
         for path in redraw(files, out, over or ()):
             print(path)
         return
+    refuse_sweep(files[0])
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
     outlive_readers()

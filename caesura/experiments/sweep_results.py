@@ -227,9 +227,24 @@ def load(path: Path) -> Sweep:
         sweep = Sweep(**tree, runs=runs)
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror}") from problem
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise InputError(f"{path}: not a {SWEEP} of this program ({problem})") from problem
+    except ValueError as problem:
+        raise InputError(f"{path}: not JSON, as the {SWEEP} of a sweep is") from problem
+    except (TypeError, KeyError, AttributeError) as problem:
+        raise InputError(f"{path}: JSON, but not the {SWEEP} of a sweep") from problem
     return sweep
+
+
+def refuse_sweep(path: Path) -> None:
+    """Refuse results where a config is wanted."""
+    if path.suffix != ".json":
+        return
+    try:
+        load(path)
+    except InputError:
+        return  # as a config it will be refused, or is one
+    raise InputError(
+        f"{path}: the results of a sweep, not a config; to draw them again, did you mean --draw?"
+    )
 
 
 def merge(sweeps: Sequence[Sweep]) -> Sweep:

@@ -233,20 +233,23 @@ def test_studies_of_other_configs_are_told_by_those_and_unknown_ones_by_their_di
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "",
-        "[]",
-        "{}",
-        '{"format": 3, "runs": []}',
-        '{"format": 1, "runs": [{"name": 1}]}',
-        '{"format": 1, "runs": []}',
+        ("", "not JSON, as the sweep.json of a sweep is"),
+        ("name: act\n", "not JSON, as the sweep.json of a sweep is"),
+        ("[]", "JSON, but not the sweep.json of a sweep"),
+        ("{}", "JSON, but not the sweep.json of a sweep"),
+        ('{"format": 3, "runs": []}', "of another version; this one reads formats 1 and 2"),
+        ('{"format": 1, "runs": [{"name": 1}]}', "JSON, but not the sweep.json of a sweep"),
+        ('{"format": 1, "runs": []}', "JSON, but not the sweep.json of a sweep"),
     ],
 )
-def test_another_file_is_refused(tmp_path, text):
-    (tmp_path / "x.json").write_text(text)
-    with pytest.raises(InputError, match=r"x\.json"):
-        load(tmp_path / "x.json")
+def test_another_file_is_refused(tmp_path, text, said):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as refused:
+        load(path)
+    assert str(refused.value) == f"{path}: {said}"
     with pytest.raises(InputError, match=r"y\.json: No such file"):
         load(tmp_path / "y.json")
 
