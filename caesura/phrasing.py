@@ -38,7 +38,7 @@ def problems(
         if error["type"] == "extra_forbidden":
             elsewhere = [".".join(known) for known in _keys(whole) if known[-1] == key[-1]] if whole else []
             known = [*_fields(model, key[:-1]), *(_fields(whole, section) if whole and section else ())]
-            guess = None if elsewhere else _guess(key[-1], known)
+            guess = None if elsewhere else nearest(key[-1], known)
             guessed.add((*key[:-1], guess))
             meant = f"'{guess}'" if guess else " or ".join(elsewhere)
             text = "unknown key" + (f"; did you mean {meant}?" if meant else "")
@@ -85,7 +85,7 @@ def _phrase(error: ErrorDetails) -> str:
         return f"{show(value)} is {_LIMITS[kind].format(**context)}"
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
-        guess = _guess(str(value), choices)
+        guess = nearest(str(value), choices)
         ending = f"; did you mean '{guess}'?" if guess else ""
         return f"{show(value)} is not one of {', '.join(choices)}{ending}"
     if kind == "string_pattern_mismatch":
@@ -103,7 +103,8 @@ def _phrase(error: ErrorDetails) -> str:
     return f"{show(value)} is not {wanted}{remedy}"
 
 
-def _guess(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that another one was probably meant to be."""
     return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1)), None)
 
 

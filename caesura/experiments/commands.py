@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 Data = Annotated[Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")]
 Budget = Annotated[
-    str | None, typer.Option("--budget", help="training time of each: 90s, 4m; else to its own end")
+    str | None,
+    typer.Option("--budget", help="training time of each: 90s, 4m; else to its own end; tests not included"),
 ]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")]
 TimeLimit = Annotated[
@@ -106,7 +107,8 @@ def sweep(
     device: Device = None,
     gold: Gold = None,
     test: Annotated[
-        bool, typer.Option("--test/--no-test", help="score each on the config's test set")
+        bool,
+        typer.Option("--test/--no-test", help="score each on the config's test set; --no-test: a quick look"),
     ] = True,
     search: Search = None,
     budget: Budget = None,
@@ -117,7 +119,7 @@ def sweep(
     """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
     from caesura.config import load_config
     from caesura.experiments.sweep import Request, redraw, run_sweep
-    from caesura.experiments.sweep_results import SWEEP, load, told_apart
+    from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
     from caesura.experiments.sweep_tables import BRIEFLY, brief_table
     from caesura.terminal import FleetDisplay, outlive_readers, table
 
@@ -127,6 +129,7 @@ def sweep(
         for path in redraw(files, out, over or ()):
             print(path)
         return
+    refuse_sweep(files[0])
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
     outlive_readers()

@@ -180,6 +180,7 @@ class _Fleet:
         for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
             if measure.name not in found.measured and (words := measure.command(member)) is not None:
                 self._weights[member.name] = weights_checksum(member.folder)
+                self.watcher.say(f"{member.name}: {measure.doing}")  # it can take longer than the budget
                 self._run(member, [*words], measure)
                 return
         self.watcher.say(f"{member.name}: {summary(found)}")
@@ -194,7 +195,7 @@ class _Fleet:
         self.children.start(member.name, command, member.log, self._environment, output)
         self._doing[member.name] = measure
         self._ran.add(member.name)
-        self._lines[member.name] = "starting" if measure is None else f"measuring: {measure.name}"
+        self._lines[member.name] = "starting" if measure is None else measure.doing
 
     def _keep(self, member: Member, measure: Measure) -> None:
         """Put what a measure has printed beside the weights that it is true of."""

@@ -75,6 +75,7 @@ class Measure:
 
     name: str
     command: Callable[[Member], Sequence[str] | None]  # of `python -m`; None: nothing to find out
+    doing: str = "measuring"  # what is said while it runs
 
     def path(self, member: Member) -> Path:
         """Where what was found is kept."""
@@ -109,7 +110,7 @@ def _evaluation(member: Member) -> Sequence[str] | None:
     return "caesura.cli", "evaluate", str(member.folder), "--json", "--device", device
 
 
-TEST = Measure("test", _evaluation)  # scores on the config's test set, with its beam
+TEST = Measure("test", _evaluation, "testing")  # scores on the config's test set, with its beam
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,8 @@ def cuts_measure(gold: str | None) -> Measure:
     """Where each trained model cuts; measured again where the gold is another one."""
     name = "cuts" if gold is None else f"cuts-{checksum(gold)[:8]}"
     option = () if gold is None else ("--gold", gold)
-    return Measure(name, lambda member: ("caesura.experiments.cuts", str(member.folder), *option))
+    command = "caesura.experiments.cuts"
+    return Measure(name, lambda member: (command, str(member.folder), *option), "measuring its cuts")
 
 
 def _rows(request: Request) -> Any:

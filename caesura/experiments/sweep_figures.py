@@ -114,7 +114,8 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(seen.title, parse_math=False)
     name_lines(axes, lines)
-    legend(axes, seen, dashes=False, colours=False, extra=[mark("o", "start", hollow=True)])
+    ended = heading("end: marker as above") if len(seen.places) > 1 else mark("o", "end")
+    legend(axes, seen, dashes=False, colours=False, extra=[mark("o", "start", hollow=True), ended])
     return figure
 
 
@@ -144,7 +145,8 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
             axes.plot([x, best[0]], [y, best[1]], color=colour, linewidth=0.7, alpha=0.6)
             axes.plot(best[0], best[1], marker=".", markersize=3, color=colour)
         dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
-    lead = Line2D([], [], color=INK, linewidth=0.7, marker=".", markersize=3, label="to the best before")
+    told = "line to the best validation"
+    lead = Line2D([], [], color=INK, linewidth=0.7, marker=".", markersize=3, label=told)
     marks = [lead] if axes.lines else []
     placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
     for name, place in placed.items():
@@ -206,7 +208,7 @@ def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     for name, place in _baselines(alike, field, "cross_entropy").items():
         every.append(place[0])
         dot(axes, *place, INK, 0, beside=True)
-        _name(axes, name, place)
+        _name(axes, name, place, below=True)  # above it end those that cut
     log_lengths(axes.xaxis, every)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel(NATS)
@@ -315,10 +317,11 @@ def _end(run: Result, name: str) -> float | None:
     return run.last(name) if name in run.curve else run.last_told(name)
 
 
-def _name(axes: Axes, name: str, place: tuple[float, float]) -> None:
+def _name(axes: Axes, name: str, place: tuple[float, float], below: bool = False) -> None:
     axes.annotate(
-        name, place, xytext=(8, 7), textcoords="offset points", fontsize=8.5, color=INK, parse_math=False
-    )
+        name, place, xytext=(8, -9 if below else 7), textcoords="offset points", fontsize=8.5, color=INK,
+        parse_math=False,
+    )  # fmt: skip
 
 
 def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -145,14 +146,18 @@ def points(plan: Plan) -> list[Point]:
 def _seeded(plan: Plan, path: Path, row: Sequence[Setting]) -> Iterator[tuple[Config, tuple[str, ...]]]:
     """The checked config of each seed, and what makes it of the file."""
     try:
-        text = () if plan.data is None else (*text_settings(plan.data, load_config(path, plan.common)),)
-        changes = (*text, *plan.common, *map(str, row))
-        first = resolve(load_config(path, changes))
+        first, changes = _built(plan, path, row)
     except InputError as problem:
         raise InputError(_explained(str(problem), plan, path, row)) from None
     for seed in plan.seeds or (first.training.seed,):
         training = first.training.model_copy(update={"seed": seed})
         yield first.model_copy(update={"training": training}), (*changes, f"{SEED}={seed}")
+
+
+def _built(plan: Plan, path: Path, row: Sequence[Setting]) -> tuple[Config, tuple[str, ...]]:
+    text = () if plan.data is None else (*text_settings(plan.data, load_config(path, plan.common)),)
+    changes = (*text, *plan.common, *map(str, row))
+    return resolve(load_config(path, changes)), changes
 
 
 def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> str:
@@ -164,7 +169,20 @@ def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> 
     if path != plan.config and "--set " in message:
         advice = "--set is for baselines too; for the swept config alone: --over KEY=VALUE"
         message = f"{path}: {message} ({advice})"
+    crossed = len(row) > 1 and all(setting.origin.startswith("--over ") for setting in row)
+    if crossed and all(_works_elsewhere(plan, setting) for setting in row):
+        message += ". A grid has every combination; --list FILE trains those that it names"
     return message
+
+
+def _works_elsewhere(plan: Plan, setting: Setting) -> bool:
+    """Whether some place of the grid can have a setting."""
+    for _, row in plan.rows:
+        if setting in row:
+            with suppress(InputError):
+                _built(plan, plan.config, row)
+                return True
+    return False
 
 
 def _point(

@@ -26,6 +26,7 @@ DASHES: Sequence[Any] = (
 MARKERS = "osD^vP"
 OTHER = "#AAAAAA"  # a run without a value of the first key
 NAME_GAP = 0.042  # between names of lines, of the height of the axes
+LONGEST = 28  # characters of a label of those that are as most: the legend takes its width from the axes
 SMALLEST = 14.0  # area of a dot, in square points
 
 
@@ -96,7 +97,16 @@ def _besides(sweep: Sweep, run: Result, usual: Mapping[str, str]) -> str:
     values = {key: shown(sweep.value(run, key)) for key in usual}
     if len(values) == 1:
         return "".join(values.values())
-    return " ".join(f"{short_name(key)}={v}" for key, v in values.items() if v != usual[key]) or "as most"
+    return _said({key: v for key, v in values.items() if v != usual[key]}) or _as_most(usual)
+
+
+def _said(values: Mapping[str, str]) -> str:
+    return " ".join(f"{short_name(key)}={value}" for key, value in values.items())
+
+
+def _as_most(usual: Mapping[str, str]) -> str:
+    label = f"as most: {_said(usual)}"
+    return label if len(label) <= LONGEST else "as most"
 
 
 def _ordered(values: Any) -> list[Any]:

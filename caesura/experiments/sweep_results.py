@@ -18,6 +18,7 @@ from caesura.errors import InputError
 from caesura.experiments.outcome import Status
 from caesura.experiments.provenance import with_later
 from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown
+from caesura.phrasing import nearest
 from caesura.yamlfile import read_override
 
 SWEEP = "sweep.json"
@@ -226,9 +227,24 @@ def load(path: Path) -> Sweep:
         sweep = Sweep(**tree, runs=runs)
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror}") from problem
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise InputError(f"{path}: not a {SWEEP} of this program ({problem})") from problem
+    except ValueError as problem:
+        raise InputError(f"{path}: not JSON, as the {SWEEP} of a sweep is") from problem
+    except (TypeError, KeyError, AttributeError) as problem:
+        raise InputError(f"{path}: JSON, but not the {SWEEP} of a sweep") from problem
     return sweep
+
+
+def refuse_sweep(path: Path) -> None:
+    """Refuse results where a config is wanted."""
+    if path.suffix != ".json":
+        return
+    try:
+        load(path)
+    except InputError:
+        return  # as a config it will be refused, or is one
+    raise InputError(
+        f"{path}: the results of a sweep, not a config; to draw them again, did you mean --draw?"
+    )
 
 
 def merge(sweeps: Sequence[Sweep]) -> Sweep:
@@ -262,8 +278,29 @@ def chosen(sweep: Sweep, dimensions: Sequence[Sequence[Setting]]) -> Sweep:
     runs = [run for _, run in sorted(placed, key=lambda pair: pair[0])]
     if not runs:
         said = " ".join(f"--over {row[0].key}={','.join(s.text for s in row)}" for row in dimensions)
-        raise InputError(f"{said}: no run has these values")
+        raise InputError(f"{said}: {_why_none(sweep, wanted)}")
     return replace(sweep, over=[*wanted], runs=[*runs, *(run for run in sweep.runs if run.beside)])
+
+
+def _why_none(sweep: Sweep, wanted: Mapping[str, Sequence[str]]) -> str:
+    """Why no run has the wanted values: there is no such key, the values are others, or not together."""
+    runs = [run for run in sweep.runs if not run.beside]
+    known = list(dict.fromkeys(key for run in runs for key in flat(sweep.config(run))))
+    values = {key: list(dict.fromkeys(shown(sweep.value(run, key)) for run in runs)) for key in wanted}
+    for key in wanted:
+        if key not in known and all(sweep.value(run, key) is None for run in runs):
+            last = key.rpartition(".")[2]
+            alike = [k for k in known if last in (k.rpartition(".")[2], short_name(k))]
+            if not alike:
+                section = key.removesuffix(last)
+                near = nearest(last, [k.removeprefix(section) for k in known if k.startswith(section)])
+                alike = [section + near] if near else []
+            return f"no run has the key {key}" + (f"; did you mean {' or '.join(alike)}?" if alike else "")
+    others = [key for key in wanted if not {*wanted[key]} & {*values[key]}]
+    if not others:
+        return "no run has these values together"
+    there = " and ".join(f"{key}={','.join(values[key])}" for key in others)
+    return f"no run has these values; there are {there}"
 
 
 def told_apart(sweep: Sweep) -> Sweep:

@@ -35,12 +35,14 @@ def test_all_members_are_trained_and_tested_and_then_left_alone(tmp_path: Path) 
         assert found["measured"]["test"]["scores"]["signatures"]["bleu"].startswith("BLEU|")
     assert {name for name, _ in heard.validations} == {"word", "char"}
     assert sum("test BLEU" in said for said in heard.said) == 2
+    assert sorted(said for said in heard.said if "testing" in said) == ["char: testing", "word: testing"]
     assert not list((tmp_path / "runs").glob("*.out"))
     logs = [m.log.read_bytes() for m in members]
     again = Heard()
     assert run_fleet(members, Limits(parallel=2), again)
     assert [m.log.read_bytes() for m in members] == logs
     assert again.validations == []
+    assert not any("testing" in said for said in again.said)
 
 
 def test_a_budget_is_of_training_over_all_calls_and_a_larger_one_goes_on(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from experiments.fleets import QUICK, Heard, member
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from experiments.sweeps import request_of, written
 
+from caesura.config import load_config
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
@@ -56,6 +57,7 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     grown = Heard()
     assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), grown)
     assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}
+    assert grown.said[:2] == ["tau=0.5 seed=1: testing", "tau=0.5 seed=1: measuring its cuts"]
     assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
     names = [run.name for run in load(out / "sweep.json").runs]
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
@@ -208,6 +210,21 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert said in refusal(caesura("sweep", configs["act"], *words))
     assert not [*tmp_path.rglob("*")]
+
+
+@pytest.mark.parametrize("words", [(), ("--out", "out"), ("--over", f"{TAU}=1"), ("other.json",)])
+def test_results_in_place_of_a_config_are_known_as_such(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    save(sweep([result()]), tmp_path / "telling.json")
+    said = refusal(caesura("sweep", "telling.json", *words))
+    assert "telling.json: the results of a sweep" in said
+    assert "did you mean --draw?" in said
+
+
+def test_a_config_may_be_json(configs, tmp_path):
+    config = tmp_path / "act.json"
+    config.write_text(json.dumps(load_config(configs["act"]).model_dump(mode="json")))
+    assert "act.json: nothing to sweep over" in refusal(caesura("sweep", config))
 
 
 def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypatch):

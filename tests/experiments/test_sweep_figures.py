@@ -104,10 +104,10 @@ def test_dots_stand_at_the_end_and_lead_to_the_best():
 
 
 def test_the_line_to_the_best_is_in_the_legend_where_there_is_one():
-    assert "to the best before" in texts(score_and_length(sweep([result()])))
+    assert "line to the best validation" in texts(score_and_length(sweep([result()])))
     others = [result(best=3), baseline("char", 1.0, 20.0), bare(bleu=[None, 1.0])]
     lines_of_others = score_and_length(sweep([*others, bare(bleu=[None, 2.0])]))
-    assert "to the best before" not in texts(lines_of_others)
+    assert "line to the best validation" not in texts(lines_of_others)
 
 
 def test_no_two_values_of_a_key_look_alike():
@@ -127,13 +127,28 @@ def test_what_runs_have_besides_is_told_while_there_are_dashes_for_it():
         result(f"{tau}{other}", settings={TAU: tau} | usual | other) for tau in (0.0, 1.0) for other in others
     ]
     few = sweep(runs, keys)
-    kinds = ["as most", "b_h=3", "act_size=25", "act_size=100", "b_h=3 act_size=25"]
+    kinds = ["as most: b_h=1 act_size=50", "b_h=3", "act_size=25", "act_size=100", "b_h=3 act_size=25"]
     assert texts(length_curves(few))[3:10] == [" ", "otherwise", *kinds]
     assert [looks(few).place(few, run) for run in runs] == [0, 1, 2, 3, 4] * 2
     more = [result(str(size), settings={TAU: 0.0} | usual | {SIZE: size}) for size in (10, 20)]
     many = sweep([*runs, *more], keys)
     assert texts(length_curves(many))[3:10] == [" ", "b_h", "1", "3", " ", "not shown:", "act_size"]
     assert [looks(many).place(many, run) for run in runs] == [0, 1, 0, 0, 1] * 2
+
+
+def test_what_most_have_is_said_where_that_is_short():
+    keys, usual = [TAU, BIAS, SIZE, "training.normalization"], {BIAS: 1.0, SIZE: 50}
+    settings = [{}, {}, {BIAS: 3.0}, {SIZE: 25}, {"training.normalization": "sentences"}]
+    runs = [
+        result(str(i), settings={TAU: 0.0, "training.normalization": "symbols"} | usual | other)
+        for i, other in enumerate(settings)
+    ]
+    assert [*looks(sweep(runs, keys)).places] == [
+        "as most",
+        "b_h=3",
+        "act_size=25",
+        "normalization=sentences",
+    ]
 
 
 def test_a_key_that_does_not_vary_takes_no_dashes_from_one_that_does():
@@ -199,6 +214,8 @@ def test_the_way_through_lengths_and_losses_ends_in_a_dot_beside_those_who_do_no
     ends = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert [(*end.get_xdata(), *end.get_ydata()) for end in ends] == [(29.0, 1.1)]
     assert [tuple(dot.get_offsets()[0]) for dot in figure.axes[0].collections] == [(1.0, 1.0)]
+    (name,) = figure.axes[0].texts
+    assert (name.get_text(), name.xyann[1] < 0) == ("char", True)  # below its dot, where nobody ends
 
 
 def test_losses_of_other_target_symbols_are_left_out_and_that_is_said():
@@ -237,6 +254,12 @@ def test_runs_stand_side_by_side_above_their_tau_from_start_to_end():
     assert {y for _, y in places} == {run.last("segment_length") for run in made.runs}
     starts = [line for line in axes.lines if line.get_marker() == "o"]
     assert {line.get_ydata()[0] for line in starts} == {8.5, 2.0}
+
+
+def test_start_and_end_are_both_in_the_legend():
+    one, several = sweep(grid([0.0, 1.0], [1.0])), sweep(grid([0.0, 1.0], [-2.0, 1.0]))
+    assert texts(start_and_end(one)) == ["start", "end"]
+    assert texts(start_and_end(several)) == ["b_h", "-2", "1", " ", "start", "end: marker as above"]
 
 
 def test_a_run_that_ends_where_it_began_has_a_ring_around_its_dot_and_no_arrow():

@@ -153,6 +153,25 @@ def test_mistakes_are_named(config, over, said):
         grid(config, *over)
 
 
+LEARN = "model.segmenter.learn_halting"
+
+
+@pytest.mark.parametrize(
+    ("over", "listed"),
+    [
+        ([f"{LEARN}=true,false", f"{TAU}=0,1"], True),
+        ([f"{TAU}=1,0", f"{LEARN}=false,true"], True),
+        ([f"{LEARN}=false", f"{TAU}=0,1"], False),  # 1 is of no use anywhere
+        ([f"{BIAS}=0,x", f"{TAU}=0,1"], False),
+    ],
+)
+def test_values_that_only_do_not_go_together_can_be_listed(config, over, listed):
+    with pytest.raises(InputError) as refused:
+        grid(config, *over)
+    assert ("; set it to 0" in str(refused.value)) == (BIAS not in over[0])
+    assert str(refused.value).endswith("--list FILE trains those that it names") == listed
+
+
 def test_a_value_with_commas_stands_in_brackets():
     found = parse_over("training.poison=[],[1,2],{a: 1, b: 2}")
     assert [setting.text for setting in found] == ["[]", "[1,2]", "{a: 1, b: 2}"]

@@ -170,8 +170,26 @@ def test_runs_are_chosen_by_their_values_and_look_and_are_named_by_those():
     assert [run.group for run in found.runs] == ["b_h=1 tau=1", "b_h=1 tau=0.1", "char"]
     by_tau = told_apart(chosen(made, [parse_over(f"{TAU}=0")]))
     assert [run.group for run in by_tau.runs] == ["tau=0 b_h=-2", "tau=0 b_h=1", "char"]
-    with pytest.raises(InputError, match=rf"--over {TAU}=7: no run has these values"):
-        chosen(made, [parse_over(f"{TAU}=7")])
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ([f"{TAU}=7"], f"--over {TAU}=7: no run has these values; there are {TAU}=0,0.1"),
+        ([f"{TAU}=0", f"{BIAS}=5,6"], f"no run has these values; there are {BIAS}=-2,1"),
+        ([f"{TAU}=5", f"{BIAS}=6"], f"there are {TAU}=0,0.1 and {BIAS}=-2,1"),
+        ([f"{TAU}=0", f"{BIAS}=1"], "no run has these values together"),
+        ([f"{TAU}u=0"], f"no run has the key {TAU}u; did you mean {TAU}?"),
+        ([f"{BIAS}=1", "tau=0"], f"no run has the key tau; did you mean {TAU}?"),
+        (["b_h=1"], f"no run has the key b_h; did you mean {BIAS}?"),
+        (["model.segmenter.zzz=1"], "no run has the key model.segmenter.zzz"),
+    ],
+)
+def test_why_no_run_is_chosen_is_said(over, said):
+    made = sweep([baseline("char", 1.0, 20.0), *grid([0.0], [-2.0]), *grid([0.1], [1.0])])
+    with pytest.raises(InputError) as refused:
+        chosen(made, [parse_over(text) for text in over])
+    assert str(refused.value).endswith(said)
 
 
 RATE = "training.learning_rate"
@@ -215,20 +233,23 @@ def test_studies_of_other_configs_are_told_by_those_and_unknown_ones_by_their_di
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "",
-        "[]",
-        "{}",
-        '{"format": 3, "runs": []}',
-        '{"format": 1, "runs": [{"name": 1}]}',
-        '{"format": 1, "runs": []}',
+        ("", "not JSON, as the sweep.json of a sweep is"),
+        ("name: act\n", "not JSON, as the sweep.json of a sweep is"),
+        ("[]", "JSON, but not the sweep.json of a sweep"),
+        ("{}", "JSON, but not the sweep.json of a sweep"),
+        ('{"format": 3, "runs": []}', "of another version; this one reads formats 1 and 2"),
+        ('{"format": 1, "runs": [{"name": 1}]}', "JSON, but not the sweep.json of a sweep"),
+        ('{"format": 1, "runs": []}', "JSON, but not the sweep.json of a sweep"),
     ],
 )
-def test_another_file_is_refused(tmp_path, text):
-    (tmp_path / "x.json").write_text(text)
-    with pytest.raises(InputError, match=r"x\.json"):
-        load(tmp_path / "x.json")
+def test_another_file_is_refused(tmp_path, text, said):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as refused:
+        load(path)
+    assert str(refused.value) == f"{path}: {said}"
     with pytest.raises(InputError, match=r"y\.json: No such file"):
         load(tmp_path / "y.json")
 
