@@ -5,7 +5,7 @@ from cli.program import caesura
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.options import parse_duration
+from caesura.options import parse_duration, parse_seeds
 from caesura.terminal import duration
 
 
@@ -21,6 +21,10 @@ def test_a_duration_may_have_hours_minutes_and_seconds(text: str, seconds: float
 def test_a_duration_is_read_as_the_program_prints_it(seconds: int) -> None:
     printed = duration(seconds)
     assert abs(parse_duration(printed) - seconds) < (60 if "h" in printed else 1)
+
+
+def test_a_seed_that_is_given_twice_counts_once() -> None:
+    assert parse_seeds("2,1,2,1") == (2, 1)
 
 
 def test_an_80_column_terminal_shows_the_first_sentence_about_each_command_whole(
