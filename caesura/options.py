@@ -33,7 +33,10 @@ def parse_duration(text: str, option: str = "--time-limit") -> float:
     match = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", text.replace(" ", ""))
     if not match or not any(match.groups()):
         raise InputError(f"{option} {text}: should look like 90s, 9m, 1m30s or 2h")
-    return sum(float(part or 0) * size for part, size in zip(match.groups(), (3600, 60, 1), strict=True))
+    seconds = sum(float(part or 0) * size for part, size in zip(match.groups(), (3600, 60, 1), strict=True))
+    if not seconds:
+        raise InputError(f"{option} {text}: should be more than 0, such as 90s, 9m, 1m30s or 2h")
+    return seconds
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
