@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,12 +15,27 @@ from caesura.errors import InputError
 if TYPE_CHECKING:
     from caesura.model import Translator
 
+
+def _check_gold(file: str | None) -> str | None:
+    if file is not None and file != "-" and not os.path.exists(file):
+        raise InputError(f"--gold {file}: no such file")
+    return file
+
+
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a model folder")]
 Errors = Annotated[
     Literal["strict", "replace"], typer.Option("--errors", help="bytes that are not UTF-8: stop, or �")
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
-Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
+Gold = Annotated[
+    str | None,
+    typer.Option(
+        "--gold",
+        metavar="FILE",
+        help="a file of gold segments: of words, morphemes or compounds (docs/analysis.md)",
+        callback=_check_gold,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
 Testing = Annotated[

@@ -149,6 +149,9 @@ def test_what_cannot_be_analysed_is_refused(
     assert refusal(caesura(*call, write("empty", ""))) == "empty: no sentences to analyse"
     assert "no/file" in refusal(caesura(*call, "no/file"))
     assert "the file is empty" in refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty"))
+    for command in ("analyze", "compare"):
+        gold = ("--src", corpus / "dev.de", "--out", tmp_path / "out", "--gold", "words")
+        assert refusal(caesura(command, models["char"], *gold)) == "--gold words: no such file"
     assert "--train should name" in refusal(caesura(*call, corpus / "dev.de", "--train", "no/file"))
     in_the_way = write("file", "")
     said = refusal(caesura("analyze", models["char"], "--src", corpus / "dev.de", "--out", in_the_way))
