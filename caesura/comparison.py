@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 from caesura import terminal
 from caesura.analysis.cost import training_seconds
 from caesura.analysis.findings import Analysis
-from caesura.analysis.gold import read_gold
+from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import name_of, read_text
 from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report, refuse_another
@@ -118,22 +119,31 @@ class Text:
     errors: Errors = "strict"
 
 
+def begin_report(text: Text, out: Path) -> Gold | None:
+    """Read the gold and make the folder; what cannot be read or written is refused before there is work."""
+    gold = read_gold(text.gold, text.errors) if text.gold is not None else None
+    with refuse_unwritable(out):
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    return gold
+
+
 def write_report(
     models: Sequence[tuple[str, Translator]],
     text: Text,
     out: Path,
     settings: Settings,
     rows: Sequence[Row] = (),
+    gold: Gold | None = None,
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
-    Of compared models the translations in `rows` are taken instead of new ones, and the names.
+    Of compared models the translations in `rows` are taken instead of new ones, and the names; `gold` is
+    what `begin_report` has read, where that was called before: a pipe can be read once.
     """
-    gold = read_gold(text.gold, text.errors) if text.gold is not None else None
+    gold = gold or begin_report(text, out)
     longest = min(model.config.testing.max_input for _, model in models)
     names = _names([folder for folder, _ in models], rows)
-    with refuse_unwritable(out):
-        out.mkdir(parents=True, exist_ok=True)
     found = []
     for i, (folder, model) in enumerate(models):
         known = _known(rows[i]) if rows else None

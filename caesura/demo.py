@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress, newest_progress
 from caesura.training.journal import read_records
+from caesura.training.lock import hold
 
 # 0.01 in the paper; with that, segments here end as single characters or as the whole number (docs/log.md).
 EPSILON = 0.3
@@ -121,6 +123,11 @@ def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) 
     settings = settings or Settings()
     runs = [Run(system, seed, out) for seed in dict.fromkeys(seeds) for system in SYSTEMS]
     _write(out, runs, settings)
+    with hold(out, partial(terminal.out.print, markup=False)):  # whose logs and plots a second would replace
+        return _run(out, runs, settings)
+
+
+def _run(out: Path, runs: Sequence[Run], settings: Settings) -> bool:
     terminal.out.print(
         "Learning to read German numbers: siebenhundertdreiundzwanzig → seven hundred and twenty-three.\n"
         "Two models train side by side, one a core: char reads single characters,\n"
@@ -188,7 +195,8 @@ def _train(runs: Sequence[Run], settings: Settings) -> None:
             log = run.folder.with_suffix(".log")
             *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
             how = f"status {status}" if status > 0 else signal.Signals(-status).name
-            raise TrainingError(f"training {run.name} failed ({how}): {last} (all of it: {log})")
+            said = last.removeprefix("caesura: ")
+            raise TrainingError(f"training {run.name} failed ({how}): {said} (all of it: {log})")
 
 
 def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[str, int]:

@@ -88,7 +88,14 @@ def compare(
 ) -> None:
     """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
-    from caesura.comparison import Text, check_out, compare_models, show_comparison, write_report
+    from caesura.comparison import (
+        Text,
+        begin_report,
+        check_out,
+        compare_models,
+        show_comparison,
+        write_report,
+    )
     from caesura.streaming import sentences
 
     _check_unique(models, name)
@@ -99,13 +106,15 @@ def compare(
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), load_model(model, device, testing)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
+    files = Text(src, trg, gold, train, errors)
+    known = begin_report(files, out) if out is not None else None
     rows = compare_models(loaded, text, beam, name or ())
     if as_json:
         print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:
         show_comparison(rows, f"on {src}")
     if out is not None:
-        page, _ = write_report(loaded, Text(src, trg, gold, train, errors), out, settings, rows)
+        page, _ = write_report(loaded, files, out, settings, rows, known)
         print(f"the report: {page}", file=sys.stderr if as_json else sys.stdout)
 
 

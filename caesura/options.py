@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,12 +15,27 @@ from caesura.errors import InputError
 if TYPE_CHECKING:
     from caesura.model import Translator
 
+
+def _check_gold(file: str | None) -> str | None:
+    if file is not None and file != "-" and not os.path.exists(file):
+        raise InputError(f"--gold {file}: no such file")
+    return file
+
+
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a model folder")]
 Errors = Annotated[
     Literal["strict", "replace"], typer.Option("--errors", help="bytes that are not UTF-8: stop, or �")
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
-Gold = Annotated[str | None, typer.Option("--gold", help="gold segmentation: words, morphemes, compounds")]
+Gold = Annotated[
+    str | None,
+    typer.Option(
+        "--gold",
+        metavar="FILE",
+        help="a file of gold segments: of words, morphemes or compounds (docs/analysis.md)",
+        callback=_check_gold,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
 Testing = Annotated[
@@ -33,7 +49,10 @@ def parse_duration(text: str, option: str = "--time-limit") -> float:
     match = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", text.replace(" ", ""))
     if not match or not any(match.groups()):
         raise InputError(f"{option} {text}: should look like 90s, 9m, 1m30s or 2h")
-    return sum(float(part or 0) * size for part, size in zip(match.groups(), (3600, 60, 1), strict=True))
+    seconds = sum(float(part or 0) * size for part, size in zip(match.groups(), (3600, 60, 1), strict=True))
+    if not seconds:
+        raise InputError(f"{option} {text}: should be more than 0, such as 90s, 9m, 1m30s or 2h")
+    return seconds
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
-from caesura.segmenters.base import Segmenter
+from caesura.segmenters.base import Segmenter, check_batch
 
 DECODERS: dict[str, str | type[Decoder[Any]]] = {
     "recurrent": "caesura.decoders.recurrent:RecurrentDecoder",
@@ -75,4 +75,7 @@ class Decoder(nn.Module, Generic[State]):
         raise NotImplementedError
 
     def __call__(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
+        check_batch(trg_in, trg_lengths, ("trg_in", "trg_lengths", "U"))
+        if len(encoded.states) != len(trg_in):
+            raise ValueError(f"encoded should be of B = {len(trg_in)} sentences, not {len(encoded.states)}")
         return super().__call__(encoded, trg_in, trg_lengths)

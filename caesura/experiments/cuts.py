@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure one model folder; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m caesura.experiments.cuts", description=__doc__)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
-    parser.add_argument("--gold", help="gold segmentation: words, morphemes, compounds")
+    parser.add_argument("--gold", metavar="FILE", help="a file of gold segments (docs/analysis.md)")
     parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help="sentences, at most")
     given = parser.parse_args(arguments)
     try:

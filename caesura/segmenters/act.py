@@ -61,15 +61,12 @@ class ActSegmenter(Segmenter):
 
     def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
         """Scan `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
-        if symbols.dim() != 2:
-            raise ValueError(f"symbols should be [B, T], not {list(symbols.shape)}")
         if state is not None and not isinstance(state, ActState):
             raise TypeError(f"state should be what an ActSegmenter returned, not a {type(state).__name__}")
+        if state is not None and len(state.count) != len(symbols):
+            raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.count)}")
         if state is not None and final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
-        # On a GPU, asking would make it wait.
-        if lengths.device.type == "cpu" and bool((lengths > symbols.shape[1]).any()):
-            raise ValueError(f"lengths should be at most T = {symbols.shape[1]}")
         scan, after = self._scan(symbols, lengths, state, final)
         longest = scan.lengths.max() if len(scan.lengths) else 0
         return Cuts(longest, (scan, after, final))

@@ -72,9 +72,11 @@ class Segmenter(nn.Module):
         state: object | None = None,
         final: bool = True,
     ) -> Segments:
-        if not isinstance(lengths, Tensor):
-            lengths = torch.tensor(lengths, dtype=torch.long, device=symbols.device)
-        return super().__call__(symbols, lengths, state, final)
+        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+        check_batch(symbols, given)
+        if given is not lengths:
+            given = given.to(symbols.device, torch.long)
+        return super().__call__(symbols, given, state, final)
 
 
 def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:
@@ -86,6 +88,23 @@ def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:
     last = ends.gather(1, (lengths - 2).clamp(min=0)[:, None]).squeeze(1)
     open_ended = (~last & (lengths > 1)).sum()  # whose last segment has </s> in it as well
     return torch.stack((symbols, halted + open_ended, symbols - halted))
+
+
+def check_batch(
+    symbols: Tensor, lengths: Tensor, names: tuple[str, str, str] = ("symbols", "lengths", "T")
+) -> None:
+    """Refuse what is no [B, T] with lengths [B], before it is broadcast; a GPU is not waited for."""
+    what, sizes, axis = names
+    if symbols.dim() != 2:
+        raise ValueError(f"{what} should be [B, {axis}], not {list(symbols.shape)}")
+    if lengths.shape != symbols.shape[:1]:
+        rows = f"B = {len(symbols)}, one for each row of {what}"
+        raise ValueError(f"{sizes} should be [B] with {rows}, not {list(lengths.shape)}")
+    if lengths.is_floating_point() and len(lengths):  # an empty list has no other type
+        raise ValueError(f"{sizes} should be whole numbers")
+    # On a GPU, asking would make it wait.
+    if lengths.device.type == "cpu" and bool((lengths.long() > symbols.shape[1]).any()):
+        raise ValueError(f"{sizes} should be at most {axis} = {symbols.shape[1]}")
 
 
 def check_sizes(**sizes: int) -> None:
@@ -104,6 +123,7 @@ def check_shares(**shares: float) -> None:
 
 def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
     """A new nn.Embedding; on the meta device not drawn, which would import half of torch for nothing."""
+    check_sizes(vocab_size=vocab_size)
     weight = torch.empty(vocab_size, embedding_dim)
     if not weight.is_meta:
         nn.init.normal_(weight)

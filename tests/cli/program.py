@@ -16,6 +16,8 @@ from caesura.model import Translator
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
+AT_ONCE = "0.000001s"  # a --time-limit that is over before the first update
+
 SYSTEMS = {
     "char": ("char", "{type: lookup, embedding_dim: 12}"),
     "act": ("char", "{type: act, tau: 0.1, embedding_dim: 8, act_size: 12, output_dim: 12}"),

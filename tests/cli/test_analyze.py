@@ -4,10 +4,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cli.program import caesura, contents, refusal, with_config
 
+from caesura import comparison
 from caesura.analysis import drawings, report
 
 Write = Callable[[str, bytes | str], Path]
@@ -147,10 +149,25 @@ def test_what_cannot_be_analysed_is_refused(
     assert refusal(caesura(*call, write("empty", ""))) == "empty: no sentences to analyse"
     assert "no/file" in refusal(caesura(*call, "no/file"))
     assert "the file is empty" in refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty"))
+    for command in ("analyze", "compare"):
+        gold = ("--src", corpus / "dev.de", "--out", tmp_path / "out", "--gold", "words")
+        assert refusal(caesura(command, models["char"], *gold)) == "--gold words: no such file"
     assert "--train should name" in refusal(caesura(*call, corpus / "dev.de", "--train", "no/file"))
     in_the_way = write("file", "")
     said = refusal(caesura("analyze", models["char"], "--src", corpus / "dev.de", "--out", in_the_way))
     assert said.startswith(f"{in_the_way}: cannot be written to")
+
+
+def test_compare_refuses_before_it_translates_what_its_report_would_fail_at(
+    models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
+) -> None:
+    call = ["compare", models["char"], models["act"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en"]
+    with mock.patch.object(comparison, "evaluate", side_effect=AssertionError("translated")):
+        for out in (write("file", ""), "/proc/x"):
+            assert refusal(caesura(*call, "--out", out)).startswith(f"{out}: cannot be written to (")
+        said = refusal(caesura(*call, "--out", tmp_path / "out", "--gold", write("gold", "")))
+    assert said == f"{tmp_path}/gold: no gold segmentation; the file is empty"
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_long_line_is_told_and_taken_as_empty(
@@ -232,6 +249,16 @@ def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], t
     said = refusal(caesura("compare", models["char"], "--src", "-", "--out", tmp_path / "out"))
     assert said.startswith("--src -: a report reads the text once for each model")
     assert not (tmp_path / "out").exists()
+
+
+def test_compare_reads_gold_once_as_from_a_pipe(
+    models: dict[str, Path], corpus: Path, tmp_path: Path
+) -> None:
+    call = ("compare", models["char"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--beam", 1)
+    done = caesura(*call, "--out", tmp_path, "--gold", "-", stdin=b"sieben\tsie ben\nneun\tneun\n")
+    assert (done.status, done.err) == (0, "")
+    [char] = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))["models"]
+    assert "-, alone" in {table["reference"] for table in char["agreements"]}
 
 
 def test_gold_of_another_text_is_told(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import Done, caesura, command, contents, refusal, write_config
+from cli.program import AT_ONCE, Done, caesura, command, contents, refusal, write_config
 
 FILES = ("config.yaml", "src.vocab.json", "trg.vocab.json", "model.safetensors")
 
@@ -313,7 +313,7 @@ def test_a_disk_that_fills_up_while_training_loses_no_checkpoint(
 ) -> None:
     config = write_config(tmp_path / "c.yaml", "word", corpus)
     given = ("train", config, "--out", tmp_path / "out")
-    assert caesura(*given, "--time-limit", "0s").status == 0
+    assert caesura(*given, "--time-limit", AT_ONCE).status == 0
     first = next((tmp_path / "out" / "checkpoints").iterdir())
     room = first.stat().st_size  # the first checkpoint has no moments yet; the next ones are larger
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import caesura, contents, refusal, write_config
+from cli.program import AT_ONCE, caesura, contents, refusal, write_config
 from helpers import split_pieces
 
 Write = Callable[[str, bytes | str], Path]
@@ -67,7 +67,7 @@ def test_empty_training_lines_are_dropped_and_counted(corpus: Path, tmp_path: Pa
         write(f"train.{language}", "\n".join(text) + "\n")
         write(f"dev.{language}", (corpus / f"dev.{language}").read_bytes())
     config = write_config(tmp_path / "c.yaml")
-    done = caesura("train", config, "--out", tmp_path / "out", "--time-limit", "0s")
+    done = caesura("train", config, "--out", tmp_path / "out", "--time-limit", AT_ONCE)
     assert done.status == 0
     assert "60 pairs read, 58 kept; dropped: 1 empty source, 1 empty target" in done.out
 
@@ -113,7 +113,7 @@ def test_a_bad_byte_in_training_text_is_named_and_can_be_replaced(
         "--set",
         f"data.train.src={bad}",
         "--time-limit",
-        "0s",
+        AT_ONCE,
     )
     said = refusal(caesura(*given))
     assert said == f"{bad}:1: invalid UTF-8 at byte 1 (0xff); --errors replace goes on"

@@ -20,6 +20,7 @@ from cli.program import Done, caesura, contents, refusal
 from caesura import demo
 from caesura.data.numerals import HeldOut
 from caesura.training.checkpoint import list_checkpoints, read_progress
+from caesura.training.lock import hold
 
 TINY = demo.Settings(updates=3, time_limit=100, size=100, held_out=HeldOut(4, 4, 4, 4))
 ENDLESS = replace(TINY, updates=1_000_000)
@@ -138,9 +139,20 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert refusal(run(out)) == f"{out}: cannot be written to (Not a directory); choose another --out"
 
 
+def test_a_second_demo_in_the_folder_of_a_running_one_is_refused_and_leaves_its_logs(tmp_path: Path) -> None:
+    logs = {f"{system}-1.log": b"running\n" for system in demo.SYSTEMS}
+    for name, text in logs.items():
+        (tmp_path / name).write_bytes(text)
+    with hold(tmp_path, print):
+        said = refusal(run(tmp_path))
+    assert said.startswith(f"{tmp_path}: process {os.getpid()} on ")
+    assert said.endswith("is training here; wait for it or choose another --out")
+    assert {name: (tmp_path / name).read_bytes() for name in logs} == logs
+
+
 @pytest.mark.slow
 def test_a_machine_too_slow_for_a_validation_is_told_so(tmp_path: Path) -> None:
-    done = run(tmp_path, replace(TINY, time_limit=0))
+    done = run(tmp_path, replace(TINY, time_limit=1e-6))
     assert (done.status, done.err) == (1, "")
     assert done.lines[-1] == (
         "act, seed 1, after 0 of 3 updates: no validation yet, so there is nothing to test; "
@@ -154,6 +166,7 @@ def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) 
         done = run(tmp_path, ENDLESS)
     assert done.status == 1
     assert re.fullmatch(r"caesura: training act, seed 1 failed \(status 2\): .*ast.*\n", done.err)
+    assert done.err.count("caesura: ") == 1
     assert f"(all of it: {tmp_path}/act-1.log)" in done.err
     assert processes_of(tmp_path) == []
 

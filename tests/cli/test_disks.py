@@ -151,6 +151,22 @@ def test_no_permission_is_noticed_before_training_starts(
     assert contents(out) == before
 
 
+def test_no_permission_is_noticed_before_a_report_is_made(
+    corpus: Path, models: dict[str, Path], folder: Path
+) -> None:
+    out, text = folder / "out", shutil.copytree(corpus, folder / "corpus", copy_function=shutil.copyfile)
+    text.chmod(0o755)
+    model = shutil.copytree(models["word"], folder / "word")
+    for path in (model, *model.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    out.mkdir(mode=0o755)
+    files = ("--src", text / "dev.de", "--trg", text / "dev.en", "--out", out)
+    with as_nobody():
+        for command in ("analyze", "compare"):
+            said = refusal(caesura(command, model, *files))
+            assert said == f"{out}: cannot be written to (Permission denied); choose another --out"
+
+
 def test_a_quota_that_is_used_up_is_one_sentence_and_loses_nothing(
     corpus: Path, folder: Path, mount: Mount
 ) -> None:

@@ -5,7 +5,8 @@ from cli.program import caesura
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.options import parse_duration
+from caesura.errors import InputError
+from caesura.options import parse_duration, parse_seeds
 from caesura.terminal import duration
 
 
@@ -17,10 +18,21 @@ def test_a_duration_may_have_hours_minutes_and_seconds(text: str, seconds: float
     assert parse_duration(text) == seconds
 
 
-@given(st.integers(0, 23 * 3600))
+@pytest.mark.parametrize("text", ["0", "0s", "0h0m0s", "0.0m"])
+def test_no_time_at_all_is_refused(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_duration(text, "--budget")
+    assert str(caught.value) == f"--budget {text}: should be more than 0, such as 90s, 9m, 1m30s or 2h"
+
+
+@given(st.integers(1, 23 * 3600))
 def test_a_duration_is_read_as_the_program_prints_it(seconds: int) -> None:
     printed = duration(seconds)
     assert abs(parse_duration(printed) - seconds) < (60 if "h" in printed else 1)
+
+
+def test_a_seed_that_is_given_twice_counts_once() -> None:
+    assert parse_seeds("2,1,2,1") == (2, 1)
 
 
 def test_an_80_column_terminal_shows_the_first_sentence_about_each_command_whole(

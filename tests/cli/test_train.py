@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cli.program import GERMAN, caesura, command, contents, refusal, write_config
+from cli.program import AT_ONCE, GERMAN, caesura, command, contents, refusal, write_config
 
 from caesura.terminal import TrainingDisplay
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
@@ -83,7 +83,7 @@ def test_a_time_limit_stops_with_status_0_and_the_same_command_goes_on(
     models: dict[str, Path], config: Path, tmp_path: Path
 ) -> None:
     given = ("train", config, "--out", tmp_path / "out")
-    for limit in ("0s", "0.01", "0.0002m"):
+    for limit in (AT_ONCE, "0.01", "0.0002m"):
         done = caesura(*given, "--time-limit", limit)
         assert (done.status, done.err) == (0, "")
         assert "stopped by the time limit after" in done.out
@@ -113,14 +113,14 @@ def test_the_model_folder_is_named_after_the_config_by_default(
     monkeypatch.chdir(tmp_path)
     assert (
         "no model yet: the first validation (training.validation_freq) makes one"
-        in caesura("train", config, "--time-limit", "0s").out
+        in caesura("train", config, "--time-limit", AT_ONCE).out
     )
     assert updates(tmp_path / "runs" / "word") == 0
 
 
 def test_a_changed_config_is_refused_with_the_differing_keys(config: Path, tmp_path: Path) -> None:
     given = ("train", config, "--out", tmp_path / "out")
-    caesura(*given, "--time-limit", "0s")
+    caesura(*given, "--time-limit", AT_ONCE)
     before = contents(tmp_path / "out")
     changes = ("--set", "training.seed=2", "--set", "model.encoder.hidden_size=14")
     said = refusal(caesura(*given, *changes))

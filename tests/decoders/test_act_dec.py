@@ -288,6 +288,7 @@ def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
+        ({"vocab_size": 0}, "vocab_size must be at least 1, not 0"),
         ({"act_size": 0}, "act_size must be at least 1, not 0"),
         ({"hidden_size": 0}, "hidden_size must be at least 1, not 0"),
         ({"embedding_dim": -1}, "embedding_dim must be at least 1, not -1"),
@@ -301,3 +302,17 @@ def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None
 def test_impossible_settings_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{complaint}"):
         decoder(**options)
+
+
+@pytest.mark.parametrize(
+    ("sources", "lengths", "said"),
+    [
+        (2, [4], r"trg_lengths should be \[B\] with B = 2, one for each row of trg_in, not \[1\]"),
+        (2, [4, 5], "trg_lengths should be at most U = 4"),
+        (1, [4, 3], "encoded should be of B = 2 sentences, not 1"),
+    ],
+)
+def test_a_target_that_does_not_fit_is_refused(sources: int, lengths: list[int], said: str) -> None:
+    _, before, _ = targets([4, 3], 0)
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        decoder()(memory([3] * sources), before, torch.tensor(lengths))

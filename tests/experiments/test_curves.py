@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from cli.program import AT_ONCE
 from experiments.recipes import run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -121,7 +122,7 @@ def test_it_is_beside_the_tables_and_the_same_from_what_was_kept(
         return png_of(figure)
 
     monkeypatch.setattr(reproduce, "png_of", counted)
-    run(recipe, "--only", "word", "--time-limit", "0s")
+    run(recipe, "--only", "word", "--time-limit", AT_ONCE)
     assert not (out / CURVES).exists()
     assert "![" not in (out / "table.md").read_text(encoding="utf-8")
     trained = again()
@@ -135,5 +136,5 @@ def test_it_is_beside_the_tables_and_the_same_from_what_was_kept(
     assert seen != trained
     for path in [CURVES, *(path.name for path in out.glob("first-*"))]:
         shutil.rmtree(out / path) if (out / path).is_dir() else (out / path).unlink()
-    assert again("--time-limit", "0s") == seen
+    assert again("--time-limit", AT_ONCE) == seen
     assert [*out.glob("first-*")] == []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cli.program import AT_ONCE
 from experiments.recipes import RECIPE, rows, run
 
 from caesura.experiments.outcome import Member, Outcome
@@ -87,7 +88,7 @@ def test_each_finished_system_keeps_the_card_of_its_best_seed(recipe: Path) -> N
 
 def test_no_card_before_the_end_and_no_scores_before_the_test(recipe: Path) -> None:
     out = recipe.parent / "out"
-    run(recipe, "--only", "word,act", "--time-limit", "0s")
+    run(recipe, "--only", "word,act", "--time-limit", AT_ONCE)
     assert not (out / "cards").exists()
     run(recipe, "--only", "word,act")
     (out / "second-act-1" / "test.json").unlink()

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from cli.program import caesura, command, refusal
+from cli.program import AT_ONCE, caesura, command, refusal
 from experiments.fleets import interrupt_once, wait_for
 from experiments.recipes import RECIPE, rows, run, statuses
 
@@ -109,7 +109,7 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     assert re.search(r"\| first-word \| .* \| \d+\.\d \| \d+\.\d \| \d+ \|", read)
     for path in [*out.glob("*-*-1"), *out.glob("*-*-1.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", "0s")
+    done = run(recipe, "--only", "act, char", "--seeds", "1", "--time-limit", AT_ONCE)
     assert (
         "second-act-1: its checkpoints are gone, metrics/second-act-1.jsonl has it: not trained" in done.out
     )
@@ -142,7 +142,7 @@ def test_one_that_fails_is_in_the_table_with_its_reason(recipe: Path) -> None:
 
 
 def test_a_table_of_what_is_there_when_time_is_up(recipe: Path) -> None:
-    done = run(recipe, "--only", "second,first-word", "--time-limit", "0s")
+    done = run(recipe, "--only", "second,first-word", "--time-limit", AT_ONCE)
     assert done.status == 0
     assert "stopped by the time limit; the same command goes on from here" in done.out
     assert {*statuses(recipe).values()} <= {"not run", "stopped"}
@@ -229,7 +229,7 @@ def test_a_log_stays_until_what_is_trained_again_is_through_or_as_far(recipe: Pa
 
     def shown(updates: int) -> str:
         kept.write_text("".join(way) + json.dumps(json.loads(end) | {"updates": updates}) + "\n")
-        run(recipe, "--only", "act", "--time-limit", "0s")
+        run(recipe, "--only", "act", "--time-limit", AT_ONCE)
         return next(row["updates"] for row in rows(recipe) if (row["system"], row["by"]) == ("word", "ours"))
 
     (folder / "test.json").unlink()
@@ -270,7 +270,7 @@ def test_seeds_that_are_not_tested_are_told(recipe: Path) -> None:
     run(recipe, "--only", "char")
     (out / "first-char-2" / "test.json").unlink()
     (out / "metrics" / "first-char-2.jsonl").unlink()
-    run(recipe, "--only", "act", "--time-limit", "0s")
+    run(recipe, "--only", "act", "--time-limit", AT_ONCE)
     said = "characters: without seed 2, which is not tested yet."
     assert said in (out / "table.md").read_text(encoding="utf-8")
     run(recipe, "--only", "char")

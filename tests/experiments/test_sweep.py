@@ -196,7 +196,7 @@ def test_chance_is_that_of_as_many_cuts(configs, tmp_path):
         (["--over", "model.segmenter.tua=1"], "--over model.segmenter.tua=1: "),
         (["--over", f"{TAU}=1", "--list", "x.yaml"], "choose one"),
         (["--list", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["--gold", "nowhere.tsv"], "nowhere.tsv: No such file"),
+        (["--gold", "nowhere.tsv"], "--gold nowhere.tsv: no such file"),
         (["--beside", "nowhere.yaml"], "nowhere.yaml: No such file"),
         (["--budget", "long"], "--budget long"),
         (["--seeds", "one"], "--seeds one"),

@@ -1,5 +1,9 @@
 """What all segmenters have in common."""
 
+import re
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 import torch
 from helpers import ragged
@@ -18,11 +22,41 @@ from caesura.segmenters.lookup import LookupSegmenter
 def test_lengths_may_be_plain_numbers(segmenter: Segmenter, lengths: list[int]) -> None:
     symbols, sizes = ragged(lengths, 7, torch.Generator().manual_seed(0))
     wanted = segmenter(symbols, sizes)
-    for plain in (lengths, tuple(lengths), sizes.numpy()):
+    for plain in (lengths, tuple(lengths), sizes.numpy(), np.array(lengths, np.uint16)):
         found = segmenter(symbols, lengths=plain)
         assert found.vectors.equal(wanted.vectors)
         assert found.lengths.equal(wanted.lengths)
         assert found.lengths.dtype == torch.long
+
+
+SYMBOLS = torch.zeros(2, 5, dtype=torch.long)
+
+
+@pytest.mark.parametrize("segmenter", [LookupSegmenter(7, 3), ActSegmenter(7, 2, 4, 3)])
+@pytest.mark.parametrize(
+    ("symbols", "lengths", "said"),
+    [
+        (SYMBOLS, [5], "lengths should be [B] with B = 2, one for each row of symbols, not [1]"),
+        (SYMBOLS, [5, 2, 1], "lengths should be [B] with B = 2, one for each row of symbols, not [3]"),
+        (SYMBOLS, [], "lengths should be [B] with B = 2, one for each row of symbols, not [0]"),
+        (SYMBOLS, [[5, 2]], "lengths should be [B] with B = 2, one for each row of symbols, not [1, 2]"),
+        (SYMBOLS, [5, 6], "lengths should be at most T = 5"),
+        (SYMBOLS, [4.5, 2], "lengths should be whole numbers"),
+        (SYMBOLS, torch.tensor([4.0, 2.0]), "lengths should be whole numbers"),
+        (SYMBOLS[0], [5], "symbols should be [B, T], not [5]"),
+    ],
+)
+def test_symbols_and_lengths_that_do_not_fit_are_refused(
+    segmenter: Segmenter, symbols: torch.Tensor, lengths: list[int], said: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        segmenter(symbols, lengths)
+
+
+@pytest.mark.parametrize("made", [lambda v: LookupSegmenter(v, 3), lambda v: ActSegmenter(v, 2, 4, 3)])
+def test_a_table_needs_symbols(made: Callable[[int], Segmenter]) -> None:
+    with pytest.raises(ValueError, match=r"^vocab_size must be at least 1, not 0$"):
+        made(0)
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=6), min_size=1, max_size=4), st.integers(0, 2))

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.program import caesura, command, refusal, write_config, write_corpus
+from cli.program import AT_ONCE, caesura, command, refusal, write_config, write_corpus
 
 from caesura.errors import InputError
 from caesura.training import lock
@@ -127,7 +127,7 @@ def test_a_second_training_is_refused_until_the_first_is_dead(tmp_path: Path) ->
     finally:
         os.kill(running.pid, signal.SIGKILL)
         running.communicate()
-    done = caesura(*endless, "--time-limit", "0s")
+    done = caesura(*endless, "--time-limit", AT_ONCE)
     assert (done.status, done.err) == (0, "")
     assert f"taken over from process {running.pid} on " in done.out
     assert not (tmp_path / "out" / LOCK).exists()
