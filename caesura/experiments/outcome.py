@@ -201,16 +201,18 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
 def stands(
     kept: Outcome, budget: float | None, wanted: Sequence[Measure], say: Callable[[str], None]
 ) -> bool:
-    """Whether what was kept of a training will do: it has ended, its checkpoints are gone, it lacks nothing.
+    """Whether what was kept of a training whose checkpoints are gone will do; says so.
 
     One that lacks something is trained again, within the budget that it had if none is given.
     """
     member = kept.member
-    if not kept.trained or list_checkpoints(member.folder / "checkpoints"):
+    if list_checkpoints(member.folder / "checkpoints") or not (kept.trained or kept.progress.update):
         return False
     unknown = [measure for measure in wanted if kept.best and measure.name not in kept.measured]
-    lacking = [f"its {measure.name}" for measure in unknown if measure.command(member) is not None]
-    if kept.status == "budget" and (budget or 0.0) > (kept.budget or 0.0):
+    lacking = [f"its {m.name.partition('-')[0]}" for m in unknown if m.command(member) is not None]
+    if not kept.trained:
+        lacking = ["its end"]
+    elif kept.status == "budget" and (budget or 0.0) > (kept.budget or 0.0):
         lacking = ["the larger budget"]
     what = f" without {' and '.join(lacking)}: trained" if lacking else ": not trained"
     say(f"{member.name}: its checkpoints are gone, {kept.kept} has it{what} again")
@@ -225,8 +227,11 @@ def stands(
 def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
     """Whether what was kept has come further than the folder: in updates, or as far with more measured.
 
-    A folder that is through is not behind, though on a slower machine it may have seen less.
+    A folder that is through is not behind, though on a slower machine it may have seen less; and a failure
+    before the first update is over once it is tried again.
     """
+    if kept.status == "failed" and not kept.progress.update:
+        return False
     missing = [m.name for m in wanted if m.name in kept.measured and m.name not in found.measured]
     if found.trained and not missing:
         return False

@@ -172,7 +172,8 @@ def write(
 ) -> Sweep:
     """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
     limits, before = request.limits, _before(request.out)
-    outcomes = [read_outcome(m, limits.budget, measures) for m in _members(found, request.out)]
+    read = [*dict.fromkeys((TEST, *measures))]  # with --no-test, what was tested before stays
+    outcomes = [read_outcome(m, limits.budget, read) for m in _members(found, request.out)]
     bases = {point.config.name: described(point.config) for point in reversed(found)}
     runs = []
     for point, outcome in zip(found, outcomes, strict=True):
@@ -196,11 +197,13 @@ def write(
 
 
 def as_outcome(run: Result, member: Member) -> Outcome:
-    """What an earlier call has kept of a run, perhaps elsewhere; its budget is what it took."""
+    """What an earlier call has kept of a run, perhaps elsewhere."""
     progress = Progress(run.updates, run.epochs, sentences=run.sentences, seconds=run.seconds)
     best = [] if run.best is None else [{"verdict": "best"}]
     measured: dict[str, dict[str, Any]] = {name: {} for name in run.measured}
-    budget = run.seconds + 0.1 if run.status == "budget" else None  # the seconds are rounded
+    budget = run.budget
+    if budget is None and run.status == "budget":  # kept by an earlier version: what it took, rounded
+        budget = run.seconds + 0.1
     facts = (run.status, run.reason, progress, run.parallel, None, best, measured)
     return Outcome(member, *facts, budget, kept=SWEEP)
 
@@ -227,6 +230,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         sentences=progress.sentences,
         epochs=progress.epoch,
         seconds=round(progress.seconds, 1),
+        budget=outcome.budget,
         parallel=outcome.side_by_side,
         parameters=start.get("parameters"),
         device=start.get("device"),

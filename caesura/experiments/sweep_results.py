@@ -60,8 +60,9 @@ class Result:
     updates: int
     sentences: int
     epochs: int
-    seconds: float  # of training, validations included
+    seconds: float  # of training, validations included; past the budget where the last one was long
     parallel: int  # runs that shared the machine, at most
+    budget: float | None = None  # seconds of training that it might take; None: not known, or to its own end
     base: str = ""  # the key in the sweep's `configs` of what the rest of its config is; "": not known
     alike: str = ""  # the digest of its config without the seed; "": not known
     parameters: int | None = None

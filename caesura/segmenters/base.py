@@ -72,7 +72,7 @@ class Segmenter(nn.Module):
         state: object | None = None,
         final: bool = True,
     ) -> Segments:
-        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+        given = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")  # a copy
         check_batch(symbols, given)
         if given is not lengths:
             given = given.to(symbols.device, torch.long)
@@ -103,8 +103,9 @@ def check_batch(
     if lengths.is_floating_point() and len(lengths):  # an empty list has no other type
         raise ValueError(f"{sizes} should be whole numbers")
     # On a GPU, asking would make it wait.
-    if lengths.device.type == "cpu" and bool((lengths.long() > symbols.shape[1]).any()):
-        raise ValueError(f"{sizes} should be at most {axis} = {symbols.shape[1]}")
+    known = lengths.long() if lengths.device.type == "cpu" else None
+    if known is not None and bool(((known < 0) | (known > symbols.shape[1])).any()):
+        raise ValueError(f"{sizes} should be from 0 to {axis} = {symbols.shape[1]}")
 
 
 def check_sizes(**sizes: int) -> None:

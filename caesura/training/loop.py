@@ -55,7 +55,7 @@ def train(
         try:
             run, data = open_run(config, folder, reporter, interrupt, opened)
         except Stop:
-            return _stopped(reporter, interrupt, "before any update")
+            return _stopped(reporter, interrupt, "before its first update here")
         return _loop(run, data, reporter, interrupt, budget)
 
 

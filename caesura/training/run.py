@@ -261,14 +261,18 @@ def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
 
 def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str, int], None]) -> None:
     """Log what is known before the first update: sizes, and the segments that training starts from."""
-    done = 0
 
-    def measured(lines: int) -> None:
-        nonlocal done
-        done += lines
-        working("measuring the first segments", done)
+    def measuring(what: str) -> Callable[[int], None]:
+        done = 0
 
-    cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measured)]
+        def measured(lines: int) -> None:
+            nonlocal done
+            done += lines
+            working(f"measuring the first {what}", done)
+
+        return measured
+
+    cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measuring("segments"))]
     learns = run.model.segmenter.learn_halting
     segments, share = segment_length(cut.covered for cut in cuts), gradient_share(cuts, learns)
     facts = {
@@ -294,7 +298,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         )
     if run.model.decoder.segmenting:
         # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
-        forced = run.model.segment_targets(run.dev.sources, run.dev.references, measured)
+        forced = run.model.segment_targets(run.dev.sources, run.dev.references, measuring("output segments"))
         written = segment_length(cut.covered for cut in forced)
         facts |= {"output_segment_length": written.mean, "longest_output_segment": written.longest}
         facts |= {"output_gradient_share": gradient_share(forced)}

@@ -308,7 +308,7 @@ def test_impossible_settings_are_refused(options: dict[str, Any], complaint: str
     ("sources", "lengths", "said"),
     [
         (2, [4], r"trg_lengths should be \[B\] with B = 2, one for each row of trg_in, not \[1\]"),
-        (2, [4, 5], "trg_lengths should be at most U = 4"),
+        (2, [4, 5], "trg_lengths should be from 0 to U = 4"),
         (1, [4, 3], "encoded should be of B = 2 sentences, not 1"),
     ],
 )

@@ -52,8 +52,9 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
 
     # The same request again trains nothing; one with another value trains that alone, and keeps the others.
     before = contents(out)
-    assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), Heard())
-    assert contents(out) == before
+    for test in (True, False):  # what was tested stays
+        assert run_sweep(request_of(configs, out, f"{TAU}=0", **more | {"test": test}), Heard())
+        assert contents(out) == before
     grown = Heard()
     assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), grown)
     assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}

@@ -95,6 +95,7 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
         ({}, "stopped", 300, [], False),
         ({"status": "failed"}, "stopped", 299, [], True),
         ({"status": "failed"}, "not run", 0, [], True),
+        ({"status": "failed", "updates": 0}, "not run", 0, [], False),  # before it had begun
         ({"status": "failed"}, "finished", 299, [], False),
         ({"measured": ["cuts"]}, "budget", 299, [], True),  # on a slower machine
         ({"measured": ["cuts"]}, "budget", 299, ["cuts", "test"], False),
@@ -106,7 +107,7 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
 def test_the_further_one_of_two_is_kept(tmp_path, known, status, updates, measured, kept):
     made, wanted = member(tmp_path, "m"), (module.TEST, module.cuts_measure(None))
     outcome = Outcome(made, status, "", Progress(updates), 1, None, [], {name: {} for name in measured})
-    assert further(module.as_outcome(result(updates=300, **known), made), outcome, wanted) == kept
+    assert further(module.as_outcome(result(**{"updates": 300} | known), made), outcome, wanted) == kept
 
 
 def left_to_train(request, measures, monkeypatch):
@@ -133,8 +134,10 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatc
         (spent, 31.0, f"{gone} without the larger budget: trained again"),
         (spent, None, f"{gone}: not trained again"),
         (replace(spent, status="finished"), 31.0, f"{gone}: not trained again"),
-        (replace(spent, status="stopped"), 30.0, None),
-        (replace(spent, status="failed"), 30.0, None),
+        (replace(spent, status="stopped"), 30.0, f"{gone} without its end: trained again"),
+        (replace(spent, status="failed"), 30.0, f"{gone} without its end: trained again"),
+        (replace(spent, status="stopped", updates=0), 30.0, None),
+        (replace(spent, seconds=39.6, budget=30.0), 31.0, f"{gone} without the larger budget: trained again"),
     ):
         save(sweep([run]), tmp_path / "sweep.json")
         asked = replace(request, limits=Limits(budget=budget))
@@ -143,12 +146,17 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatc
         assert left_to_train(asked, measures, monkeypatch) == (names, [] if said is None else [said])
 
 
-@pytest.mark.parametrize(("status", "given"), [("budget", 30.1), ("finished", None)])
-def test_what_is_trained_again_has_the_budget_that_it_had(configs, tmp_path, monkeypatch, status, given):
+@pytest.mark.parametrize(
+    ("status", "budget", "given"),
+    [("budget", None, 30.1), ("budget", 25.0, 25.0), ("stopped", 60.0, 60.0), ("finished", None, None)],
+)
+def test_what_is_trained_again_has_the_budget_that_it_had(
+    configs, tmp_path, monkeypatch, status, budget, given
+):
     request = request_of(configs, tmp_path, f"{TAU}=0")
     (point,) = module.points(module._plan(request, module._rows(request)))
     run = replace(result("tau=0"), digest=module.digest(module.described(point.config)), seconds=30.0)
-    save(sweep([replace(run, status=status)]), tmp_path / "sweep.json")
+    save(sweep([replace(run, status=status, budget=budget)]), tmp_path / "sweep.json")
     assert left_to_train(request, (module.TEST,), monkeypatch)[0] == [point.name]
     (made,) = module._members([point], tmp_path)
     assert read_outcome(made).budget == given
@@ -165,7 +173,7 @@ def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path, monkeypat
         (result("tau=0", measured=[]), (module.TEST, plain), "without its test and its cuts: trained"),
         (result("tau=0", measured=["cuts"]), (module.TEST, plain), "without its test: trained"),
         (result("tau=0", measured=["cuts"]), (plain,), ""),
-        (result("tau=0", measured=["cuts"]), (golden,), f"without its {golden.name}: trained"),
+        (result("tau=0", measured=["cuts"]), (golden,), "without its cuts: trained"),
         (result("tau=0", measured=[], best=None), (module.TEST, plain), ""),
     ):
         save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")

@@ -29,6 +29,13 @@ def test_lengths_may_be_plain_numbers(segmenter: Segmenter, lengths: list[int]) 
         assert found.lengths.dtype == torch.long
 
 
+def test_lengths_are_the_layers_own() -> None:
+    lengths = np.array([5, 2])
+    found = LookupSegmenter(7, 3)(SYMBOLS, lengths)
+    lengths[:] = 0
+    assert found.lengths.tolist() == [5, 2]
+
+
 SYMBOLS = torch.zeros(2, 5, dtype=torch.long)
 
 
@@ -40,7 +47,8 @@ SYMBOLS = torch.zeros(2, 5, dtype=torch.long)
         (SYMBOLS, [5, 2, 1], "lengths should be [B] with B = 2, one for each row of symbols, not [3]"),
         (SYMBOLS, [], "lengths should be [B] with B = 2, one for each row of symbols, not [0]"),
         (SYMBOLS, [[5, 2]], "lengths should be [B] with B = 2, one for each row of symbols, not [1, 2]"),
-        (SYMBOLS, [5, 6], "lengths should be at most T = 5"),
+        (SYMBOLS, [5, 6], "lengths should be from 0 to T = 5"),
+        (SYMBOLS, [5, -1], "lengths should be from 0 to T = 5"),
         (SYMBOLS, [4.5, 2], "lengths should be whole numbers"),
         (SYMBOLS, torch.tensor([4.0, 2.0]), "lengths should be whole numbers"),
         (SYMBOLS[0], [5], "symbols should be [B, T], not [5]"),

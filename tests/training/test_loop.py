@@ -87,7 +87,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
 @pytest.mark.parametrize(
     ("validation", "batch", "where"),
     [
-        pytest.param(0, -1, "before any update", id="measuring before training"),
+        pytest.param(0, -1, "before its first update here", id="measuring before training"),
         pytest.param(0, 1, "after 4 updates", id="at the beginning of the first validation"),
         pytest.param(1, 2, "after 8 updates", id="in the middle of the second"),
         pytest.param(3, 3, "after 14 updates", id="at the end of the last"),
