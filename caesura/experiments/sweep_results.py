@@ -24,7 +24,7 @@ from caesura.yamlfile import read_override
 SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
 POINTS = 120  # of a curve, at most
-LOGGED = 60  # of what training logs between validations
+LOGGED = 250  # of what training logs between validations: all of 12,000 updates
 STRETCH = 50  # updates: shorter ones, at the start, do not tell how long an update takes
 DIGITS = 5  # that are kept of a number
 
@@ -34,7 +34,8 @@ FOLLOWED = (
     *("output_segment_length", "longest_output_segment", "output_gradient_share"),
 )
 # What the training text tells between validations, and its key in the log. The cross-entropy is in nats a
-# target symbol; the loss is what is minimised: smoothed, normalized as configured, with the penalties.
+# target symbol; the loss is what is minimised: smoothed, normalized as configured, with the penalties,
+# of which that of the source is here too, not weighted by tau.
 TOLD = {
     "segment_length": "segment_length",
     "gradient_share": "inside",
@@ -42,6 +43,7 @@ TOLD = {
     "output_gradient_share": "output_inside",
     "cross_entropy": "cross_entropy",
     "loss": "loss",
+    "penalty": "penalty",
 }
 
 
@@ -191,6 +193,8 @@ def training_curve(records: Iterable[Mapping[str, Any]], most: int = LOGGED) -> 
         kept = sorted({min(kept, key=lambda i: abs(middles[i] - x)) for x in wanted})
     columns = {name: [rounded(logged[i].get(key)) for i in kept] for name, key in TOLD.items()}
     known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    if "segment_length" not in known:
+        known.pop("penalty", None)  # nothing is cut: 0 throughout
     return {"sentences": [round(middles[i]) for i in kept], **known} if known else {}
 
 

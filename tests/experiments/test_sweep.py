@@ -32,7 +32,8 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert run.curve["sentences"] == [0, 100, 200]
     assert len(run.curve["segment_length"]) == len(run.curve["gradient_share"]) == 3
     assert run.curve["bleu"][0] is None
-    assert {*run.training} == {"sentences", "segment_length", "gradient_share", "cross_entropy", "loss"}
+    told = ("sentences", "segment_length", "gradient_share", "cross_entropy", "loss", "penalty")
+    assert {*run.training} == {*told}
     assert {*word.training} == {"sentences", "cross_entropy", "loss"}
     assert run.training["sentences"] == word.training["sentences"]
     assert run.test is not None

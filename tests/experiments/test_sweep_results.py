@@ -111,10 +111,12 @@ def test_what_training_told_stands_in_the_middle_of_what_it_is_of():
 
 
 def test_a_run_that_does_not_cut_tells_its_loss_at_the_same_places():
-    log = [{**line, "cross_entropy": 1 / i, "loss": 2 / i} for i, line in enumerate(told(200), 1)]
+    log = [
+        {**line, "cross_entropy": 1 / i, "loss": 2 / i, "penalty": 0.0} for i, line in enumerate(told(200), 1)
+    ]
     bare = [{key: value for key, value in line.items() if key != "segment_length"} for line in log]
     cutting, beside = training_curve(log), training_curve(bare)
-    assert [*cutting] == ["sentences", "segment_length", "cross_entropy", "loss"]
+    assert [*cutting] == ["sentences", "segment_length", "cross_entropy", "loss", "penalty"]
     assert beside == {key: cutting[key] for key in ("sentences", "cross_entropy", "loss")}
     assert cutting["sentences"] == training_curve(told(200))["sentences"]
     run = result(training=beside)
