@@ -131,17 +131,16 @@ def begin_report(text: Text, out: Path) -> Gold | None:
 def write_report(
     models: Sequence[tuple[str, Translator]],
     text: Text,
+    gold: Gold | None,
     out: Path,
     settings: Settings,
     rows: Sequence[Row] = (),
-    gold: Gold | None = None,
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
-    Of compared models the translations in `rows` are taken instead of new ones, and the names; `gold` is
-    what `begin_report` has read, where that was called before: a pipe can be read once.
+    `begin_report` has read the gold and made the folder. Of compared models the translations in `rows` are
+    taken instead of new ones, and the names.
     """
-    gold = gold or begin_report(text, out)
     longest = min(model.config.testing.max_input for _, model in models)
     names = _names([folder for folder, _ in models], rows)
     found = []

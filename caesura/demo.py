@@ -21,7 +21,7 @@ from caesura.analysis.halting import history
 from caesura.analysis.plots import save as save_figure
 from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings as Analysed
-from caesura.comparison import Text, compared, write_report
+from caesura.comparison import Text, begin_report, compared, write_report
 from caesura.data.corpus import ParallelText
 from caesura.data.files import refuse_unwritable, write_beside
 from caesura.data.numerals import HeldOut, write_corpus
@@ -301,7 +301,9 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
         models = [(str(t.run.folder), t.model) for t in tested]
         rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
         settings = Analysed(sample=200, beam=1, bpe=BPE)
-        page, _ = write_report(models, Text(str(out / "corpus" / "test.tsv")), page.parent, settings, rows)
+        files = Text(str(out / "corpus" / "test.tsv"))
+        gold = begin_report(files, page.parent)
+        page, _ = write_report(models, files, gold, page.parent, settings, rows)
     terminal.out.print(f"\nAll that can be seen of them, on one page: {page}")
 
 

@@ -114,7 +114,7 @@ def compare(
     else:
         show_comparison(rows, f"on {src}")
     if out is not None:
-        page, _ = write_report(loaded, files, out, settings, rows, known)
+        page, _ = write_report(loaded, files, known, out, settings, rows)
         print(f"the report: {page}", file=sys.stderr if as_json else sys.stdout)
 
 
@@ -138,12 +138,13 @@ def analyze(
     """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
     from caesura.analysis.study import Settings
     from caesura.analysis.tables import overview
-    from caesura.comparison import Text, check_out, write_report
+    from caesura.comparison import Text, begin_report, check_out, write_report
 
     check_out(out, [model], src)
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), load_model(model, device, testing))]
-    page, found = write_report(loaded, Text(src, trg, gold, train, errors), out, settings)
+    files = Text(src, trg, gold, train, errors)
+    page, found = write_report(loaded, files, begin_report(files, out), out, settings)
     print(overview(found, {}).text())
     print(f"the report: {page}")
 
