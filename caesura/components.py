@@ -12,10 +12,10 @@ import torch
 from pydantic import ConfigDict, Field, create_model
 
 from caesura.config import Config
-from caesura.data.vocabulary import SPECIALS
+from caesura.data.vocabulary import SPECIALS, UNK, Vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
-from caesura.segmenters.base import SEGMENTERS, Segmenter
+from caesura.segmenters.base import SEGMENTERS, Segmenter, SymbolIds
 
 # Where the classes of each part are registered, and which of their arguments the program supplies.
 _PARTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -36,9 +36,14 @@ def resolve(config: Config) -> Config:
     return config.model_copy(update={"model": config.model.model_copy(update=parts)})
 
 
-def build_parts(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter, Encoder, Decoder[Any]]:
-    """Segmenter, encoder and decoder for vocabularies of these sizes, with random weights."""
-    segmenter = _component(config, "segmenter", (src_size,))
+def build_parts(
+    config: Config, src_size: int, trg_size: int, src_vocabulary: Vocabulary | None = None
+) -> tuple[Segmenter, Encoder, Decoder[Any]]:
+    """Segmenter, encoder and decoder for vocabularies of these sizes, with random weights.
+
+    Where a vocabulary is not made yet, characters in options are not looked for in it.
+    """
+    segmenter = _component(config, "segmenter", (src_size,), src_vocabulary)
     if not segmenter.learn_halting and (tau := config.model.segmenter.tau):
         reason = "with learn_halting: false the penalty has nothing to move; set it to 0"
         raise config.error("model.segmenter.tau", f"is {tau:g}, and {reason}")
@@ -49,11 +54,16 @@ def build_parts(config: Config, src_size: int, trg_size: int) -> tuple[Segmenter
     return segmenter, encoder, decoder
 
 
-def _component(config: Config, part: str, supplied: tuple[int, ...]) -> Any:
+def _component(
+    config: Config, part: str, supplied: tuple[int, ...], vocabulary: Vocabulary | None = None
+) -> Any:
     """The configured segmenter, encoder or decoder, with its options checked against its constructor."""
     registry, given = _PARTS[part]
     target = _class(config, part, registry)
     options = check_options(config, f"model.{part}", target, given)
+    for name, hint in _hints(target).items():
+        if hint == SymbolIds and name in options:
+            options[name] = _ids(config, f"model.{part}.{name}", options[name], vocabulary)
     with config.blame(f"model.{part}"):
         return target(**dict(zip(given, supplied, strict=True)), **options)
 
@@ -63,19 +73,40 @@ def check_options(
 ) -> dict[str, Any]:
     """The options of a component with their defaults, checked against the signature of `target`.
 
-    Types may be int, float, bool, str, Literal, lists and unions; `given` names what the program supplies.
+    Types may be int, float, bool, str, Literal, lists and unions, and SymbolIds, of which it has characters;
+    `given` names what the program supplies.
     """
-    hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    hints = _hints(target)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if named and name not in given:
             default = ... if parameter.default is parameter.empty else parameter.default
+            if hints.get(name) == SymbolIds:
+                hints[name], default = str, ""
             # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
             fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
     settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
     checked = config.check(section, create_model("Options", __config__=settings, **fields), given)
     return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
+
+
+def _hints(target: Callable[..., Any]) -> dict[str, Any]:
+    return typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+
+
+def _ids(config: Config, key: str, characters: str, vocabulary: Vocabulary | None) -> list[int]:
+    """The ids of an option's characters, each of which has to be a symbol of its own."""
+    level = config.data.src.level if vocabulary is None else vocabulary.kind
+    if characters and level != "char":
+        raise config.error(key, f"needs data.src.level: char, not {level}")
+    found = [] if vocabulary is None else vocabulary.encode(characters)
+    if UNK in found:
+        remedy = "leave it out, or raise data.src.voc_limit where that is what keeps it out"
+        raise config.error(
+            key, f"{characters[found.index(UNK)]!r} is not in the vocabulary of the training text; {remedy}"
+        )
+    return found
 
 
 def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:

@@ -74,7 +74,7 @@ class Translator(nn.Module):
     @classmethod
     def build(cls, config: Config, src_vocabulary: Vocabulary, trg_vocabulary: Vocabulary) -> Translator:
         """A new model with random weights as the config describes it."""
-        parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary))
+        parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary), src_vocabulary)
         return cls(*parts, (src_vocabulary, trg_vocabulary), config)
 
     @classmethod

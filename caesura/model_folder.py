@@ -30,7 +30,8 @@ _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
 # 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
 # 3: training.decay, and training.patience may be null.
 # 4: model.segmenter.learn_halting.
-FORMAT = 4
+# 5: model.segmenter.cut_after.
+FORMAT = 5
 
 
 def read_folder(

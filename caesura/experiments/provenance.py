@@ -53,7 +53,7 @@ def described(config: Config) -> dict[str, Any]:
 
 # Options of a part of the model, by its type, that came after results were published, and the values that
 # change nothing.
-LATER = (("segmenter", "act", "learn_halting", True),)
+LATER = (("segmenter", "act", "learn_halting", True), ("segmenter", "act", "cut_after", ""))
 
 
 def with_later(tree: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def digest(tree: dict[str, Any]) -> str:
     whole = tree | {"training": kept, "model": dict(tree["model"])}
     for part, _, key, neutral in LATER:
         options = whole["model"][part]
-        if options.get(key) is neutral:
+        if options.get(key) == neutral:
             whole["model"][part] = {name: value for name, value in options.items() if name != key}
     return hashlib.blake2b(json.dumps(whole).encode(), digest_size=6).hexdigest()
 

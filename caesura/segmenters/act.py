@@ -9,7 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
-from caesura.segmenters.base import Cuts, Segmenter, Segments, check_shares, check_sizes, embedding_table
+from caesura.segmenters.base import (
+    Cuts,
+    Segmenter,
+    Segments,
+    SymbolIds,
+    check_shares,
+    check_sizes,
+    embedding_table,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,11 @@ class ActSegmenter(Segmenter):
 
     With `learn_halting=False` every score is sigmoid(halting_bias) and stays so. At 1 / k (above epsilon) all
     segments but a sentence's last are of k symbols, their vectors plain means (docs/paper_notes.md, 7).
+
+    After each symbol of `cut_after` a segment ends too, whatever the scores say.
     """
+
+    cut_after: Tensor  # [number of them]
 
     def __init__(
         self,
@@ -42,10 +54,13 @@ class ActSegmenter(Segmenter):
         epsilon: float = 0.01,
         halting_bias: float = 1.0,
         learn_halting: bool = True,
+        cut_after: SymbolIds = (),
     ) -> None:
         super().__init__()
         check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
         check_shares(epsilon=epsilon)
+        if wrong := [symbol for symbol in cut_after if not 0 <= symbol < vocab_size]:
+            raise ValueError(f"cut_after should be ids from 0 to {vocab_size - 1}, not {wrong[0]}")
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.cell = nn.GRUCell(embedding_dim, act_size)
         self.halting = nn.Linear(act_size, 1)
@@ -53,6 +68,9 @@ class ActSegmenter(Segmenter):
         self.epsilon = epsilon
         self.output_dim = output_dim
         self.learn_halting = learn_halting
+        # Not among the weights, which are all that a model built on the meta device is filled with.
+        device = "cpu" if self.embedding.weight.is_meta else self.embedding.weight.device
+        self.register_buffer("cut_after", torch.tensor([*cut_after], device=device).long(), persistent=False)
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
         nn.init.constant_(self.halting.bias, halting_bias)
         if not learn_halting:  # drawn all the same, so that a seed gives the other weights what it gives them
@@ -106,6 +124,9 @@ class ActSegmenter(Segmenter):
         weights = self.cell.weight_hh, self.cell.bias_hh, self.halting.weight, self.halting.bias
         size, steps = symbols.shape
         left = lengths[:, None] - torch.arange(steps, device=device)
+        forced = left == 1 if final else torch.zeros_like(left, dtype=torch.bool)
+        if len(self.cut_after):
+            forced = forced | ((symbols[..., None] == self.cut_after).any(2) & (left > 0))
         at = state or self.start(size, projections)
         segments, carry = act_segments(
             projections,
@@ -113,7 +134,7 @@ class ActSegmenter(Segmenter):
             ActWeights(*(weight.to(projections.dtype) for weight in weights)),
             ActCarry(at.hidden, at.mean, at.halting_sum, at.non_halting),
             left > 0,
-            left == 1 if final else torch.zeros_like(left, dtype=torch.bool),
+            forced,
             self.epsilon,
         )
         return segments, ActState(*carry, at.count + lengths)

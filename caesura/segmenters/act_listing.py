@@ -32,7 +32,7 @@ def act_enc(layer: ActSegmenter, x: Tensor) -> Listing:
         o = layer.output(s)  # l. 8
         h = torch.sigmoid(layer.halting(s)).squeeze()  # l. 9
         # l. 10; the last symbol halts too, or the tail would be lost (docs/paper_notes.md, 1)
-        f = bool(H + h >= 1 - layer.epsilon) or t == len(x) - 1
+        f = bool(H + h >= 1 - layer.epsilon) or t == len(x) - 1 or int(x_t) in layer.cut_after
         p = 1 - H if f else h  # l. 11
         H = H + h  # l. 12
         s_mean = s_mean + p * s  # l. 13

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ SEGMENTERS: dict[str, str | type[Segmenter]] = {
     "lookup": "caesura.segmenters.lookup:LookupSegmenter",
     "act": "caesura.segmenters.act:ActSegmenter",
 }
+
+# An option that a config gives as characters, and whoever builds the layer as ids of the source vocabulary.
+SymbolIds = Annotated[Sequence[int], "characters"]
 
 
 @dataclass(frozen=True)

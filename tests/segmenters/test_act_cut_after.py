@@ -1,0 +1,154 @@
+"""ActSegmenter with symbols after which a segment ends: there, and else as without them."""
+
+import copy
+
+import pytest
+import torch
+from helpers import close, ragged
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caesura.kernels import VARIABLE
+from caesura.segmenters.act import ActSegmenter
+from caesura.segmenters.act_listing import act_enc
+
+VOCABULARY = 11
+EXAMPLES = given(
+    seed=st.integers(0, 999),
+    bias=st.sampled_from([-9.0, -1.0, 0.0, 9.0]),
+    cut_after=st.lists(st.integers(0, VOCABULARY - 1), max_size=4),
+    lengths=st.lists(st.integers(1, 14), min_size=1, max_size=4),
+)
+CHOICES = pytest.mark.parametrize("choice", ["reference", "fused"])
+
+
+def layer(seed: int, bias: float, cut_after: list[int], vocab_size: int = VOCABULARY) -> ActSegmenter:
+    """With weights so large that the halting unit chooses segments of mixed lengths at a bias near 0."""
+    torch.manual_seed(seed)
+    made = ActSegmenter(vocab_size, 4, 5, 3, cut_after=cut_after).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(3)
+        made.halting.bias.fill_(bias)
+    return made
+
+
+@pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one a symbol
+@CHOICES
+@settings(max_examples=60)
+@EXAMPLES
+def test_it_is_the_listing_in_outputs_and_in_every_gradient(
+    choice: str, vocab_size: int, seed: int, bias: float, cut_after: list[int], lengths: list[int]
+) -> None:
+    made = layer(seed, bias, cut_after, vocab_size)
+    generator = torch.Generator().manual_seed(seed)
+    symbols, sizes = ragged(lengths, VOCABULARY, generator)  # padding too has symbols of cut_after
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, choice)
+        found = made(symbols, sizes)
+    rows = [act_enc(made, row[:n]) for row, n in zip(symbols, lengths, strict=True)]
+    probe = torch.randn(found.vectors.shape, generator=generator, dtype=torch.float64)
+    for b, (row, n) in enumerate(zip(rows, lengths, strict=True)):
+        assert found.ends[b].tolist() == row.ends + [False] * (symbols.shape[1] - n)
+        assert all(end for end, x in zip(row.ends, symbols[b].tolist(), strict=False) if x in cut_after)
+        close(found.vectors[b, : sum(row.ends)], row.vectors, what="vectors")
+        close(found.weights[b, :n], row.weights, what="weights")
+    close(found.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
+    names, parameters = zip(*made.named_parameters(), strict=True)
+    actual = torch.autograd.grad((found.vectors * probe).sum() + found.penalty.sum(), parameters)
+    literal = sum((r.vectors * probe[b, : sum(r.ends)]).sum() + r.penalty for b, r in enumerate(rows))
+    expected = torch.autograd.grad(literal, parameters, allow_unused=True, materialize_grads=True)
+    for name, ours, theirs in zip(names, actual, expected, strict=True):
+        close(ours, theirs, 1e-8, name)
+
+
+@CHOICES
+@torch.no_grad()
+@settings(max_examples=40)
+@EXAMPLES
+def test_a_sentence_in_pieces_is_cut_as_the_whole(
+    choice: str, seed: int, bias: float, cut_after: list[int], lengths: list[int]
+) -> None:
+    made = layer(seed, bias, cut_after)
+    symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, choice)
+        together = made(symbols, sizes)
+        for b, n in enumerate(lengths):
+            alone, middle, ends, vectors = made(symbols[b : b + 1, :n], [n]), n // 2, [], []
+            first = made(symbols[b : b + 1, :middle], [middle], final=False)
+            for part in (first, made(symbols[b : b + 1, middle:n], [n - middle], first.state)):
+                ends += part.ends[0].tolist()
+                vectors.append(part.vectors[0, : part.lengths[0]])
+            assert ends == alone.ends[0].tolist() == together.ends[b, :n].tolist()
+            close(torch.cat(vectors), alone.vectors[0], what="in pieces")
+            close(together.vectors[b, : together.lengths[b]], alone.vectors[0], what="together")
+            close(part.penalty, alone.penalty, what="penalty")
+
+
+@CHOICES
+@settings(max_examples=40)
+@EXAMPLES
+def test_no_symbol_that_must_end_a_segment_has_a_halting_gradient(
+    choice: str, seed: int, bias: float, cut_after: list[int], lengths: list[int]
+) -> None:
+    symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
+    every = [*range(VOCABULARY)]
+    for chosen in (every, cut_after):
+        made = layer(seed, bias, chosen)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, choice)
+            found = made(symbols, sizes)
+        (found.vectors.square().sum() + found.penalty.sum()).backward()
+        assert made.halting.bias.grad is not None
+        inside = [not end for b, n in enumerate(lengths) for end in found.ends[b, :n].tolist()]
+        assert not (chosen is every and any(inside))
+        # The penalty alone gives a gradient to every score that ends nothing, however small.
+        assert bool(made.halting.bias.grad.any()) == any(inside)
+
+
+@CHOICES
+@torch.no_grad()
+def test_a_unit_that_never_halts_leaves_the_words_and_their_last_states(
+    choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, choice)
+    torch.manual_seed(0)
+    made = ActSegmenter(9, 4, 5, 3, halting_bias=-20.0, learn_halting=False, cut_after=[4])
+    text = [5, 6, 7, 4, 8, 4, 4, 5, 5, 5, 5, 4, 6, 7]
+    found = made(torch.tensor([text]), [len(text)])
+    assert found.ends[0].nonzero().squeeze(1).tolist() == [3, 5, 6, 11, 13]
+    s, states = torch.zeros(1, 5), []
+    for t, x in enumerate(text):
+        s = made.cell(made.embedding(torch.tensor([x])), s)
+        if found.ends[0, t]:
+            states.append(s)
+    close(found.vectors[0], made.output(torch.cat(states)), 1e-5)
+
+
+def test_without_symbols_and_with_them_twice_it_is_the_same_layer() -> None:
+    symbols, sizes = ragged([9, 14], VOCABULARY, torch.Generator().manual_seed(1))
+    for one, other in (([], []), ([3, 5], [5, 3, 3])):
+        first, second = (layer(2, 0.0, given)(symbols, sizes) for given in (one, other))
+        assert first.ends.equal(second.ends)
+    plain = ActSegmenter(VOCABULARY, 4, 5, 3)
+    assert not plain.cut_after.numel()
+    assert plain.state_dict().keys() == layer(0, 0.0, [3]).state_dict().keys()
+
+
+def test_the_symbols_go_where_the_layer_goes_and_survive_a_copy() -> None:
+    made = layer(0, 0.0, [3, 5])
+    assert copy.deepcopy(made).cut_after.tolist() == [3, 5]
+    assert made.half().cut_after.dtype == torch.long
+    assert made.to("meta").cut_after.is_meta
+    with torch.device("meta"):
+        built = ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=[3])
+    built.load_state_dict(ActSegmenter(VOCABULARY, 4, 5, 3).state_dict(), assign=True)
+    symbols = torch.tensor([[3, 3, 1]])
+    assert built(symbols, [3]).ends[0].tolist()[:2] == [True, True]
+
+
+@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
+def test_an_id_that_is_no_symbol_is_refused(wrong: int) -> None:
+    with pytest.raises(ValueError, match=f"^cut_after should be ids from 0 to 10, not {wrong}$"):
+        ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=[2, wrong])
