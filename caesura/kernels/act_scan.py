@@ -58,7 +58,7 @@ def act_scan(
 ) -> tuple[ActTrace, ActCarry]:
     """Scan input projections [B, T, 3A], going on from `carry`.
 
-    `mask` [B, T] is True on real symbols, `forced` [B, T] on those that must halt.
+    `mask` [B, T] is True on real symbols, `forced` [B, T] on those that must halt; on padding it is not read.
     """
     choice, _ = pick(inputs.device, "act_scan", inputs, weights, carry)
     if choice == "triton":

@@ -126,7 +126,7 @@ class ActSegmenter(Segmenter):
         left = lengths[:, None] - torch.arange(steps, device=device)
         forced = left == 1 if final else torch.zeros_like(left, dtype=torch.bool)
         if len(self.cut_after):
-            forced = forced | ((symbols[..., None] == self.cut_after).any(2) & (left > 0))
+            forced = forced | (symbols[..., None] == self.cut_after).any(2)
         at = state or self.start(size, projections)
         segments, carry = act_segments(
             projections,

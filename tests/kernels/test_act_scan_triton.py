@@ -144,6 +144,23 @@ def test_it_is_the_reference_on_any_batch(seed):
     assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
 
 
+@pytest.mark.parametrize("final", [True, False], ids=["final", "streaming"])
+@pytest.mark.parametrize("bias", [-9.0, 0.0])
+def test_symbols_inside_of_sentences_may_be_made_to_halt(by, bias, final):
+    args = problem([8, 1, 6, 7, 2] + [8] * 12, 17, bias, final=final)
+    drawn = torch.rand(args[10].shape, generator=torch.Generator().manual_seed(3)).to(DEVICE) < 0.3
+    args[10] |= drawn  # padding too
+    assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
+    function = to_segments(args, 11)
+    found, wanted = (
+        run(by(choice, function), args, dtype)
+        for choice, dtype in (("triton", torch.float32), ("reference", torch.float64))
+    )
+    assert_close(found, wanted)
+    assert found[0]["ends"][drawn & args[9]].all()
+    assert not found[0]["ends"][~args[9]].any()
+
+
 @pytest.mark.parametrize("only", [("means",), ("R", "scores"), ("s", "H"), ("weights", "mean")])
 def test_any_output_may_go_without_a_gradient(only):
     args = problem([6, 2, 4], 5, 0.0)
