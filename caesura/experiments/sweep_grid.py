@@ -225,4 +225,6 @@ def shown(value: Any) -> str:
     """A value as it stands in a name: equal ones read the same."""
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    return value if isinstance(value, str) else yamlfile.show(value, limit=1000)
+    if isinstance(value, str):
+        return value if value.strip() else f'"{value}"'  # what cannot be seen
+    return yamlfile.show(value, limit=1000)

@@ -50,6 +50,12 @@ def test_a_grid_is_crossed_and_named(config):
     assert found[-1].values == {TAU: 0.03, BIAS: 1.0}
 
 
+def test_a_value_that_cannot_be_seen_is_quoted(config):
+    found = grid(config, 'model.segmenter.cut_after=""," "," f"')
+    assert [point.config.model.segmenter.options["cut_after"] for point in found] == ["", " ", " f"]
+    assert [point.name for point in found] == [f"cut_after={c} seed=1" for c in ('""', '" "', " f")]
+
+
 def test_baselines_stand_beside_and_share_what_all_have(config):
     char = config.with_name("char.yaml")
     found = grid(config, f"{TAU}=0,1", beside=[char], seeds=[3, 4], common=["training.batch_size=7"])
