@@ -23,6 +23,10 @@ freedom: setup ## draw the tables and figures of docs/results/freedom.md from it
 	  --over $(SEGMENTER).act_size=50 --over training.normalization=symbols
 	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json fixed.json \
 	  --out chosen-or-not --over $(SEGMENTER).learn_halting=true,false
+	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw telling.json fixed-long.json \
+	  --out chosen-or-not-long --over $(SEGMENTER).learn_halting=true,false
+	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json fixed.json \
+	  fixed-variations.json words.json --out words-or-not --over '$(SEGMENTER).cut_after=""," "'
 	$(BIN)/python benchmarks/pull.py --draw docs/results/freedom/pull/pull.json --out docs/results/freedom/pull > /dev/null
 
 test: setup-dev ## the quick tests

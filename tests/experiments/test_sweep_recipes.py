@@ -14,7 +14,7 @@ from caesura.experiments.sweep_grid import Plan, Point, parse_over, points, read
 from caesura.experiments.sweep_results import chosen, load, merge
 
 ROOT = Path(__file__).parents[2]
-LONG = "grid-telling.yaml"  # trained to the end, and scored on the test set
+LONG = {"grid-telling.yaml", "grid-fixed-long.yaml"}  # trained to the end, and scored on the test set
 COMMANDS = [
     (path.name, line)
     for path in sorted((ROOT / "recipes" / "freedom").glob("grid-*.yaml"))
@@ -44,15 +44,24 @@ def test_no_run_is_trained_twice():
 
 
 def test_fixed_segments_are_as_long_as_their_names_say():
-    [line] = [line for name, line in COMMANDS if name == "grid-fixed.yaml"]
-    members = [point for point in planned("grid-fixed.yaml", line) if not point.beside]
-    assert [point.name for point in members] == [f"k={k} seed=1" for k in (1, 2, 3, 4, 6, 8, 16, 32)]
+    grids = [(name, line) for name, line in COMMANDS if name.startswith("grid-fixed")]
+    members = {name: planned(name, line) for name, line in grids}
+    lengths = [f"k={k} seed=1" for k in (1, 2, 3, 4, 6, 8, 16, 32)]
+    assert [point.name for point in members["grid-fixed.yaml"]] == lengths
     symbols = torch.arange(64)[None] % 9
-    for point in members:
+    for point in (point for points in members.values() for point in points):
         assert point.config.model.segmenter.tau == 0
         layer = build_parts(point.config, 9, 9)[0]
         k = int(point.name.removeprefix("k=").split()[0])
-        assert layer(symbols, [64]).ends[0].nonzero()[:, 0].tolist() == [*range(k - 1, 63, k), 63]
+        segments = layer(symbols, [64])
+        assert segments.ends[0].nonzero()[:, 0].tolist() == [*range(k - 1, 63, k), 63]
+        first, last = segments.weights[0, 0].item(), segments.weights[0, k - 1].item()
+        if size := re.search(r" of (\d+) ", point.name):
+            assert layer.cell.hidden_size == int(size[1])
+        elif said := re.search(r" of ([\d.]+) and ([\d.]+) ", point.name):
+            assert (round(first, 2), round(last, 2)) == (float(said[1]), float(said[2]))
+        else:
+            assert first == pytest.approx(1 / k, abs=1e-4) == last
 
 
 @pytest.mark.parametrize(("name", "line"), COMMANDS)
@@ -79,11 +88,11 @@ def test_what_is_compared_is_trained_alike():
     configs = [config for _, config in found]  # Japanese too
     parts = [getattr(config.model, part) for config in configs for part in ("encoder", "decoder")]
     assert {part.model_extra["dropout"] for part in parts} == {0.4}
-    short = next(config.training for name, config in found if name != LONG)
+    short = next(config.training for name, config in found if name not in LONG)
     length = {"updates": short.updates, "validation_freq": short.validation_freq}
     training = {
         config.training.model_copy(
-            update={"normalization": "symbols", "seed": 1} | (length if name == LONG else {})
+            update={"normalization": "symbols", "seed": 1} | (length if name in LONG else {})
         ).model_dump_json()
         for name, config in found
     }
@@ -98,7 +107,7 @@ def test_every_command_has_a_folder_of_its_own():
 def parsed(line: str) -> tuple[str, dict[str, str]]:
     """The config of a command and its options; of one that is repeated the last."""
     config, *words = shlex.split(line)
-    if LONG not in line:
+    if not any(name in line for name in LONG):
         assert words.pop() == "--no-test"  # the grids are held against each other on dev
     return config, dict(zip(words[::2], words[1::2], strict=True))
 

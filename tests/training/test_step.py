@@ -157,6 +157,14 @@ def test_graphs_leave_a_halting_unit_alone_that_does_not_learn(
 
 
 @needs_cuda
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_graphs_cut_where_the_config_says(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = side_by_side(ACT | {"cut_after": "ac"}, RECURRENT, precision, monkeypatch)
+    assert len(step.model.segmenter.cut_after) == 2
+    assert step.model.segmenter.cut_after.is_cuda
+
+
+@needs_cuda
 @BOTH
 def test_memory_is_flat_over_many_shapes(segmenter: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "MOST", 6)
