@@ -49,7 +49,7 @@ def test_fixed_segments_are_as_long_as_their_names_say():
     lengths = [f"k={k} seed=1" for k in (1, 2, 3, 4, 6, 8, 16, 32)]
     assert [point.name for point in members["grid-fixed.yaml"]] == lengths
     symbols = torch.arange(64)[None] % 9
-    for point in (point for points in members.values() for point in points):
+    for point in (point for grid in members.values() for point in grid):
         assert point.config.model.segmenter.tau == 0
         layer = build_parts(point.config, 9, 9)[0]
         k = int(point.name.removeprefix("k=").split()[0])
