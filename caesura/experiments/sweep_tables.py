@@ -103,7 +103,7 @@ def groups_table(sweep: Sweep) -> Table:
         tried = [run for run in runs if run.best is not None]
         cells: list[Cell] = [_spread(column, [get(run) for run in tried]) for column, get in measures]
         rows.append([name, len(tried), *cells])
-    return Table("groups", "mean ± standard deviation over seeds", columns, rows)
+    return Table("groups", "Mean ± standard deviation over seeds", columns, rows)
 
 
 def _spread(column: Column, values: Sequence[float | None]) -> str:
@@ -127,11 +127,22 @@ def _conditions(sweep: Sweep) -> str:
     return budget + (f", up to {most} side by side, which their times include" if most > 1 else "")
 
 
+# Columns come in tables that a page has room for: what stands above each, and how its columns' names begin.
+PARTS = {
+    "Segments, in characters": ("segments: ", "longest: ", "gradient: "),
+    "Output segments": ("output: ", "output longest: ", "output gradient: "),
+    "Scores": ("cross-entropy: ", "dev ", "test "),
+    "Boundaries": ("F1 ", "by chance, "),
+    "Halting inside a batch": ("lock-step", "coordination", "output lock-step", "output coordination"),
+    "Training": ("ms an update", "updates", "sentences", "seconds", "ended"),
+}
+
+
 def markdown(sweep: Sweep) -> str:
-    """Both tables and what belongs to their numbers, as Markdown."""
-    parts = [_titled(runs_table(sweep))]
+    """Both tables, in parts, and what belongs to their numbers, as Markdown."""
+    parts = _parts(runs_table(sweep), 1)
     if any(run.seed != other.seed for run in sweep.runs for other in sweep.runs):
-        parts.append(_titled(groups_table(sweep)))
+        parts += _parts(groups_table(sweep), 2)
     notes = [
         "Segment lengths in characters, of the dev set; BLEU and chrF2 on dev are greedy, on test with the "
         "config's beam and the model of the best dev BLEU. Boundaries and halting are that model's, on test.",
@@ -143,5 +154,14 @@ def markdown(sweep: Sweep) -> str:
     return "\n\n".join([*parts, *notes, *sweep.made, *signatures]) + "\n"
 
 
-def _titled(table: Table) -> str:
-    return f"**{table.title}**\n\n{table.markdown().rstrip()}"
+def _parts(table: Table, names: int) -> list[str]:
+    """A table under its title as narrower ones, each with the columns that name the rows."""
+    found = [f"## {table.title}"]
+    for title, starts in PARTS.items():
+        kept = [i for i, column in enumerate(table.columns) if column.name.startswith(starts)]
+        if kept:
+            kept = [*range(names), *kept]
+            rows = [[row[i] for i in kept] for row in table.rows]
+            part = Table(table.key, title, [table.columns[i] for i in kept], rows)
+            found.append(f"**{title}**\n\n{part.markdown().rstrip()}")
+    return found

@@ -106,7 +106,7 @@ def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     assert len(done.lines) == len(again) == 15
     words = ("--over", f"{TAU}=0", "--out", tmp_path / "some")
     assert caesura("sweep", "--draw", *files, *words).status == 0
-    assert "**3 runs, " in (tmp_path / "some" / "table.md").read_text()
+    assert "## 3 runs, " in (tmp_path / "some" / "table.md").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -270,7 +270,7 @@ def test_one_that_is_interrupted_says_where_things_are(configs, tmp_path, monkey
     done = caesura("sweep", configs["act"], "--over", f"{TAU}=0", "--no-test", "--out", tmp_path / "out")
     assert done.status == 130
     assert f"{tmp_path / 'out'}; the same command goes on" in done.out
-    assert (tmp_path / "out" / "table.md").read_text().startswith("**1 run**")
+    assert (tmp_path / "out" / "table.md").read_text().startswith("## 1 run\n")
 
 
 @pytest.mark.slow

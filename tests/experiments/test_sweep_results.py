@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise, takewhile
 
 import pytest
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
@@ -309,9 +309,29 @@ def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
     text = markdown(made)
     assert "a \\| b" in text
     assert "BLEU|nrefs:1" in text
-    assert (
-        len({line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}) == 1
-    )
+    parts = [part.splitlines()[2:] for part in text.split("\n\n**")[1:]]
+    assert [lines[0].split(" | ")[0] for lines in parts] == ["| run"] * 5
+    for lines in parts:
+        rows = [*takewhile(lambda line: line.startswith("|"), lines)]
+        assert len(rows) == 2 + 4
+        assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
+
+
+def test_every_column_is_in_one_part_of_the_markdown():
+    fields = "segment_length", "longest_segment", "gradient_share"
+    output = {f"output_{name}": [2.0] * 4 for name in ("segment_length", "gradient_share")}
+    run = result()
+    curve = {name: [2.0] * 4 for name in fields} | output | {"longest_output_segment": [3.0] * 4} | run.curve
+    both = {"overhead": 1.1, "coordination": 0.5}
+    made = sweep([replace(run, curve=curve, coordination={"source": both, "target": both}), result(seed=2)])
+    heads = [line for line in markdown(made).splitlines() if line.startswith(("| run |", "| setting |"))]
+    for table, names in ((runs_table(made), 1), (groups_table(made), 2)):
+        said = [c.name for c in table.columns[:names]]
+        start = f"| {' | '.join(said)} | "
+        found = [head.removeprefix(start)[:-2].split(" | ") for head in heads if head.startswith(start)]
+        assert sorted(chain.from_iterable(found)) == sorted(c.name for c in table.columns[names:])
+        assert max(map(len, found)) <= 6
+        assert len(table.columns) > 20
 
 
 def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
@@ -345,8 +365,8 @@ def test_seeds_are_one_row_with_mean_and_spread():
     assert table.rows[0][heads.index("seeds")] == 3
     assert table.rows[0][heads.index("dev BLEU: best")] == "12.00 ± 2.00"
     assert table.rows[1][heads.index("dev BLEU: best")] == "9.00"
-    assert "mean ± standard deviation" in markdown(made)
-    assert "mean ± standard deviation" not in markdown(sweep([result()]))
+    assert "Mean ± standard deviation" in markdown(made)
+    assert "Mean ± standard deviation" not in markdown(sweep([result()]))
 
 
 def test_csv_is_in_full_precision():
