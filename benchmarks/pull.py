@@ -3,7 +3,8 @@
     python benchmarks/pull.py [--data DIR] [--updates 500] [--seed 1] [--out runs/pull]
 
 Trains a small ACT-ENC with tau 0 within one epoch, so that each batch is new to the model when measured: free
-(eps 0.01 and 0.3), with fixed segments of k characters, and fixed until half-way. Every few updates:
+(eps 0.01 and 0.3), with fixed segments of k characters, fixed until half-way, and with fixed segments that
+also have to end after every space, or after every "e", which is almost as frequent. Every few updates:
 - dCE/dh of each score that does not halt (nats a sentence, the cuts as they are): what weight moved to its
   symbol from the segment's last one does, `emitted` in the segment's own vector, `carried` in the state that
   the next segment starts from, `total` in both. Above 0, learning lowers h.
@@ -41,13 +42,16 @@ from caesura.training.step import SUMS, Step
 
 Windows = list[dict[str, Any]]  # a run's, each with what `averaged` gives of all that was measured
 ROOT = Path(__file__).parents[1]
-# Epsilon, the b_h of a unit that scores all alike or None, the share of the updates for which it stays so.
-RUNS: dict[str, tuple[float, float | None, float]] = {
-    "eps 0.01": (0.01, None, 0),
-    "eps 0.3": (0.3, None, 0),
-    "released": (0.01, 1.0, 0.5),  # two characters a segment, weights 0.73 and 0.27
-    "k = 1": (0.01, 20.0, 1),
-    **{f"k = {k}": (0.01, -math.log(k - 1), 1) for k in (2, 3, 4, 8)},  # h = 1 / k
+# Epsilon, the b_h of a unit that scores all alike or None, the share of the updates for which it stays so,
+# and characters that end a segment.
+RUNS: dict[str, tuple[float, float | None, float, str]] = {
+    "eps 0.01": (0.01, None, 0, ""),
+    "eps 0.3": (0.3, None, 0, ""),
+    "released": (0.01, 1.0, 0.5, ""),  # two characters a segment, weights 0.73 and 0.27
+    "k = 1": (0.01, 20.0, 1, ""),
+    **{f"k = {k}": (0.01, -math.log(k - 1), 1, "") for k in (2, 3, 4, 8)},  # h = 1 / k
+    **{f"k = {k}, words": (0.01, -math.log(k - 1), 1, " ") for k in (2, 4)},
+    **{f"k = {k}, after e": (0.01, -math.log(k - 1), 1, "e") for k in (2, 4)},
 }
 WINDOW = 25  # updates
 SPANS = range(50, 100), range(100, 150), range(150, 10**9)
@@ -96,11 +100,12 @@ def kept(options: argparse.Namespace, name: str) -> Windows:
 
 
 def train(
-    options: argparse.Namespace, folder: Path, epsilon: float, bias: float | None, share: float
+    options: argparse.Namespace, folder: Path, epsilon: float, bias: float | None, share: float, ends: str
 ) -> Iterator[dict[str, Any]]:
     """A record an update: loss, segment length, dCE/db_h, and every few updates what else is measured."""
     torch.set_num_threads(1)
     own = [f"training.seed={options.seed}", f"model.segmenter.epsilon={epsilon}"]
+    own += [f"model.segmenter.cut_after={json.dumps(ends)}"]
     for part in ("train", "dev"):
         own += [f"data.{part}.{x}={options.data / part}.{y}.xz" for x, y in (("src", "de"), ("trg", "en"))]
     config = load_config(ROOT / "recipes/freedom/act.yaml", [*SETTINGS, *own])
@@ -204,11 +209,12 @@ def draw(found: dict[str, Windows]) -> Figure:
         points = [(name, pooled(run, key)) for name, run in short.items()]
         line(word, points, linestyle="none", color=colour, label=label, markersize=6)
     base = {window["update"]: window["CE"][0] for window in found["k = 1"]}
-    for (name, run), colour in zip(found.items(), (*COLOURS, AXIS), strict=True):
+    colours = dict(zip((name for name in found if "," not in name), (*COLOURS, AXIS), strict=True))
+    for name, run in found.items():
+        fixed, _, given = name.partition(", ")
+        style = {"words": "dotted", "after e": "dashdot"}.get(given, "solid" if "k" in name else "dashed")
         points = [(w["update"] + WINDOW / 2, [w["CE"][0] - base[w["update"]], 0]) for w in run]
-        line(
-            loss, points, label=name, color=colour, marker="", linestyle="solid" if "k" in name else "dashed"
-        )
+        line(loss, points, label=name, color=colours[fixed], marker="", linestyle=style)
     by_length.set(xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)")
     by_length.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     by_length.minorticks_off()
@@ -225,7 +231,7 @@ def draw(found: dict[str, Windows]) -> Figure:
     for letter, axes in zip("abcd", panels, strict=True):
         axes.axhline(0, color=FAINT, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, ncols=2 if axes is loss else 1)
         axes.set_title(letter, loc="left", fontweight="bold", fontsize=11)
     return figure
 
