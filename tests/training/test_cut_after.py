@@ -82,7 +82,9 @@ def test_a_config_with_a_space_is_read_as_it_was_written(corpus: Path, tmp_path:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["cut_after=3"], "cut_after=3: "),
+        (["cut_after=3"], "cut_after=3: 3 is not text; put it in quotes"),
+        (["cut_after= "], "cut_after= : null is not text; put it in quotes"),
+        (['cut_after=[" "]'], 'cut_after=[" "]: [" "] is not text'),
         (["type=lookup", "embedding_dim=3", 'cut_after=" "'], 'cut_after=" ": unknown key'),
     ],
 )
