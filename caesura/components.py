@@ -73,8 +73,8 @@ def check_options(
 ) -> dict[str, Any]:
     """The options of a component with their defaults, checked against the signature of `target`.
 
-    Types may be int, float, bool, str, Literal, lists and unions, and SymbolIds, of which it has characters;
-    `given` names what the program supplies.
+    Types may be int, float, bool, str, Literal, lists and unions, and SymbolIds, which a config gives as
+    characters; `given` names what the program supplies.
     """
     hints = _hints(target)
     fields: dict[str, Any] = {}

@@ -96,7 +96,7 @@ def _phrase(error: ErrorDetails) -> str:
     if wanted is None:
         return f"{show(value)}: {error['msg']}"
     remedy = ""
-    if kind == "string_type" and isinstance(value, bool | int | float):
+    if kind == "string_type" and isinstance(value, bool | int | float | None):  # None: a space, perhaps
         remedy = "; put it in quotes"
     if kind.startswith("int_") and isinstance(value, float) and value.is_integer():
         remedy = f"; write {value:.0f}"

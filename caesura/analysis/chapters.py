@@ -9,6 +9,7 @@ from html import escape
 from caesura.analysis import figures as draw
 from caesura.analysis import maps, tables
 from caesura.analysis.attention import AttentionStatistics
+from caesura.analysis.characters import visible
 from caesura.analysis.drawings import Figures, each, key, place
 from caesura.analysis.findings import Analysis
 from caesura.analysis.gates import AROUND, GateStatistics
@@ -67,7 +68,10 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
         parts.append(f"<p>{_halts(a.name, a.halting)}</p>")
         threshold = next((d.halting.threshold for d in a.drawn if d.halting), None)
         if threshold is not None:
-            parts.append(f"<p>A segment ends where the running sum of its scores reaches {threshold:g}.</p>")
+            given = f", and after {escape(visible(a.halting.cut_after))}" if a.halting.cut_after else ""
+            parts.append(
+                f"<p>A segment ends where the running sum of its scores reaches {threshold:g}{given}.</p>"
+            )
         for d in a.drawn:
             if d.halting:
                 caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.halting.labels)}."
@@ -108,8 +112,10 @@ def _cut_off(*sides: Sequence[str]) -> str:
 def _halts(name: str, h: HaltingStatistics) -> str:
     ends = sum(h.halting) / h.symbols
     learnt = f"{h.gradient_share:.0%} of the scores get a gradient" if h.learns else "it does not learn"
+    # Not all of them by its scores, where some characters always end one.
+    halts = "segments end" if h.cut_after else "halts"
     return (
-        f"The halting unit of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and halts after "
+        f"The halting unit of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and {halts} after "
         f"{ends:.0%} of them; {learnt}."
     )
 

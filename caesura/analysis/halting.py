@@ -37,6 +37,7 @@ class HaltingStatistics:
     going_on: list[int]  # symbols that do not, and whose score gets a gradient if the unit learns
     gradient_share: float  # of symbols whose score gets a gradient: those, or none
     learns: bool
+    cut_after: str = ""  # characters that end a segment whatever their score is
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,9 @@ def halting_trace(model: Translator, text: str, cut: Segmentation) -> HaltingTra
 class HaltingTally:
     """Counts halting scores sentence by sentence."""
 
-    def __init__(self, learns: bool = True) -> None:
+    def __init__(self, learns: bool = True, cut_after: str = "") -> None:
         self._learns = learns
+        self._cut_after = cut_after
         self._bins = {True: [0] * BINS, False: [0] * BINS}
         self._total = 0.0
 
@@ -98,6 +100,7 @@ class HaltingTally:
             going_on=self._bins[False],
             gradient_share=self._learns * sum(self._bins[False]) / symbols,
             learns=self._learns,
+            cut_after=self._cut_after,
         )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from caesura.analysis.characters import visible
 from caesura.model import Translator
+from caesura.segmenters.act import ActSegmenter
 
 
 def describe(model: Translator) -> str:
@@ -17,8 +19,17 @@ def describe(model: Translator) -> str:
         return f"{config.data.src.level} model, {depth}"
     epsilon = options.get("epsilon")
     more = f", epsilon {epsilon:g}" if isinstance(epsilon, float) else ""
+    more += "" if model.segmenter.learn_halting else ", halting not learnt"
+    more += f", cut after {visible(given)}" if (given := cut_after(model)) else ""
     name = {"act": "ACT-ENC"}.get(segmenter.type, segmenter.type)
     return f"{name} on {config.data.src.level} symbols, tau {segmenter.tau:g}{more}, {depth}"
+
+
+def cut_after(model: Translator) -> str:
+    """The characters that end a segment whatever the halting unit says."""
+    layer = model.segmenter
+    ids = layer.cut_after if isinstance(layer, ActSegmenter) else ()
+    return "".join(model.src_vocabulary.tokens[i] for i in ids)
 
 
 def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from caesura.analysis.halting import (
     history,
 )
 from caesura.analysis.lines import Line, Sample, chunks, subsample
-from caesura.analysis.models import describe, search_name
+from caesura.analysis.models import cut_after, describe, search_name
 from caesura.analysis.segments import (
     SegmentStatistics,
     SegmentTally,
@@ -138,7 +138,7 @@ class _Pass:
         self.sentences = self.too_long = 0
         self._seconds = 0.0
         self.segments = SegmentTally()
-        self.halting = HaltingTally(subject.model.segmenter.learn_halting)
+        self.halting = HaltingTally(subject.model.segmenter.learn_halting, cut_after(subject.model))
         size = max(settings.translate, settings.sample, KEPT)
         self.sample = Sample(size, settings.seed, settings.lines)
         self._agreements: Agreements | None = None

@@ -24,6 +24,10 @@ LONGEST = 100  # characters of a name that is a folder's as well
 # Words between which two underscores can stand for the space: no name is mistaken for another.
 _WORD = r"[a-z0-9](?:_?[a-z0-9.+=-])*"
 _PLAIN = re.compile(rf"{_WORD}(?: {_WORD})*")
+# A value of --over: all of it in quotes, or up to a comma that no brackets are around.
+_VALUE = re.compile(
+    r"""\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*(?=,|$)|(?:[^,\[\]{}]|\[[^\]]*\]|\{[^}]*\})+"""
+)
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ class Plan:
 
 
 def parse_over(text: str) -> list[Setting]:
-    """The settings of one `--over KEY=V1,V2,...`; a value with commas of its own stands in brackets."""
+    """The settings of one `--over KEY=V1,V2,...`; a value with commas stands in brackets or quotes."""
     key, equals, values = text.partition("=")
-    found = [value.strip() for value in re.findall(r"(?:[^,\[\]{}]|\[[^\]]*\]|\{[^}]*\})+", values)]
+    found = [value.strip() for value in _VALUE.findall(values)]
     if not key.strip() or not equals or not found or not all(found):
         raise InputError(f"--over {text}: write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1")
     return [Setting(key.strip(), value, f"--over {key.strip()}={value}") for value in found]
@@ -226,5 +230,6 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, str):
-        return value if value.strip() else f'"{value}"'  # what cannot be seen
+        seen = value.isprintable() and value.strip() == value != "" and '"' not in value
+        return value if seen else json.dumps(value, ensure_ascii=not value.isprintable())
     return yamlfile.show(value, limit=1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 
 import torch
 from torch import Tensor, nn
@@ -43,8 +44,6 @@ class ActSegmenter(Segmenter):
     After each symbol of `cut_after` a segment ends too, whatever the scores say.
     """
 
-    cut_after: Tensor  # [number of them]
-
     def __init__(
         self,
         vocab_size: int,
@@ -59,8 +58,8 @@ class ActSegmenter(Segmenter):
         super().__init__()
         check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
         check_shares(epsilon=epsilon)
-        if wrong := [symbol for symbol in cut_after if not 0 <= symbol < vocab_size]:
-            raise ValueError(f"cut_after should be ids from 0 to {vocab_size - 1}, not {wrong[0]}")
+        # A tuple, not a tensor: nothing is on a device, or lost where memory is given by `to_empty`.
+        self.cut_after = _ids(cut_after, vocab_size)
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.cell = nn.GRUCell(embedding_dim, act_size)
         self.halting = nn.Linear(act_size, 1)
@@ -68,9 +67,6 @@ class ActSegmenter(Segmenter):
         self.epsilon = epsilon
         self.output_dim = output_dim
         self.learn_halting = learn_halting
-        # Not among the weights, which are all that a model built on the meta device is filled with.
-        device = "cpu" if self.embedding.weight.is_meta else self.embedding.weight.device
-        self.register_buffer("cut_after", torch.tensor([*cut_after], device=device).long(), persistent=False)
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
         nn.init.constant_(self.halting.bias, halting_bias)
         if not learn_halting:  # drawn all the same, so that a seed gives the other weights what it gives them
@@ -125,8 +121,8 @@ class ActSegmenter(Segmenter):
         size, steps = symbols.shape
         left = lengths[:, None] - torch.arange(steps, device=device)
         forced = left == 1 if final else torch.zeros_like(left, dtype=torch.bool)
-        if len(self.cut_after):
-            forced = forced | (symbols[..., None] == self.cut_after).any(2)
+        for symbol in self.cut_after:
+            forced = forced | (symbols == symbol)
         at = state or self.start(size, projections)
         segments, carry = act_segments(
             projections,
@@ -147,6 +143,15 @@ class ActSegmenter(Segmenter):
         if not torch.is_autocast_enabled(means.device.type):
             means = means.to(weight.dtype)
         return F.linear(means, weight)
+
+
+def _ids(given: SymbolIds, vocab_size: int) -> tuple[int, ...]:
+    if isinstance(given, str):
+        raise TypeError("cut_after should be ids of symbols, not text; a config takes characters")
+    found = tuple(dict.fromkeys(map(index, given)))
+    if wrong := [symbol for symbol in found if not 0 <= symbol < vocab_size]:
+        raise ValueError(f"cut_after should be ids from 0 to {vocab_size - 1}, not {wrong[0]}")
+    return found
 
 
 def _penalty(state: ActState) -> Tensor:

@@ -58,7 +58,7 @@ def introduction(config: Config, parameters: int) -> str:
 
 
 def _listed(options: Mapping[str, Any]) -> str:
-    return "".join(f", {name} {value}" for name, value in options.items())
+    return "".join(f", {name} {value!r}" for name, value in options.items())  # a space is seen
 
 
 def figures(found: Mapping[str, Any]) -> str:

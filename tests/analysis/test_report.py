@@ -131,6 +131,25 @@ def test_models_that_cut_the_first_line_alike_are_named_together(
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "more", "told", "also"),
+    [
+        ("", "", "halts after 0%", ""),
+        ("ac", ", cut after ac", "segments end after 25%", ", and after ac"),
+    ],
+)
+def test_cuts_that_are_given_are_not_told_as_the_units(
+    given: str, more: str, told: str, also: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_chapters(monkeypatch, "halting")
+    segmenter = ACT | {"cut_after": given, "halting_bias": -20.0, "learn_halting": False, "tau": 0.0}
+    lines = [Line(1, "abbcde"), Line(2, "dd")]
+    html = Report([analyse(subject(segmenter), lines, "text", None, replace(SMALL, translate=0))]).page()[0]
+    assert f"tau 0, halting not learnt{more}, 1 encoder layer" in html
+    assert f"reads 8 symbols and {told} of them; it does not learn." in html
+    assert f"reaches 0.99{also}.</p>" in html
+
+
 def test_everything_is_written(found: list[Analysis], shown: tuple[str, Figures], written: Path) -> None:
     html, figures = shown
     assert (written / "report.html").read_text(encoding="utf-8") == html  # drawn twice, the same to the byte

@@ -51,9 +51,16 @@ def test_a_grid_is_crossed_and_named(config):
 
 
 def test_a_value_that_cannot_be_seen_is_quoted(config):
-    found = grid(config, 'model.segmenter.cut_after=""," "," f"')
-    assert [point.config.model.segmenter.options["cut_after"] for point in found] == ["", " ", " f"]
-    assert [point.name for point in found] == [f"cut_after={c} seed=1" for c in ('""', '" "', " f")]
+    values = ["", " ", " f", "f ", "a b", "\t", "\xa0", '"', '" "']
+    found = grid(config, f"model.segmenter.cut_after={','.join(map(json.dumps, values))}")
+    assert [point.config.model.segmenter.options["cut_after"] for point in found] == values
+    names = '""', '" "', '" f"', '"f "', "a b", r'"\t"', r'"\u00a0"', r'"\""', r'"\" \""'
+    assert [point.name for point in found] == [f"cut_after={name} seed=1" for name in names]
+
+
+def test_a_value_in_quotes_may_have_commas_and_brackets():
+    texts = ['" ,."', "'[,'", '"\\","', "plain", "it's", "don't", "[1,2]", "''"]
+    assert [setting.text for setting in parse_over(f"name={', '.join(texts)}")] == texts
 
 
 def test_baselines_stand_beside_and_share_what_all_have(config):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from caesura.components import build_parts
+from caesura.data.vocabulary import CharVocabulary
 from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_grid import Plan, Point, parse_over, points, read_rows
 from caesura.experiments.sweep_results import chosen, load, merge
@@ -24,6 +25,26 @@ COMMANDS = [
 
 def test_every_grid_has_its_command():
     assert {name for name, _ in COMMANDS} == {p.name for p in (ROOT / "recipes" / "freedom").glob("grid-*")}
+
+
+def test_segments_in_words_are_as_their_names_say():
+    [line] = [line for name, line in COMMANDS if name == "grid-words.yaml"]
+    vocabulary, text = CharVocabulary(" abcdefg"), "abcde abcd  abcdefg a"
+    symbols = torch.tensor([vocabulary.encode(text)])
+    for point in planned("grid-words.yaml", line):
+        layer = build_parts(point.config, len(vocabulary), 9, vocabulary)[0]
+        ends = layer(symbols, [len(text)]).ends[0].nonzero()[:, 0].tolist()
+        if "chosen" in point.name:
+            assert layer.learn_halting
+            assert {i for i, c in enumerate(text) if c == " "} < {*ends}
+        else:
+            k = re.match(r"k=(\d+) in ", point.name)
+            most = int(k[1]) if k else len(text)
+            words = (range(*word.span()) for word in re.finditer("[^ ]* |[^ ]+$", text))
+            parts = (word[i : i + most] for word in words for i in range(0, len(word), most))
+            assert ends == [part[-1] for part in parts]
+            size = re.search(r" of (\d+) ", point.name)
+            assert layer.cell.hidden_size == int(size[1] if size else 50)
 
 
 @pytest.mark.parametrize(("name", "line"), COMMANDS)

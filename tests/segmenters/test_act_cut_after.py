@@ -1,7 +1,10 @@
 """ActSegmenter with symbols after which a segment ends: there, and else as without them."""
 
 import copy
+from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers import close, ragged
@@ -132,20 +135,41 @@ def test_without_symbols_and_with_them_twice_it_is_the_same_layer() -> None:
         first, second = (layer(2, 0.0, given)(symbols, sizes) for given in (one, other))
         assert first.ends.equal(second.ends)
     plain = ActSegmenter(VOCABULARY, 4, 5, 3)
-    assert not plain.cut_after.numel()
+    assert plain.cut_after == ()
     assert plain.state_dict().keys() == layer(0, 0.0, [3]).state_dict().keys()
 
 
-def test_the_symbols_go_where_the_layer_goes_and_survive_a_copy() -> None:
-    made = layer(0, 0.0, [3, 5])
-    assert copy.deepcopy(made).cut_after.tolist() == [3, 5]
-    assert made.half().cut_after.dtype == torch.long
-    assert made.to("meta").cut_after.is_meta
+@pytest.mark.parametrize("assign", [True, False], ids=["assigned", "copied"])
+def test_a_layer_without_memory_cuts_the_same_once_it_has_weights(assign: bool) -> None:
+    made = layer(0, -9.0, [3, 5]).float()
     with torch.device("meta"):
-        built = ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=[3])
-    built.load_state_dict(ActSegmenter(VOCABULARY, 4, 5, 3).state_dict(), assign=True)
-    symbols = torch.tensor([[3, 3, 1]])
-    assert built(symbols, [3]).ends[0].tolist()[:2] == [True, True]
+        built = ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=[3, 5])
+    if not assign:
+        built.to_empty(device="cpu")
+    built.load_state_dict(made.state_dict(), assign=assign)
+    symbols = torch.tensor([[3, 1, 5, 3, 1, 2]])
+    for one in (made, built, copy.deepcopy(built), built.double()):
+        assert one(symbols, [6]).ends[0].tolist() == [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    "ids", [(3, 5), range(3, 6, 2), torch.tensor([3, 5]), np.array([3, 5]), iter([3, 5])], ids=type
+)
+def test_ids_may_be_any_whole_numbers(ids: Iterable[int]) -> None:
+    assert ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=ids).cut_after == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (" ", "cut_after should be ids of symbols, not text; a config takes characters"),
+        ("", "cut_after should be ids of symbols, not text; a config takes characters"),
+        ([2.5], "'float' object cannot be interpreted as an integer"),
+    ],
+)
+def test_what_are_no_ids_is_refused(wrong: Any, complaint: str) -> None:
+    with pytest.raises(TypeError, match=f"^{complaint}$"):
+        ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, VOCABULARY])

@@ -40,6 +40,7 @@ def test_what_is_trained_cuts_the_same_once_it_is_loaded(corpus: Path, tmp_path:
 def test_words_are_segments_where_the_unit_never_halts(corpus: Path, tmp_path: Path) -> None:
     heard = run(cutting(corpus, " ", *WORDS), tmp_path)
     assert heard.said.count("model.segmenter.learn_halting is false: where segments end will not change") == 1
+    assert ", cut_after ' '" in (tmp_path / "README.md").read_text()
     model = Translator.from_pretrained(tmp_path)
     for text in (corpus / "dev.de").read_text(encoding="utf-8").splitlines():
         words = text.split(" ")
@@ -81,7 +82,9 @@ def test_a_config_with_a_space_is_read_as_it_was_written(corpus: Path, tmp_path:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["cut_after=3"], "cut_after=3: "),
+        (["cut_after=3"], "cut_after=3: 3 is not text; put it in quotes"),
+        (["cut_after= "], "cut_after= : null is not text; put it in quotes"),
+        (['cut_after=[" "]'], 'cut_after=[" "]: [" "] is not text'),
         (["type=lookup", "embedding_dim=3", 'cut_after=" "'], 'cut_after=" ": unknown key'),
     ],
 )
