@@ -77,7 +77,7 @@ def test_the_readmes_commands_and_options_exist(line: str) -> None:
         return
     assert program == "caesura"
     known = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
-    options = {name for parameter in known.params for name in parameter.opts}
+    options = {name for parameter in known.params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert {word for word in words if word.startswith("--")} <= options
     for word in words:
         if word.startswith("recipes/"):
