@@ -122,9 +122,20 @@ def ended(run: Result) -> str:
 
 
 def _conditions(sweep: Sweep) -> str:
-    budget = "" if sweep.budget is None else f", {duration(sweep.budget)} of training each"
     most = max((run.parallel for run in sweep.runs), default=1)
-    return budget + (f", up to {most} side by side, which their times include" if most > 1 else "")
+    return _budgets(sweep) + (f", up to {most} side by side, which their times include" if most > 1 else "")
+
+
+def _budgets(sweep: Sweep) -> str:
+    """What the runs might take: one budget, or from which to which where several calls have given others."""
+    given = {sweep.budget if run.budget is None else run.budget for run in sweep.runs}
+    known = sorted(budget for budget in given if budget is not None)
+    ends = list(dict.fromkeys(duration(budget) for budget in (*known[:1], *known[-1:])))
+    if not ends:
+        return ""
+    if None in given:
+        return f", with {'budgets' if ends[1:] else 'a budget'} of {' to '.join(ends)} where they had one"
+    return f", budgets of {' to '.join(ends)} each" if ends[1:] else f", {ends[0]} of training each"
 
 
 # Columns come in tables that a page has room for: what stands above each, and how its columns' names begin.

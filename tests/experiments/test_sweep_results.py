@@ -345,6 +345,26 @@ def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
     assert (char["grad."], char["end"]) == ("", "1.000")
 
 
+@pytest.mark.parametrize(
+    ("whole", "budgets", "said"),
+    [
+        (90.0, [None, None, None], "3 runs, 1m30s of training each, up"),  # kept by an earlier version
+        (10.0, [25.0, 25.0, 10.0], "3 runs, budgets of 10s to 25s each, up"),
+        (None, [25.0, 25.0, 10.0], "3 runs, budgets of 10s to 25s each, up"),
+        (10.0, [25.0, 25.0, 25.0], "3 runs, 25s of training each, up"),
+        (None, [25.0, None, None], "3 runs, with a budget of 25s where they had one, up"),
+        (None, [25.0, None, 10.0], "3 runs, with budgets of 10s to 25s where they had one, up"),
+        (None, [None, None, None], "3 runs, up"),
+    ],
+)
+def test_the_heading_has_the_budgets_that_the_runs_had(whole, budgets, said):
+    runs = [result("tau=0"), result("tau=1"), baseline("char", 1.0, 20.0)]
+    runs = [replace(run, budget=budget) for run, budget in zip(runs, budgets, strict=True)]
+    made = replace(sweep(runs), budget=whole)
+    assert runs_table(made).title.startswith(said)
+    assert f"## {said}" in markdown(made)
+
+
 def test_a_handful_of_gold_boundaries_is_no_column():
     few = {"gold": {"gold": 29, "f1": 0.5, "chance": 0.1}, "words": {"gold": 30, "f1": 0.5, "chance": 0.1}}
     heads = [column.name for column in runs_table(sweep([result(boundaries=few)])).columns]
