@@ -17,6 +17,7 @@ from caesura.components import resolve
 from caesura.config import Config, load_config
 from caesura.errors import InputError
 from caesura.experiments.recipe import text_settings
+from caesura.phrasing import IN_QUOTES, in_shell
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them
@@ -80,8 +81,12 @@ def parse_over(text: str) -> list[Setting]:
     """The settings of one `--over KEY=V1,V2,...`; a value with commas stands in brackets or quotes."""
     key, equals, values = text.partition("=")
     found = [value.strip() for value in _VALUE.findall(values)]
-    if not key.strip() or not equals or not found or not all(found):
-        raise InputError(f"--over {text}: write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1")
+    lost = _VALUE.sub("", values).count(",") >= len(found)  # a value between two commas, or at an end
+    if not key.strip() or not equals or lost or not all(found):
+        advice = "write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1"
+        if key.strip() and equals:
+            advice += f'; a blank as --over \'{key.strip()}=" "\', and no text as ""'
+        raise InputError(f"--over {text}: {advice}")
     return [Setting(key.strip(), value, f"--over {key.strip()}={value}") for value in found]
 
 
@@ -170,6 +175,8 @@ def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> 
         said, origin = f"--set {setting}: ", setting.origin
         named = "" if origin.startswith("--over ") else f"{setting.key}: "
         message = message.replace(said, f"{origin}: {named}")
+        if named:  # of a file, where no shell takes quotes away
+            message = message.replace(in_shell(setting.key, setting.text), IN_QUOTES)
     if path != plan.config and "--set " in message:
         advice = "--set is for baselines too; for the swept config alone: --over KEY=VALUE"
         message = f"{path}: {message} ({advice})"

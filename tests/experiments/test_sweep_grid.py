@@ -23,6 +23,7 @@ from caesura.experiments.sweep_grid import (
 )
 
 TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
+CUT = "model.segmenter.cut_after"
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,26 @@ def test_a_value_that_cannot_be_seen_is_quoted(config):
 def test_a_value_in_quotes_may_have_commas_and_brackets():
     texts = ['" ,."', "'[,'", '"\\","', "plain", "it's", "don't", "[1,2]", "''"]
     assert [setting.text for setting in parse_over(f"name={', '.join(texts)}")] == texts
+
+
+@pytest.mark.parametrize("values", ["", " ", "a, ", "a,", ",a", "a,,b"])  # what a shell leaves of quotes
+def test_how_a_blank_is_given_is_said(values):
+    with pytest.raises(InputError) as refused:
+        parse_over(f"{CUT}={values}")
+    assert str(refused.value) == (
+        f"--over {CUT}={values}: write it as KEY=V1,V2, such as {TAU}=0,0.1; "
+        f'a blank as --over \'{CUT}=" "\', and no text as ""'
+    )
+
+
+def test_text_that_is_none_gets_the_remedy_of_where_it_was_written(config, tmp_path):
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{CUT}=3")
+    assert str(refused.value) == f"--over {CUT}=3: 3 is not text; in a shell write '{CUT}=\"3\"'"
+    listed = write_list(tmp_path, f"- settings: {{{CUT}: }}\n")
+    with pytest.raises(InputError) as refused:
+        points(Plan(config, read_rows(listed)))
+    assert str(refused.value) == f"{listed}:1: {CUT}: null is not text; put it in quotes"
 
 
 def test_baselines_stand_beside_and_share_what_all_have(config):
