@@ -21,6 +21,7 @@ from caesura.phrasing import IN_QUOTES, in_shell
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them
+BLANKS = {'=""': "=nothing", '=" "': "=space", r'="\t"': "=tab"}  # values as names have them, and folders
 LONGEST = 100  # characters of a name that is a folder's as well
 # Words between which two underscores can stand for the space: no name is mistaken for another.
 _WORD = r"[a-z0-9](?:_?[a-z0-9.+=-])*"
@@ -61,7 +62,8 @@ class Point:
         if _PLAIN.fullmatch(self.name) and len(self.name) <= LONGEST:
             return self.name.replace(" ", "__")
         mark = hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-        safe = re.sub(r"[^a-z0-9._+=-]+", "-", self.name.lower())[:LONGEST].strip("-.")
+        said = re.sub("|".join(map(re.escape, BLANKS)), lambda found: BLANKS[found[0]], self.name)
+        safe = re.sub(r"[^a-z0-9._+=-]+", "-", said.lower())[:LONGEST].strip("-.")
         return f"{safe}-{mark}".lstrip("-")
 
 

@@ -59,6 +59,18 @@ def test_a_value_that_cannot_be_seen_is_quoted(config):
     assert [point.name for point in found] == [f"cut_after={name} seed=1" for name in names]
 
 
+def test_folders_of_blanks_can_be_told_apart_by_eye(config):
+    found = grid(config, f'{CUT}=""," ","\\t",e," e"', f"{TAU}=0")
+    marks = [point.folder.rpartition("-") for point in found]
+    assert [name for name, _, _ in marks] == [
+        "cut_after=nothing-tau=0-seed=1", "cut_after=space-tau=0-seed=1", "cut_after=tab-tau=0-seed=1",
+        "", "cut_after=-e-tau=0-seed=1",
+    ]  # fmt: skip
+    assert found[3].folder == "cut_after=e__tau=0__seed=1"
+    named = [grid(config, f"{CUT}={value}")[0] for value in ('""', "nothing", '" "', "space")]
+    assert len({point.folder for point in named}) == 4
+
+
 def test_a_value_in_quotes_may_have_commas_and_brackets():
     texts = ['" ,."', "'[,'", '"\\","', "plain", "it's", "don't", "[1,2]", "''"]
     assert [setting.text for setting in parse_over(f"name={', '.join(texts)}")] == texts
@@ -134,10 +146,12 @@ def test_every_combination_once(dimensions):
 
 
 NAMES = st.text(min_size=1, max_size=150) | st.text("ab_ .=-A", min_size=1, max_size=6)
+BLANK = ['a=""', 'a=" "', "a=nothing", "a=space", 'a="="', "a=nothing seed=1", 'a="" seed=1']
 
 
 @given(st.lists(NAMES, min_size=2, max_size=8, unique=True))
 @example(["a b", "a_b", "a__b", "a_ b", "a _b", "A b", "a  b"])
+@example(BLANK)
 def test_folders_are_safe_and_tell_names_apart(names):
     folders = [Point(name, Path(), (), {}, 1, None).folder for name in names]
     assert len(set(folders)) == len(names)
