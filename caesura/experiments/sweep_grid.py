@@ -176,6 +176,9 @@ def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> 
     for setting in row:
         said, origin = f"--set {setting}: ", setting.origin
         named = "" if origin.startswith("--over ") else f"{setting.key}: "
+        ranged = not named and said in message and re.fullmatch(r"[^:]+:[^:]+(:log)?", setting.text)
+        if ranged and "--search N" not in message:
+            message += ". A range is for --search N, which draws N settings from it"
         message = message.replace(said, f"{origin}: {named}")
         if named:  # of a file, where no shell takes quotes away
             message = message.replace(in_shell(setting.key, setting.text), IN_QUOTES)

@@ -96,6 +96,23 @@ def test_text_that_is_none_gets_the_remedy_of_where_it_was_written(config, tmp_p
     assert str(refused.value) == f"{listed}:1: {CUT}: null is not text; put it in quotes"
 
 
+@pytest.mark.parametrize("text", ["0:1", "1e-3:1:log"])
+def test_a_range_is_for_a_search(config, text):
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{TAU}={text}")
+    assert str(refused.value) == (
+        f"--over {TAU}={text}: '{text}' is not a number. "
+        "A range is for --search N, which draws N settings from it"
+    )
+    assert grid(config, f"{CUT}={text}")[0].config.model.segmenter.options["cut_after"] == text
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{CUT}={text}", f"{TAU}=x")
+    assert "--search" not in str(refused.value)
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{BIAS}={text}", f"{TAU}={text}")
+    assert str(refused.value).count("--search") == 1
+
+
 def test_baselines_stand_beside_and_share_what_all_have(config):
     char = config.with_name("char.yaml")
     found = grid(config, f"{TAU}=0,1", beside=[char], seeds=[3, 4], common=["training.batch_size=7"])
