@@ -21,6 +21,11 @@ class Interrupted(Exception):
         self.number = number
 
 
+def missing_extra(what: str, extra: str) -> InputError:
+    """`what` needs packages that are not installed; with the command for a clone, as no index has Caesura."""
+    return InputError(f"{what} needs an extra, in the clone: .venv/bin/pip install -e '.[{extra}]'")
+
+
 def explain(problem: BaseException) -> int:
     """Say what went wrong on the error stream; the exit status that belongs to it."""
     if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument

@@ -34,6 +34,13 @@ _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
 FORMAT = 5
 
 
+def _beneath(folder: Path) -> str:
+    """Where the models are of a folder that has some beneath it, as a sweep's and a demo's do."""
+    found = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
+    more = f" and {len(found) - 1} more" if found[1:] else ""
+    return f"; the models are beneath it: {found[0]}{more}" if found else ""
+
+
 def read_folder(
     folder: Path, settings: Sequence[str]
 ) -> tuple[Config, tuple[Vocabulary, Vocabulary], dict[str, Tensor]]:
@@ -48,7 +55,7 @@ def read_folder(
     for name in (*_DESCRIPTION, WEIGHTS):
         if not (folder / name).is_file():
             young = name == WEIGHTS and (folder / "checkpoints").is_dir()
-            hint = "; training has not reached its first validation yet" if young else ""
+            hint = "; training has not reached its first validation yet" if young else _beneath(folder)
             raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
     refuse_links([folder / name for name in (*_DESCRIPTION, WEIGHTS)], folder)
     try:

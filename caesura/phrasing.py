@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import json
 import re
 import typing
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -49,7 +50,7 @@ def problems(
             about = _fields(model, key[:-1])[key[-1]].description
             text = f"missing: {about}" if about else "missing"
         else:
-            text = _phrase(error)
+            text = _phrase(error, section + key, place_of(places, section + key))
         found.setdefault(key, []).append(text)
     for key in absent & guessed:
         del found[key]
@@ -75,8 +76,15 @@ _WANTED = {
     "union": "a FILE.tsv or {src: FILE, trg: FILE}",
 }
 
+IN_QUOTES = "put it in quotes"
 
-def _phrase(error: ErrorDetails) -> str:
+
+def in_shell(key: str, text: str) -> str:
+    """How a command line has text that YAML takes for something else: its shell takes quotes away."""
+    return f"in a shell write '{key}={json.dumps(text, ensure_ascii=False)}'"
+
+
+def _phrase(error: ErrorDetails, key: Key, place: Place) -> str:
     """One of pydantic's errors about a value as a sentence that says what would be right."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "rule":
@@ -97,7 +105,12 @@ def _phrase(error: ErrorDetails) -> str:
         return f"{show(value)}: {error['msg']}"
     remedy = ""
     if kind == "string_type" and isinstance(value, bool | int | float | None):  # None: a space, perhaps
-        remedy = "; put it in quotes"
+        remedy = f"; {IN_QUOTES}"
+        if place.file and not place.line and place.key == key:  # from the command line
+            name, typed = ".".join(key), place.file.partition("=")[2].strip()
+            if not typed:
+                return f'an empty value is null, not text; {in_shell(name, " ")}, or "" for no text'
+            remedy = f"; {in_shell(name, typed)}"
     if kind.startswith("int_") and isinstance(value, float) and value.is_integer():
         remedy = f"; write {value:.0f}"
     return f"{show(value)} is not {wanted}{remedy}"

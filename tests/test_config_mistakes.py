@@ -37,6 +37,7 @@ MISTAKES = [
     ("level: char,", "", "data.src.level: missing: what a symbol is: char, word, bpe or wordpiece"),
     ("lang: de", "lang: 7", "data.src.lang: 7 is not text; put it in quotes"),
     ("lang: de", "lang: true", "data.src.lang: true is not text; put it in quotes"),
+    ("lang: de", "lang:", "data.src.lang: null is not text; put it in quotes"),
     ("lang: de", "lang: ''", "data.src.lang: is empty"),
     ("max_length: 200", "max_length: 2e2", "data.src.max_length: 200.0 is not a whole number; write 200"),
     ("max_length: 200", "max_length: 2.5", "data.src.max_length: 2.5 is not a whole number"),

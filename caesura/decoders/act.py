@@ -18,7 +18,14 @@ from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import Segmenter, check_shares, check_sizes, embedding_table, positions_mask
+from caesura.segmenters.base import (
+    Segmenter,
+    check_finite,
+    check_shares,
+    check_sizes,
+    embedding_table,
+    positions_mask,
+)
 
 
 class ActDecoder(Decoder[ActDecoderState]):
@@ -52,6 +59,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         check_sizes(embedding_dim=embedding_dim, hidden_size=hidden_size)
         check_sizes(act_size=act_size, output_dim=output_dim)
         check_shares(epsilon=epsilon, dropout=dropout)
+        check_finite(halting_bias=halting_bias)
         if share and feed_context:
             raise ValueError("share needs feed_context: false, as ACT-ENC's cell reads no context")
         self.embedding = embedding_table(vocab_size, embedding_dim)
@@ -67,6 +75,10 @@ class ActDecoder(Decoder[ActDecoderState]):
         self.dropout = nn.Dropout(dropout)
         self.epsilon, self.share = epsilon, share
         nn.init.constant_(self.halting.bias, halting_bias)
+
+    def extra_repr(self) -> str:
+        """What its modules do not tell."""
+        return f"epsilon={self.epsilon:g}" + ", share=True" * self.share
 
     def join(self, segmenter: Segmenter) -> None:
         """With `share`, S, W_h and W_o are those of ACT-ENC, as the paper's footnote allows."""

@@ -120,7 +120,7 @@ def sweep(
     from caesura.config import load_config
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
-    from caesura.experiments.sweep_tables import BRIEFLY, brief_table
+    from caesura.experiments.sweep_tables import brief_table
     from caesura.terminal import FleetDisplay, outlive_readers, table
 
     if draw:
@@ -146,7 +146,7 @@ def sweep(
     except Interrupted:
         print(f"stopped; tables, figures and sweep.json so far: {folder}; the same command goes on from here")
         raise
-    table(*brief_table(told_apart(load(folder / SWEEP))), BRIEFLY)
+    table(*brief_table(told_apart(load(folder / SWEEP))))
     print(f"tables, figures and sweep.json: {folder}")
     if not good:
         raise typer.Exit(1)

@@ -17,9 +17,11 @@ from caesura.components import resolve
 from caesura.config import Config, load_config
 from caesura.errors import InputError
 from caesura.experiments.recipe import text_settings
+from caesura.phrasing import IN_QUOTES, in_shell
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them
+BLANKS = {'=""': "=nothing", '=" "': "=space", r'="\t"': "=tab"}  # values as names have them, and folders
 LONGEST = 100  # characters of a name that is a folder's as well
 # Words between which two underscores can stand for the space: no name is mistaken for another.
 _WORD = r"[a-z0-9](?:_?[a-z0-9.+=-])*"
@@ -60,7 +62,8 @@ class Point:
         if _PLAIN.fullmatch(self.name) and len(self.name) <= LONGEST:
             return self.name.replace(" ", "__")
         mark = hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-        safe = re.sub(r"[^a-z0-9._+=-]+", "-", self.name.lower())[:LONGEST].strip("-.")
+        said = re.sub("|".join(map(re.escape, BLANKS)), lambda found: BLANKS[found[0]], self.name)
+        safe = re.sub(r"[^a-z0-9._+=-]+", "-", said.lower())[:LONGEST].strip("-.")
         return f"{safe}-{mark}".lstrip("-")
 
 
@@ -80,8 +83,12 @@ def parse_over(text: str) -> list[Setting]:
     """The settings of one `--over KEY=V1,V2,...`; a value with commas stands in brackets or quotes."""
     key, equals, values = text.partition("=")
     found = [value.strip() for value in _VALUE.findall(values)]
-    if not key.strip() or not equals or not found or not all(found):
-        raise InputError(f"--over {text}: write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1")
+    lost = _VALUE.sub("", values).count(",") >= len(found)  # a value between two commas, or at an end
+    if not key.strip() or not equals or lost or not all(found):
+        advice = "write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1"
+        if key.strip() and equals:
+            advice += f'; a blank as --over \'{key.strip()}=" "\', and no text as ""'
+        raise InputError(f"--over {text}: {advice}")
     return [Setting(key.strip(), value, f"--over {key.strip()}={value}") for value in found]
 
 
@@ -169,7 +176,12 @@ def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> 
     for setting in row:
         said, origin = f"--set {setting}: ", setting.origin
         named = "" if origin.startswith("--over ") else f"{setting.key}: "
+        ranged = not named and said in message and re.fullmatch(r"[^:]+:[^:]+(:log)?", setting.text)
+        if ranged and "--search N" not in message:
+            message += ". A range is for --search N, which draws N settings from it"
         message = message.replace(said, f"{origin}: {named}")
+        if named:  # of a file, where no shell takes quotes away
+            message = message.replace(in_shell(setting.key, setting.text), IN_QUOTES)
     if path != plan.config and "--set " in message:
         advice = "--set is for baselines too; for the swept config alone: --over KEY=VALUE"
         message = f"{path}: {message} ({advice})"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura.data.files import write_beside
-from caesura.errors import InputError
+from caesura.errors import InputError, missing_extra
 from caesura.experiments.sweep_grid import Setting, parse_over
 
 TRIALS = "trials.json"
@@ -166,5 +166,5 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError as problem:
-        raise InputError("--search needs the extra: pip install 'caesura[search]'") from problem
+        raise missing_extra("--search", "search") from problem
     return optuna

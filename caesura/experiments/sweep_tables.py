@@ -75,20 +75,29 @@ BRIEF = {
     "run": "run", "segments: start": "start", "segments: end": "end", "gradient: end": "grad.",
     "output: start": "out: start", "output: end": "out: end", "output gradient: end": "out: grad.",
     "dev BLEU: best": "BLEU", "dev chrF2: best": "chrF2", "test BLEU": "test", "F1 white space": "F1",
-    "ms an update": "ms", "ended": "ended",
+    "F1 white space, either side": "either", "ms an update": "ms", "ended": "ended",
 }  # fmt: skip
-BRIEFLY = (
-    "start, end: characters in a segment; grad.: of characters with a halting gradient, at the end; BLEU, "
-    "chrF2: best on dev; test: its BLEU; F1: against white space; ms: an update. All else: table.md"
-)
+LEGEND = {
+    ("start", "end"): "characters in a segment",
+    ("grad.",): "of characters with a halting gradient, at the end",
+    ("out: start", "out: end", "out: grad."): "the same of outputs",
+    ("BLEU", "chrF2"): "best on dev",
+    ("test",): "its BLEU",
+    ("F1",): "against white space, which goes with the word after it",
+    ("either",): "with either word",
+    ("ms",): "an update",
+}
 
 
-def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]]]:
-    """Title, heads and cells of the table of runs as a terminal shows it: the ends, the best, the price."""
+def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]], str]:
+    """Title, heads, cells and legend of the table of runs as a terminal shows it: ends, best, price."""
     table = runs_table(sweep)
     kept = [(i, column) for i, column in enumerate(table.columns) if column.name in BRIEF]
     rows = [[column.show(row[i]) for i, column in kept] for row in table.rows]
-    return table.title, [BRIEF[column.name] for _, column in kept], rows
+    heads = [BRIEF[column.name] for _, column in kept]
+    there = [([head for head in names if head in heads], meaning) for names, meaning in LEGEND.items()]
+    said = [f"{', '.join(names)}: {meaning}" for names, meaning in there if names]
+    return table.title, heads, rows, ". ".join([*["; ".join(said)] * bool(said), "All else: table.md"])
 
 
 def groups_table(sweep: Sweep) -> Table:
@@ -122,9 +131,20 @@ def ended(run: Result) -> str:
 
 
 def _conditions(sweep: Sweep) -> str:
-    budget = "" if sweep.budget is None else f", {duration(sweep.budget)} of training each"
     most = max((run.parallel for run in sweep.runs), default=1)
-    return budget + (f", up to {most} side by side, which their times include" if most > 1 else "")
+    return _budgets(sweep) + (f", up to {most} side by side, which their times include" if most > 1 else "")
+
+
+def _budgets(sweep: Sweep) -> str:
+    """What the runs might take: one budget, or from which to which where several calls have given others."""
+    given = {sweep.budget if run.budget is None else run.budget for run in sweep.runs}
+    known = sorted(budget for budget in given if budget is not None)
+    ends = list(dict.fromkeys(duration(budget) for budget in (*known[:1], *known[-1:])))
+    if not ends:
+        return ""
+    if None in given:
+        return f", with {'budgets' if ends[1:] else 'a budget'} of {' to '.join(ends)} where they had one"
+    return f", budgets of {' to '.join(ends)} each" if ends[1:] else f", {ends[0]} of training each"
 
 
 # Columns come in tables that a page has room for: what stands above each, and how its columns' names begin.

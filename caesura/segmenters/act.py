@@ -15,6 +15,7 @@ from caesura.segmenters.base import (
     Segmenter,
     Segments,
     SymbolIds,
+    check_finite,
     check_shares,
     check_sizes,
     embedding_table,
@@ -58,6 +59,7 @@ class ActSegmenter(Segmenter):
         super().__init__()
         check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
         check_shares(epsilon=epsilon)
+        check_finite(halting_bias=halting_bias)
         # A tuple, not a tensor: nothing is on a device, or lost where memory is given by `to_empty`.
         self.cut_after = _ids(cut_after, vocab_size)
         self.embedding = embedding_table(vocab_size, embedding_dim)
@@ -72,6 +74,12 @@ class ActSegmenter(Segmenter):
         if not learn_halting:  # drawn all the same, so that a seed gives the other weights what it gives them
             nn.init.zeros_(self.halting.weight)
             self.halting.requires_grad_(False)
+
+    def extra_repr(self) -> str:
+        """What its modules do not tell: epsilon, and what is not as usual."""
+        said = [f"epsilon={self.epsilon:g}"]
+        said += [] if self.learn_halting else ["learn_halting=False"]
+        return ", ".join(said + ([f"cut_after={[*self.cut_after]}"] if self.cut_after else []))
 
     def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
         """Scan `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
@@ -148,7 +156,10 @@ class ActSegmenter(Segmenter):
 def _ids(given: SymbolIds, vocab_size: int) -> tuple[int, ...]:
     if isinstance(given, str):
         raise TypeError("cut_after should be ids of symbols, not text; a config takes characters")
-    found = tuple(dict.fromkeys(map(index, given)))
+    try:
+        found = tuple(dict.fromkeys(map(index, given)))
+    except TypeError:
+        raise TypeError("cut_after should be a list of symbol ids, whole numbers") from None
     if wrong := [symbol for symbol in found if not 0 <= symbol < vocab_size]:
         raise ValueError(f"cut_after should be ids from 0 to {vocab_size - 1}, not {wrong[0]}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -123,6 +124,13 @@ def check_shares(**shares: float) -> None:
     for name, value in shares.items():
         if not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and less than 1, not {value}")
+
+
+def check_finite(**numbers: float) -> None:
+    """Refuse nan and the infinities."""
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, not {value}")
 
 
 def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:

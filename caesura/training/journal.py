@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura.data.files import read_bounded
-from caesura.errors import InputError
+from caesura.errors import InputError, missing_extra
 
 METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
 MAX_BYTES = 1 << 28  # of a log that is read: over half a million lines
@@ -22,6 +22,11 @@ class Journal:
         self, folder: Path, sizes: dict[str, int], tensorboard: bool = False, update: int = 0
     ) -> None:
         """Open the files, `sizes` bytes long, as after `update`: a killed run may have written more."""
+        if tensorboard:  # before there are files to close
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as problem:
+                raise missing_extra("training.tensorboard", "tensorboard") from problem
         self._files = {}
         for name in (METRICS, VALIDATIONS):
             path = folder / name
@@ -30,12 +35,6 @@ class Journal:
             self._files[name] = path.open("a", encoding="utf-8")
         self._board: Any = None
         if tensorboard:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as problem:
-                raise InputError(
-                    "training.tensorboard needs the extra: pip install 'caesura[tensorboard]'"
-                ) from problem
             self._board = SummaryWriter(folder / "tensorboard", purge_step=update + 1)
 
     def record(self, kind: str, update: int, values: dict[str, Any]) -> None:

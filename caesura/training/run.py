@@ -324,6 +324,11 @@ def _announce(run: Run, reporter: Reporter) -> None:
     if run.dev.too_long:
         limit = f"over {testing.max_input} characters (testing.max_input)"
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")
+    test = run.config.data.test
+    files = [] if test is None else [test] if isinstance(test, Path) else [test.src, test.trg]
+    if lost := [str(path) for path in files if not os.path.exists(path)]:
+        wanted = " and ".join(("--src", "--trg")[: len(files)])
+        reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {wanted}")
 
 
 def own_cores() -> int:

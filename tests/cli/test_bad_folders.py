@@ -24,6 +24,22 @@ def test_a_model_folder_with_a_missing_file_is_refused_by_its_name(model: Path, 
     (model / name).unlink()
     said = refusal(caesura("translate", model, stdin=b"eins\n"))
     assert said.startswith(f"{model}: not a complete model folder, {name} is missing")
+    assert "beneath" not in said
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate"])
+@pytest.mark.parametrize("place", ["act-1", "runs/tau=0__seed=1"])
+def test_a_folder_with_models_beneath_it_says_where_they_are(
+    model: Path, tmp_path: Path, place: str, name: str
+) -> None:
+    home = tmp_path / "sweep"
+    (home / place).parent.mkdir(parents=True)
+    model.rename(home / place)
+    said = refusal(caesura(name, home, stdin=b""))
+    wanted = f"{home}: not a complete model folder, config.yaml is missing; the models are beneath it: "
+    assert said == f"{wanted}{home / place}"
+    shutil.copytree(home / place, (home / place).with_name("z"))
+    assert refusal(caesura(name, home, stdin=b"")) == f"{wanted}{home / place} and 1 more"
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,31 @@ def test_a_dev_line_over_the_limit_does_not_hold_up_a_validation(
     assert "dev lines over 200 characters (testing.max_input) count as empty: [2]" in done.out
 
 
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (
+            "{src: DEV.de, trg: gone.en}",
+            "data.test: no file HERE/gone.en; evaluate will need --src and --trg",
+        ),
+        ("{src: a, trg: b}", "data.test: no file HERE/a nor HERE/b; evaluate will need --src and --trg"),
+        ("gone.tsv", "data.test: no file HERE/gone.tsv; evaluate will need --src"),
+        ("{src: DEV.de, trg: DEV.en}", ""),
+        ("null", ""),
+    ],
+)
+def test_a_test_set_that_is_not_there_is_said_before_training(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path / "c.yaml", "word", corpus)
+    bound = ("--set", f"data.test={test.replace('DEV', f'{corpus}/dev')}", "--set", "training.updates=1")
+    done = caesura("train", config, "--out", tmp_path / "out", *bound)
+    assert done.status == 0
+    lines = [line for line in done.out.splitlines() if "data.test" in line]
+    assert lines == [said.replace("HERE", str(tmp_path))] * bool(said)
+
+
 @pytest.mark.parametrize("system", ["char", "act", "word", "bpe"])
 def test_unknown_characters_are_read_as_such_and_given_back_by_segment(
     models: dict[str, Path], system: str

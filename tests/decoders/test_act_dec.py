@@ -296,12 +296,18 @@ def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None
         ({"attention_size": 0}, "attention_size must be at least 1, not 0"),
         ({"epsilon": 1.0}, r"epsilon must be at least 0 and less than 1, not 1\.0"),
         ({"dropout": 1.0}, r"dropout must be at least 0 and less than 1, not 1\.0"),
+        ({"halting_bias": math.nan}, "halting_bias must be finite, not nan"),
         ({"share": True, "feed_context": True}, "share needs feed_context: false"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{complaint}"):
         decoder(**options)
+
+
+def test_a_layer_tells_how_it_was_made() -> None:
+    assert "\n  epsilon=0.2\n" in repr(decoder(epsilon=0.2))
+    assert decoder(share=True).extra_repr() == "epsilon=0.01, share=True"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,12 @@ def test_the_readme_shows_code_and_commands() -> None:
     assert {"make demo", "make test"} <= set(commands())
 
 
+def test_no_index_is_asked_for_the_extras() -> None:
+    """They are those of a clone: a package of this name on an index would be a stranger's."""
+    files = [*PAGES, *(ROOT / "caesura").rglob("*.py")]
+    assert [path for path in files if "caesura[" in path.read_text(encoding="utf-8")] == []
+
+
 @pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.split("\n")[-2][:40])
 def test_the_readmes_python_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

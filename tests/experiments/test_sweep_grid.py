@@ -23,6 +23,7 @@ from caesura.experiments.sweep_grid import (
 )
 
 TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
+CUT = "model.segmenter.cut_after"
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,58 @@ def test_a_value_that_cannot_be_seen_is_quoted(config):
     assert [point.name for point in found] == [f"cut_after={name} seed=1" for name in names]
 
 
+def test_folders_of_blanks_can_be_told_apart_by_eye(config):
+    found = grid(config, f'{CUT}=""," ","\\t",e," e"', f"{TAU}=0")
+    marks = [point.folder.rpartition("-") for point in found]
+    assert [name for name, _, _ in marks] == [
+        "cut_after=nothing-tau=0-seed=1", "cut_after=space-tau=0-seed=1", "cut_after=tab-tau=0-seed=1",
+        "", "cut_after=-e-tau=0-seed=1",
+    ]  # fmt: skip
+    assert found[3].folder == "cut_after=e__tau=0__seed=1"
+    named = [grid(config, f"{CUT}={value}")[0] for value in ('""', "nothing", '" "', "space")]
+    assert len({point.folder for point in named}) == 4
+
+
 def test_a_value_in_quotes_may_have_commas_and_brackets():
     texts = ['" ,."', "'[,'", '"\\","', "plain", "it's", "don't", "[1,2]", "''"]
     assert [setting.text for setting in parse_over(f"name={', '.join(texts)}")] == texts
+
+
+@pytest.mark.parametrize("values", ["", " ", "a, ", "a,", ",a", "a,,b"])  # what a shell leaves of quotes
+def test_how_a_blank_is_given_is_said(values):
+    with pytest.raises(InputError) as refused:
+        parse_over(f"{CUT}={values}")
+    assert str(refused.value) == (
+        f"--over {CUT}={values}: write it as KEY=V1,V2, such as {TAU}=0,0.1; "
+        f'a blank as --over \'{CUT}=" "\', and no text as ""'
+    )
+
+
+def test_text_that_is_none_gets_the_remedy_of_where_it_was_written(config, tmp_path):
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{CUT}=3")
+    assert str(refused.value) == f"--over {CUT}=3: 3 is not text; in a shell write '{CUT}=\"3\"'"
+    listed = write_list(tmp_path, f"- settings: {{{CUT}: }}\n")
+    with pytest.raises(InputError) as refused:
+        points(Plan(config, read_rows(listed)))
+    assert str(refused.value) == f"{listed}:1: {CUT}: null is not text; put it in quotes"
+
+
+@pytest.mark.parametrize("text", ["0:1", "1e-3:1:log"])
+def test_a_range_is_for_a_search(config, text):
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{TAU}={text}")
+    assert str(refused.value) == (
+        f"--over {TAU}={text}: '{text}' is not a number. "
+        "A range is for --search N, which draws N settings from it"
+    )
+    assert grid(config, f"{CUT}={text}")[0].config.model.segmenter.options["cut_after"] == text
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{CUT}={text}", f"{TAU}=x")
+    assert "--search" not in str(refused.value)
+    with pytest.raises(InputError) as refused:
+        grid(config, f"{BIAS}={text}", f"{TAU}={text}")
+    assert str(refused.value).count("--search") == 1
 
 
 def test_baselines_stand_beside_and_share_what_all_have(config):
@@ -113,10 +163,12 @@ def test_every_combination_once(dimensions):
 
 
 NAMES = st.text(min_size=1, max_size=150) | st.text("ab_ .=-A", min_size=1, max_size=6)
+BLANK = ['a=""', 'a=" "', "a=nothing", "a=space", 'a="="', "a=nothing seed=1", 'a="" seed=1']
 
 
 @given(st.lists(NAMES, min_size=2, max_size=8, unique=True))
 @example(["a b", "a_b", "a__b", "a_ b", "a _b", "A b", "a  b"])
+@example(BLANK)
 def test_folders_are_safe_and_tell_names_apart(names):
     folders = [Point(name, Path(), (), {}, 1, None).folder for name in names]
     assert len(set(folders)) == len(names)

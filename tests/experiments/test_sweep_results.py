@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from itertools import chain, pairwise, takewhile
 
@@ -335,14 +336,58 @@ def test_every_column_is_in_one_part_of_the_markdown():
 
 
 def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
-    title, heads, rows = brief_table(sweep([result(), baseline("char", 1.0, 20.0)]))
+    either = {"gold": 90, "f1": 0.66, "chance": 0.3}
+    first = result()
+    first = replace(first, boundaries=first.boundaries | {"white space, either side": either})
+    title, heads, rows, _ = brief_table(sweep([first, baseline("char", 1.0, 20.0)]))
     assert title.startswith("2 runs, ")
     run, char = (dict(zip(heads, row, strict=True)) for row in rows)
     assert run == {
         "run": "tau=0.1 b_h=1 seed=1", "start": "2.000", "end": "1.100", "grad.": "10.00%", "BLEU": "9.00",
-        "chrF2": "30.00", "test": "8.50", "F1": "0.330", "ms": "10.0", "ended": "budget spent",
+        "chrF2": "30.00", "test": "8.50", "F1": "0.330", "either": "0.660", "ms": "10.0",
+        "ended": "budget spent",
     }  # fmt: skip
     assert (char["grad."], char["end"]) == ("", "1.000")
+
+
+def test_a_terminal_explains_the_columns_that_are_there_and_no_others():
+    made = result()
+    bare = replace(made, test=None, boundaries={}, milliseconds=None)
+    assert brief_table(sweep([bare]))[3] == (
+        "start, end: characters in a segment; grad.: of characters with a halting gradient, at the end; "
+        "BLEU, chrF2: best on dev. All else: table.md"
+    )
+    none = replace(bare, curve={}, best=None)
+    assert brief_table(sweep([none]))[3] == "All else: table.md"
+    outputs = {f"output_{name}": [2.0] * 4 for name in ("segment_length", "gradient_share")}
+    sides = {name: {"gold": 90, "f1": 0.5} for name in ("white space", "white space, either side")}
+    full = replace(made, curve=made.curve | outputs, boundaries=sides)
+    _, heads, _, legend = brief_table(sweep([full]))
+    said = [
+        head for part in legend.split("; ") for head in re.split(r": (?!start|end|grad)", part)[0].split(", ")
+    ]
+    assert said == [head for head in heads if head not in ("run", "ended")]
+    assert "F1: against white space, which goes with the word after it; either: with either word;" in legend
+
+
+@pytest.mark.parametrize(
+    ("whole", "budgets", "said"),
+    [
+        (90.0, [None, None, None], "3 runs, 1m30s of training each, up"),  # kept by an earlier version
+        (10.0, [25.0, 25.0, 10.0], "3 runs, budgets of 10s to 25s each, up"),
+        (None, [25.0, 25.0, 10.0], "3 runs, budgets of 10s to 25s each, up"),
+        (10.0, [25.0, 25.0, 25.0], "3 runs, 25s of training each, up"),
+        (None, [25.0, None, None], "3 runs, with a budget of 25s where they had one, up"),
+        (None, [25.0, None, 10.0], "3 runs, with budgets of 10s to 25s where they had one, up"),
+        (None, [None, None, None], "3 runs, up"),
+    ],
+)
+def test_the_heading_has_the_budgets_that_the_runs_had(whole, budgets, said):
+    runs = [result("tau=0"), result("tau=1"), baseline("char", 1.0, 20.0)]
+    runs = [replace(run, budget=budget) for run, budget in zip(runs, budgets, strict=True)]
+    made = replace(sweep(runs), budget=whole)
+    assert runs_table(made).title.startswith(said)
+    assert f"## {said}" in markdown(made)
 
 
 def test_a_handful_of_gold_boundaries_is_no_column():

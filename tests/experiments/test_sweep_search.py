@@ -22,7 +22,9 @@ TAU = "model.segmenter.tau"
 
 @pytest.fixture
 def optuna():
-    return pytest.importorskip("optuna", reason="optuna is not installed: pip install 'caesura[search]'")
+    return pytest.importorskip(
+        "optuna", reason="optuna is not installed: .venv/bin/pip install -e '.[search]'"
+    )
 
 
 def test_dimensions_are_ranges_or_choices():
@@ -40,7 +42,7 @@ def test_bad_dimensions_are_named(text):
 
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(InputError, match=r"pip install 'caesura\[search\]'"):
+    with pytest.raises(InputError, match=r"^--search needs .*: \.venv/bin/pip install -e '\.\[search\]'$"):
         propose([parse_dimension("a=0.0:1")], [], [], 1)
 
 

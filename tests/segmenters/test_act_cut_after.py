@@ -159,12 +159,15 @@ def test_ids_may_be_any_whole_numbers(ids: Iterable[int]) -> None:
     assert ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=ids).cut_after == (3, 5)
 
 
+NO_IDS = [3, None, [2.5], [3.0], ["a"], [None], [[3]], torch.tensor(3), torch.tensor([3.0]), np.ones((2, 2))]
+
+
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
         (" ", "cut_after should be ids of symbols, not text; a config takes characters"),
         ("", "cut_after should be ids of symbols, not text; a config takes characters"),
-        ([2.5], "'float' object cannot be interpreted as an integer"),
+        *((wrong, "cut_after should be a list of symbol ids, whole numbers") for wrong in NO_IDS),
     ],
 )
 def test_what_are_no_ids_is_refused(wrong: Any, complaint: str) -> None:

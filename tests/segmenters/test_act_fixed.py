@@ -109,3 +109,15 @@ def test_all_other_weights_are_those_that_the_seed_gives_a_unit_that_learns() ->
     assert {name for name in learnt if not learnt[name].equal(kept[name])} == {"segmenter.halting.weight"}
     assert not kept["segmenter.halting.weight"].any()
     assert built[0].parameter_count() - built[1].parameter_count() == ACT["act_size"] + 1
+
+
+@pytest.mark.parametrize("bias", [math.nan, math.inf, -math.inf])
+def test_a_bias_that_is_not_finite_is_refused(bias: float) -> None:
+    with pytest.raises(ValueError, match=f"^halting_bias must be finite, not {bias}$"):
+        ActSegmenter(VOCABULARY, 4, 5, 3, halting_bias=bias)
+
+
+def test_a_layer_tells_how_it_was_made() -> None:
+    assert "ActSegmenter(\n  epsilon=0.01\n  (embedding)" in repr(ActSegmenter(VOCABULARY, 4, 5, 3))
+    made = ActSegmenter(VOCABULARY, 4, 5, 3, epsilon=0.2, learn_halting=False, cut_after=[5, 3])
+    assert made.extra_repr() == "epsilon=0.2, learn_halting=False, cut_after=[5, 3]"

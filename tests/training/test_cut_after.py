@@ -79,11 +79,16 @@ def test_a_config_with_a_space_is_read_as_it_was_written(corpus: Path, tmp_path:
     assert load_config(tmp_path / "again.yaml") == config
 
 
+SHELL = "in a shell write 'model.segmenter.cut_after="
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (["cut_after=3"], "cut_after=3: 3 is not text; put it in quotes"),
-        (["cut_after= "], "cut_after= : null is not text; put it in quotes"),
+        (["cut_after=3"], f'cut_after=3: 3 is not text; {SHELL}"3"\''),
+        (["cut_after= "], f'cut_after= : an empty value is null, not text; {SHELL}" "\', or "" for no text'),
+        (["cut_after="], f'cut_after=: an empty value is null, not text; {SHELL}" "\', or "" for no text'),
+        (["cut_after=~"], f'cut_after=~: null is not text; {SHELL}"~"\''),
         (['cut_after=[" "]'], 'cut_after=[" "]: [" "] is not text'),
         (["type=lookup", "embedding_dim=3", 'cut_after=" "'], 'cut_after=" ": unknown key'),
     ],

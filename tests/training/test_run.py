@@ -1,6 +1,7 @@
 """What a run measures and says before it starts."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training.outcomes import Listener, configured
 
+from caesura.errors import InputError
 from caesura.training.loop import train
 from caesura.training.run import output_ratio
 
@@ -29,6 +31,15 @@ def test_the_ratio_is_the_least_that_holds_all_but_a_thousandth() -> None:
     lengths = np.array([[9, 9]] * 5000 + [[9, 129]] * 10 + [[9, 899]] * 2)
     assert output_ratio(lengths, extra=50) == pytest.approx((130 - 50) / 10)
     assert output_ratio(lengths[:5000], extra=50) == 1
+
+
+def test_without_tensorboard_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    write_corpus(tmp_path, train=45, dev=5)
+    config = configured(tmp_path, "char", "training.tensorboard=true")
+    said = r"^training\.tensorboard needs .*: \.venv/bin/pip install -e '\.\[tensorboard\]'$"
+    with pytest.raises(InputError, match=said):
+        train(config, tmp_path / "out", Listener(), time_limit=0)
 
 
 @pytest.mark.parametrize("part", ["segmenter", "decoder"])
