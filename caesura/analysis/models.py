@@ -6,7 +6,6 @@ from typing import Any
 
 from caesura.analysis.characters import visible
 from caesura.model import Translator
-from caesura.segmenters.act import ActSegmenter
 
 
 def describe(model: Translator) -> str:
@@ -27,9 +26,7 @@ def describe(model: Translator) -> str:
 
 def cut_after(model: Translator) -> str:
     """The characters that end a segment whatever the halting unit says."""
-    layer = model.segmenter
-    ids = layer.cut_after if isinstance(layer, ActSegmenter) else ()
-    return "".join(model.src_vocabulary.tokens[i] for i in ids)
+    return str(model.config.model.segmenter.options.get("cut_after", ""))
 
 
 def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]], str]:
     heads = [BRIEF[column.name] for _, column in kept]
     there = [([head for head in names if head in heads], meaning) for names, meaning in LEGEND.items()]
     said = [f"{', '.join(names)}: {meaning}" for names, meaning in there if names]
-    return table.title, heads, rows, ". ".join([*["; ".join(said)] * bool(said), "All else: table.md"])
+    return table.title, heads, rows, ". ".join(filter(None, ["; ".join(said), "All else: table.md"]))
 
 
 def groups_table(sweep: Sweep) -> Table:
