@@ -20,7 +20,7 @@ from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels import VARIABLE
 from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import Segmenter
+from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.lookup import LookupSegmenter
 
 
@@ -49,7 +49,7 @@ PAPER = Sizes(
 def training_step(kind: str, sizes: Sizes) -> Callable[[], None]:
     """One step of a fresh model on a fixed ragged batch; ACT-ENC's segments start out two characters long."""
     torch.manual_seed(1)
-    segmenter: Segmenter
+    segmenter: BaseSegmenter
     if kind == "act":
         segmenter = ActSegmenter(sizes.V, sizes.embedding, sizes.act, sizes.segment)
     else:

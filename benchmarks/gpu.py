@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from systems import ACT_DEC_SIZE, ACT_SIZE, ENCODER, SYSTEMS, Ceilings, System, Work
+from systems import ACT_DEC_SIZE, ACT_SIZE, ENCODER, PARTS, SYSTEMS, Ceilings, System, Work
 from timing import environment, fresh, milliseconds
 
 from caesura.data.batching import Batch
@@ -90,7 +90,7 @@ def training(rounds: int, joeynmt: bool) -> None:
     print("\nA training step (forward, backward, Adam)")
     print(f"{'':29}{'batch':>6}{'ms':>9}{'sent/s':>9}{'GiB':>7}{'segment':>9}", end="")
     print(f"{'reference ms':>14}{'ratio':>7}{'floor ms':>10}{'ratio':>7}")
-    for system in SYSTEMS:
+    for system in (*SYSTEMS, *PARTS.values()):
         for B in BATCHES:
             fresh()
             model = system.model()
@@ -168,6 +168,8 @@ def layers(rounds: int, _: bool) -> None:
     rows: dict[str, Callable[[int], float]] = {
         f"ACT-ENC {ACT_SIZE}, segments of 2": lambda B: alone.act_layer(B, rounds),
         "the same, reference": lambda B: alone.act_reference(B),
+        "cif at 4 and pooling": lambda B: alone.cutter_layer(B, rounds, "cif"),
+        "fixed 4 and pooling": lambda B: alone.cutter_layer(B, rounds, "fixed"),
         f"encoder layer 620 -> 2 x {ENCODER}": lambda B: alone.encoder_layer(B, rounds),
         "the same, cuDNN": lambda B: alone.cudnn_layer(B, rounds),
         "attention decoder": lambda B: alone.decoder_layer(B, rounds),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from systems import ACT_DEC_SIZE, ATTENTION, DECODER, ENCODER, SYSTEMS
+from systems import ACT_DEC_SIZE, ATTENTION, DECODER, ENCODER, PARTS, SYSTEMS
 from timing import environment, milliseconds, replayed
 from torch import Tensor, nn
 
@@ -11,6 +11,8 @@ from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels.act_decoder import act_decode
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import DecoderWeights, decode
+from caesura.layers.basics import positions_mask
+from caesura.segmenters.parts import Gaps, Reading
 
 ACT_ENC = SYSTEMS[1]
 
@@ -35,7 +37,7 @@ def act_layer(B: int, rounds: int) -> float:
 
     with torch.cuda.stream(side):
         cuts = cut()
-        S = int(cuts.longest)
+        S = int(cuts.cuts.segments)
         given = back(cuts, S)
     torch.cuda.synchronize()
     del cuts
@@ -46,10 +48,29 @@ def act_layer(B: int, rounds: int) -> float:
 
     def step() -> None:
         cutting.replay()
-        assert int(cuts.longest) == S
+        assert int(cuts.cuts.segments) == S
         rest.replay()
 
     return milliseconds(step, rounds)
+
+
+def cutter_layer(B: int, rounds: int, cutter: str) -> float:
+    """Cutter and pooling from a graph, the reader's states given; their gradient is wanted too."""
+    system = PARTS[cutter]
+    module, batch = system.model().segmenter, system.batch(B).to("cuda")
+    T = batch.src.shape[1]
+    mask = positions_mask(batch.src_lengths, T)
+    states = torch.randn(B, T, module.reader.output_dim, device="cuda", dtype=torch.bfloat16).requires_grad_()
+    gradient = torch.randn(B, module.room(T), module.reader.output_dim, device="cuda")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            reading = Reading(states, batch.src, batch.src_lengths, mask)
+            cuts = module.cutter(reading, Gaps.of(batch.src_lengths, mask, None))
+            vectors = module.pooling(states, cuts, gradient.shape[1])
+        vectors.backward(gradient.to(vectors.dtype))
+
+    return replayed(step, rounds)
 
 
 def act_reference(B: int) -> float:

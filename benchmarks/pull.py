@@ -123,7 +123,7 @@ def train(
         halting.requires_grad_(update >= share * options.updates)
         measured = halting.weight.requires_grad and update % 2 == 0
         record = measure(model, batch, update % 6 == 0) if measured else {}
-        sums = dict(zip(SUMS, step(batch).tolist(), strict=True))
+        sums = dict(zip((*SUMS, *model.counted), step(batch).tolist(), strict=True))
         record |= {"update": update, "CE": sums["cross_entropy"] / sums["symbols"]}
         record |= {"length": sums["source_symbols"] / sums["segments"], "b_h": halting.bias.item()}
         record |= {"slope": halting.bias.grad.item()} if halting.bias.grad is not None else {}

@@ -11,9 +11,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from caesura.data.batching import Batch
 from caesura.kernels.gru import gru_step
+from caesura.layers.basics import positions_mask
 from caesura.model import Translator
 from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import Segments, count_cuts, positions_mask
+from caesura.segmenters.base import Cuts, Segments, count_cuts
 
 SHIFTS = (-1.5, -1, -0.6, -0.3, -0.1, 0.1, 0.3, 1)  # of b_h
 DISTANCES = (1, 2, 3, 4, 8, 16, 1000)  # symbols before the segment's last
@@ -46,7 +47,9 @@ def segment(
     outputs, ends, weights = (torch.stack(column, 1) for column in zip(*rows, strict=True))
     vectors = [layer.output(row[f]) for row, f in zip(outputs, ends, strict=True)]
     vectors = pad_sequence(vectors, batch_first=True)
-    return Segments(vectors, ends.sum(1), ends, weights, penalty=s.new_zeros(len(s)))
+    counts, nothing = ends.sum(1), s.new_zeros(len(s))  # of what the loss does not ask for, but its log does
+    cuts = Cuts(ends, weights, counts.max(), losses={"penalty": nothing}, live=real & ~ends)
+    return Segments(vectors, counts, cuts)
 
 
 def score_gradients(model: Translator, batch: Batch) -> tuple[Segments, Tensor]:

@@ -12,7 +12,7 @@ from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import SPECIALS, CharVocabulary
 from caesura.model import Translator
 
-EMBEDDING, ENCODER, DECODER, ATTENTION, ACT_SIZE, ACT_DEC_SIZE = 620, 500, 1000, 1000, 50, 250
+EMBEDDING, ENCODER, DECODER, ATTENTION, ACT_SIZE, ACT_DEC_SIZE, READER = 620, 500, 1000, 1000, 50, 250, 512
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class System:
     """A row of the table: `symbols` of its vocabulary make a sentence of 100 characters."""
 
     name: str
-    segment: float | None = None  # characters a segment of ACT-ENC; None: a lookup table
+    segment: float | None = None  # characters per segment of ACT-ENC; None: a lookup table
+    parts: dict[str, Any] | None = None  # cutter, pooling and rate behind a bidirectional GRU of 2 x READER
     written: int | None = None  # symbols a segment of ACT-DEC; None: a recurrent decoder
     layers: int = 1
     symbols: int = 100
@@ -33,6 +34,9 @@ class System:
             # A fresh unit with this bias scores every symbol about 0.9 or 0.3 (docs/paper_notes.md, 7).
             bias = 1.0 if self.segment < 3 else -1.0
             segmenter |= {"type": "act", "act_size": ACT_SIZE, "output_dim": EMBEDDING, "halting_bias": bias}
+        if self.parts:
+            reader = {"type": "bigru", "embedding_dim": EMBEDDING, "size": READER}
+            segmenter = {"type": "parts", "reader": reader, "output_dim": EMBEDDING, **self.parts}
         sizes = {"embedding_dim": EMBEDDING, "hidden_size": DECODER, "attention_size": ATTENTION}
         decoder: dict[str, Any] = {"type": "recurrent", **sizes}
         if self.written:
@@ -72,6 +76,14 @@ SYSTEMS = (
 )
 
 
+PARTS = {
+    "fixed": System("bigru, fixed 4, mean", parts={"cutter": {"type": "fixed", "k": 4}, "pooling": "mean"}),
+    "cif": System(
+        "bigru, cif at 4, weighted", parts={"cutter": "cif", "pooling": "weighted", "rate": {"target": 4.0}}
+    ),
+}
+
+
 def _vocabulary(size: int) -> CharVocabulary:
     return CharVocabulary([chr(0x4E00 + i) for i in range(size - len(SPECIALS))])
 
@@ -94,6 +106,9 @@ class Work:
         M, symbols = 2 * ENCODER, B * U
         sizes = [EMBEDDING] + [M] * (system.layers - 1)
         encoder = sum(B * S * 2 * 3 * ENCODER * (size + ENCODER) for size in sizes)
+        if system.parts:
+            encoder += B * system.symbols * 2 * 3 * READER * (EMBEDDING + READER)
+            encoder += B * S * 2 * READER * EMBEDDING
         if system.segment:
             encoder += B * system.symbols * 3 * ACT_SIZE * ACT_SIZE + B * S * ACT_SIZE * EMBEDDING
         # What moves the outer state, with ACT-DEC once a segment; then what every symbol costs.

@@ -6,22 +6,73 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from caesura.model import Translator as Translator
     from caesura.segmenters.act import ActSegmenter as ActSegmenter
-    from caesura.segmenters.base import Segmenter as Segmenter
+    from caesura.segmenters.base import BaseSegmenter as BaseSegmenter
+    from caesura.segmenters.base import Cuts as Cuts
     from caesura.segmenters.base import Segments as Segments
+    from caesura.segmenters.cutters.act import Act as Act
+    from caesura.segmenters.cutters.cif import Cif as Cif
+    from caesura.segmenters.cutters.hard import Every as Every
+    from caesura.segmenters.cutters.hard import Fixed as Fixed
+    from caesura.segmenters.cutters.hard import Given as Given
+    from caesura.segmenters.cutters.hard import Random as Random
     from caesura.segmenters.lookup import LookupSegmenter as LookupSegmenter
+    from caesura.segmenters.parts import Segmenter as Segmenter
+    from caesura.segmenters.pooling import Last as Last
+    from caesura.segmenters.pooling import Mean as Mean
+    from caesura.segmenters.pooling import Weighted as Weighted
+    from caesura.segmenters.rate import Rate as Rate
+    from caesura.segmenters.readers.lookup import Lookup as Lookup
+    from caesura.segmenters.readers.recurrent import BiGru as BiGru
+    from caesura.segmenters.readers.recurrent import Gru as Gru
 
 __version__ = "0.1.0"
 
 # Names are imported when they are asked for, so that a layer needs torch and numpy alone
 # and the command line answers --help without loading torch.
 _HOME = {
+    "Act": "caesura.segmenters.cutters.act",
     "ActSegmenter": "caesura.segmenters.act",
+    "BaseSegmenter": "caesura.segmenters.base",
+    "BiGru": "caesura.segmenters.readers.recurrent",
+    "Cif": "caesura.segmenters.cutters.cif",
+    "Cuts": "caesura.segmenters.base",
+    "Every": "caesura.segmenters.cutters.hard",
+    "Fixed": "caesura.segmenters.cutters.hard",
+    "Given": "caesura.segmenters.cutters.hard",
+    "Gru": "caesura.segmenters.readers.recurrent",
+    "Last": "caesura.segmenters.pooling",
+    "Lookup": "caesura.segmenters.readers.lookup",
     "LookupSegmenter": "caesura.segmenters.lookup",
-    "Segmenter": "caesura.segmenters.base",
+    "Mean": "caesura.segmenters.pooling",
+    "Random": "caesura.segmenters.cutters.hard",
+    "Rate": "caesura.segmenters.rate",
+    "Segmenter": "caesura.segmenters.parts",
     "Segments": "caesura.segmenters.base",
     "Translator": "caesura.model",
+    "Weighted": "caesura.segmenters.pooling",
 }
-__all__ = ["ActSegmenter", "LookupSegmenter", "Segmenter", "Segments", "Translator"]
+__all__ = [
+    "Act",
+    "ActSegmenter",
+    "BaseSegmenter",
+    "BiGru",
+    "Cif",
+    "Cuts",
+    "Every",
+    "Fixed",
+    "Given",
+    "Gru",
+    "Last",
+    "Lookup",
+    "LookupSegmenter",
+    "Mean",
+    "Random",
+    "Rate",
+    "Segmenter",
+    "Segments",
+    "Translator",
+    "Weighted",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -118,8 +118,7 @@ def train(
         except Interrupted:
             _say_where(display, folder)
             raise
-        learnt = loaded.model.segmenter.options.get("learn_halting", True)
-        if ending == "finished" and learnt and display.remark:
+        if ending == "finished" and display.remark:
             display.say(display.remark)
         _say_where(display, folder, ending == "finished")
 
@@ -142,6 +141,10 @@ def translate(
             help="print before it, with TABs, the cut source and what the decoder cut, if it does",
         ),
     ] = False,
+    with_cuts: Annotated[
+        bool,
+        typer.Option("--with-cuts", help="FILE is as `segment` prints it; cut there and nowhere else"),
+    ] = False,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
@@ -159,7 +162,7 @@ def translate(
     if sample and beam is not None:
         raise InputError("--sample draws and --beam searches; choose one")
     search = sampler(temperature, seed) if sample else translator.searcher(beam)
-    for number, output, text in process(translator, file, errors, search):
+    for number, output, text in process(translator, file, errors, search, with_cuts):
         if as_json:
             print_json({"source": text, **output.record(n_best)})
         elif n_best > 1:

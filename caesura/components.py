@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Container
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -15,14 +16,19 @@ from caesura.config import Config
 from caesura.data.vocabulary import SPECIALS, UNK, Vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
-from caesura.segmenters.base import SEGMENTERS, Segmenter, SymbolIds
+from caesura.segmenters.base import SEGMENTERS, BaseSegmenter, SymbolIds
+from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS, Cutter, Pooling, Reader
 
-# Where the classes of each part are registered, and which of their arguments the program supplies.
-_PARTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "segmenter": (SEGMENTERS, ("vocab_size",)),
-    "encoder": (ENCODERS, ("input_dim",)),
-    "decoder": (DECODERS, ("vocab_size", "memory_dim", "summary_dim")),
+# Where the classes of each part are registered.
+_PARTS: dict[str, dict[str, Any]] = {"segmenter": SEGMENTERS, "encoder": ENCODERS, "decoder": DECODERS}
+# The same for parts of a part, by the type of the constructor's argument that takes one.
+_WITHIN: dict[Any, tuple[str, dict[str, Any]]] = {
+    Reader: ("reader", READERS),
+    Cutter: ("cutter", CUTTERS),
+    Pooling: ("pooling", POOLINGS),
 }
+# The arguments of constructors that the program supplies; all others are options.
+_SUPPLIED = ("vocab_size", "input_dim", "memory_dim", "summary_dim")
 
 
 def resolve(config: Config) -> Config:
@@ -30,65 +36,125 @@ def resolve(config: Config) -> Config:
     with torch.device("meta"):  # shapes without memory
         build_parts(config, len(SPECIALS) + 1, len(SPECIALS) + 1)
     parts = {}
-    for part, (registry, given) in _PARTS.items():
-        options = check_options(config, f"model.{part}", _class(config, part, registry), given)
-        parts[part] = getattr(config.model, part).model_copy(update=options)
+    for part, registry in _PARTS.items():
+        component = getattr(config.model, part)
+        target = _class(config, f"model.{part}", part, component.type, registry)
+        options = check_options(config, f"model.{part}", target, component.options, component.type)
+        parts[part] = component.model_copy(update=options)
     return config.model_copy(update={"model": config.model.model_copy(update=parts)})
 
 
 def build_parts(
     config: Config, src_size: int, trg_size: int, src_vocabulary: Vocabulary | None = None
-) -> tuple[Segmenter, Encoder, Decoder[Any]]:
+) -> tuple[BaseSegmenter, Encoder, Decoder[Any]]:
     """Segmenter, encoder and decoder for vocabularies of these sizes, with random weights.
 
     Where a vocabulary is not made yet, characters in options are not looked for in it.
     """
-    segmenter = _component(config, "segmenter", (src_size,), src_vocabulary)
-    if not segmenter.learn_halting and (tau := config.model.segmenter.tau):
-        reason = "with learn_halting: false the penalty has nothing to move; set it to 0"
-        raise config.error("model.segmenter.tau", f"is {tau:g}, and {reason}")
-    encoder = _component(config, "encoder", (segmenter.output_dim,))
-    decoder = _component(config, "decoder", (trg_size, encoder.output_dim, encoder.summary_dim))
+    segmenter = _component(config, "segmenter", {"vocab_size": src_size}, src_vocabulary)
+    with config.blame("model.segmenter"):
+        segmenter.check_tau(config.model.segmenter.tau)
+    if config.data.cuts is not None and not segmenter.takes_cuts:
+        raise config.error("data.cuts", "this segmenter cuts after every symbol; remove the cuts")
+    if segmenter.needs_given() and config.data.cuts is None:
+        raise config.error("model.segmenter.cutter", "needs cuts; set data.cuts, such as {type: whitespace}")
+    encoder = _component(config, "encoder", {"input_dim": segmenter.output_dim})
+    sizes = {"vocab_size": trg_size, "memory_dim": encoder.output_dim, "summary_dim": encoder.summary_dim}
+    decoder = _component(config, "decoder", sizes)
     with config.blame("model.decoder"):
         decoder.join(segmenter)
     return segmenter, encoder, decoder
 
 
 def _component(
-    config: Config, part: str, supplied: tuple[int, ...], vocabulary: Vocabulary | None = None
+    config: Config, part: str, supplied: Mapping[str, int], vocabulary: Vocabulary | None = None
 ) -> Any:
     """The configured segmenter, encoder or decoder, with its options checked against its constructor."""
-    registry, given = _PARTS[part]
-    target = _class(config, part, registry)
-    options = check_options(config, f"model.{part}", target, given)
+    component, section = getattr(config.model, part), f"model.{part}"
+    target = _class(config, section, part, component.type, _PARTS[part])
+    options = check_options(config, section, target, component.options, component.type)
+    return _build(config, section, target, options, supplied, vocabulary)
+
+
+def _build(
+    config: Config,
+    section: str,
+    target: Callable[..., Any],
+    options: dict[str, Any],
+    supplied: Mapping[str, int],
+    vocabulary: Vocabulary | None,
+) -> Any:
+    """`target` made with checked options; its first part gives those after it their `input_dim`."""
+    arguments, supplied = dict(options), dict(supplied)
     for name, hint in _hints(target).items():
+        value: Any = options.get(name)
         if hint == SymbolIds and name in options:
-            options[name] = _ids(config, f"model.{part}.{name}", options[name], vocabulary)
-    with config.blame(f"model.{part}"):
-        return target(**dict(zip(given, supplied, strict=True)), **options)
+            arguments[name] = _ids(config, f"{section}.{name}", options[name], vocabulary)
+        elif hint in _WITHIN:
+            kind, registry = _WITHIN[hint]
+            inner = {key: v for key, v in value.items() if key != "type"}
+            made = _class(config, f"{section}.{name}", kind, value["type"], registry)
+            arguments[name] = _build(config, f"{section}.{name}", made, inner, supplied, vocabulary)
+            supplied.setdefault("input_dim", getattr(arguments[name], "output_dim", 0))
+        elif isinstance(value, dict) and (made := _record(hint)):
+            arguments[name] = _build(config, f"{section}.{name}", made, value, {}, None)
+    wanted = inspect.signature(target).parameters
+    with config.blame(section):
+        return target(**{name: size for name, size in supplied.items() if name in wanted}, **arguments)
 
 
 def check_options(
-    config: Config, section: str, target: Callable[..., Any], given: Container[str]
+    config: Config, section: str, target: Callable[..., Any], values: Mapping[str, Any], kind: str = ""
 ) -> dict[str, Any]:
     """The options of a component with their defaults, checked against the signature of `target`.
 
-    Types may be int, float, bool, str, Literal, lists and unions, and SymbolIds, which a config gives as
-    characters; `given` names what the program supplies.
+    Types may be int, float, bool, str, Literal, lists and unions; SymbolIds, which a config gives as
+    characters; a part, given as {type: NAME, ...} or just its name; and a dataclass. Options of parts and of
+    dataclasses come out as mappings, all defaults written out.
     """
     hints = _hints(target)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if named and name not in given:
+        if named and name not in _SUPPLIED:
             default = ... if parameter.default is parameter.empty else parameter.default
             if hints.get(name) == SymbolIds:
                 hints[name], default = str, ""
+            elif hints.get(name) in _WITHIN:
+                hints[name] = str | dict[str, Any]
+            elif _record(hints.get(name)):
+                hints[name] = dict[str, Any] | None if default is None else dict[str, Any]
             # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
             fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
     settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-    checked = config.check(section, create_model("Options", __config__=settings, **fields), given)
-    return {field.removeprefix("option_"): getattr(checked, field) for field in fields}
+    model = create_model("Options", __config__=settings, **fields)
+    checked = config.check(section, values, model, _SUPPLIED, kind)
+    options = {field.removeprefix("option_"): getattr(checked, field) for field in fields}
+    for name, hint in _hints(target).items():
+        key, value = f"{section}.{name}", options.get(name)
+        if hint in _WITHIN:
+            options[name] = _part_options(config, key, hint, value)
+        elif isinstance(value, dict) and (record := _record(hint)):
+            options[name] = check_options(config, key, record, value)
+    return options
+
+
+def _part_options(config: Config, section: str, hint: Any, value: Any) -> dict[str, Any]:
+    """The type and options of a part within a part."""
+    kind, registry = _WITHIN[hint]
+    given = {"type": value} if isinstance(value, str) else value
+    name = given.get("type")
+    if not isinstance(name, str):
+        raise config.error(section, f"type is missing; there are {', '.join(sorted(registry))}")
+    target = _class(config, section, kind, name, registry)
+    own = {key: v for key, v in given.items() if key != "type"}
+    return {"type": name} | check_options(config, section, target, own, name)
+
+
+def _record(hint: Any) -> Any:
+    """The dataclass that a hint names, alone or beside None."""
+    choices = [hint, *typing.get_args(hint)]
+    return next((choice for choice in choices if inspect.isclass(choice) and is_dataclass(choice)), None)
 
 
 def _hints(target: Callable[..., Any]) -> dict[str, Any]:
@@ -109,12 +175,11 @@ def _ids(config: Config, key: str, characters: str, vocabulary: Vocabulary | Non
     return found
 
 
-def _class(config: Config, part: str, registry: dict[str, Any]) -> Any:
+def _class(config: Config, section: str, part: str, name: str, registry: Mapping[str, Any]) -> Any:
     """The class that a part's `type` names; only registered ones, so that no config can run code."""
-    name = getattr(config.model, part).type
     if name not in registry:
         known = ", ".join(sorted(registry))
-        raise config.error(f"model.{part}.type", f"unknown {part} '{name}'; there are {known}")
+        raise config.error(f"{section}.type", f"unknown {part} '{name}'; there are {known}")
     target = registry[name]
     if isinstance(target, str):
         module, _, attribute = target.partition(":")

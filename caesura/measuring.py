@@ -13,6 +13,9 @@ from caesura.errors import InputError
 from caesura.options import Beam, Device, Errors, Gold, Json, ModelFolder, Testing, load_model, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from caesura.data.sentences import Sentences
     from caesura.evaluation.evaluate import Evaluation
     from caesura.model import Translator
 
@@ -60,7 +63,8 @@ def evaluate(
     if as_json:
         print_json({"model": str(model), "search": search_settings(translator, beam), **found.record()})
         return
-    terminal.evaluation(found, f"{translator.config.name} on {src}, {search_name(translator, beam)}")
+    title = f"{translator.config.name} on {src}, {search_name(translator, beam)}"
+    terminal.evaluation(found, title, translator.segmenter.figures)
 
 
 def compare(
@@ -165,7 +169,24 @@ def _evaluate(
     text = sentences(src, trg, errors, translator.config.testing.max_input)
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
-        return run(translator, text.sources, text.references, text.gold, search, progress)
+        sources = _with_cuts(translator, text, src, errors)
+        return run(translator, sources, text.references, text.gold, search, progress)
+
+
+def _with_cuts(translator: Translator, text: Sentences, src: str, errors: Errors) -> Sequence[str]:
+    """The sources; those of the config's own test set with the cuts that `data.cuts.test` has for them."""
+    from caesura.config import FileCuts
+    from caesura.data.cuts import OffsetFile
+    from caesura.data.sentences import Numbered
+
+    data = translator.config.data
+    if not isinstance(data.cuts, FileCuts) or data.cuts.test is None or data.test is None:
+        return text.sources
+    own = data.test if isinstance(data.test, Path) else data.test.src
+    if own != Path(src).resolve():
+        return text.sources
+    texts = Numbered(text.sources, translator.src_vocabulary)
+    return texts.cut_by(OffsetFile(data.cuts.test), src, text.too_long, errors)
 
 
 def _test_set(translator: Translator) -> tuple[str, str | None]:

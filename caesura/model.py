@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,24 @@ from torch.nn import functional as F
 from caesura.components import build_parts
 from caesura.config import Config
 from caesura.data.batching import Batch, collate
-from caesura.data.sentences import Numbered, numbered, places_of
+from caesura.data.cuts import GivenCuts, SymbolEnds, TextCuts, places_of, text_cuts
+from caesura.data.sentences import Numbered, numbered, with_given
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
-from caesura.decoders.base import Decoder
+from caesura.decoders.base import Decoded, Decoder
 from caesura.encoders.base import Encoded, Encoder
 from caesura.errors import InputError
 from caesura.kernels import pick
 from caesura.kernels.graphs import out_of_memory
-from caesura.model_folder import WEIGHTS, read_folder, take_weights, write_folder
+from caesura.model_folder import WEIGHTS, Vocabularies, read_folder, take_weights, write_folder
 from caesura.output import Output, Segmentation, cut_texts, segmentations, uncut
 from caesura.search.beam import beam_search
+from caesura.search.forced import forced_scores
 from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.scheduled import scheduled_inputs
-from caesura.segmenters.base import Segmenter, Segments, count_cuts
+from caesura.segmenters.base import BaseSegmenter, Segments, count_cuts
+from caesura.segmenters.figures import per_sentence, sums
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
 # where Triton's kernels keep none of these, the attention's keys and values.
@@ -42,17 +45,14 @@ Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypo
 
 @dataclass(frozen=True)
 class Loss:
-    """The training loss of a batch and its parts; scalars but for the counts."""
+    """The training loss of a batch and its parts; scalars."""
 
-    total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + tau * penalty of both parts
+    total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + auxiliary
+    auxiliary: Tensor  # the losses of segmenter and decoder, each a mean over sentences times its weight
     cross_entropy: Tensor  # of the targets as they are, in nats, summed over the batch
     symbols: Tensor  # target symbols, </s> included
     sentences: Tensor
-    penalty: Tensor  # segmenter's, mean over sentences, before tau
-    remainder: Tensor  # true remainders over symbols, mean over sentences (docs/paper_notes.md, 4)
-    decoder_penalty: Tensor
-    cuts: Tensor  # [3] of the source, as count_cuts has them
-    output_cuts: Tensor  # [3] of the targets; zeros where the decoder does not cut
+    counts: dict[str, Tensor]  # sums for the log, under the names of `Translator.counted`
 
 
 class Translator(nn.Module):
@@ -60,22 +60,34 @@ class Translator(nn.Module):
 
     def __init__(
         self,
-        segmenter: Segmenter,
+        segmenter: BaseSegmenter,
         encoder: Encoder,
         decoder: Decoder[Any],
         vocabularies: tuple[Vocabulary, Vocabulary],
         config: Config,
+        cuts: TextCuts | None = None,
     ) -> None:
         super().__init__()
         self.segmenter, self.encoder, self.decoder = segmenter, encoder, decoder
         self.src_vocabulary, self.trg_vocabulary = vocabularies
         self.config = config
+        self.cuts = cuts  # where any source is cut; None: where the segmenter or a caller says
 
     @classmethod
-    def build(cls, config: Config, src_vocabulary: Vocabulary, trg_vocabulary: Vocabulary) -> Translator:
-        """A new model with random weights as the config describes it."""
+    def build(
+        cls,
+        config: Config,
+        src_vocabulary: Vocabulary,
+        trg_vocabulary: Vocabulary,
+        cuts_vocabulary: Vocabulary | None = None,
+    ) -> Translator:
+        """A new model with random weights as the config describes it.
+
+        `cuts_vocabulary` has the symbols of `data.cuts`, where these are the ends of learnt symbols.
+        """
         parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary), src_vocabulary)
-        return cls(*parts, (src_vocabulary, trg_vocabulary), config)
+        cuts = text_cuts(config.data.cuts, cuts_vocabulary)
+        return cls(*parts, (src_vocabulary, trg_vocabulary), config, cuts)
 
     @classmethod
     def from_pretrained(
@@ -94,7 +106,8 @@ class Translator(nn.Module):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""
-        vocabularies = self.src_vocabulary, self.trg_vocabulary
+        symbols = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else None
+        vocabularies = Vocabularies(self.src_vocabulary, self.trg_vocabulary, symbols)
         write_folder(Path(folder), self.config, vocabularies, self.state_dict())
 
     @property
@@ -106,14 +119,16 @@ class Translator(nn.Module):
         """How many numbers training changes."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
-    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Segments, Encoded]:
-        """Segment and encode source symbols [B, T]."""
-        segments = self.segmenter(src, src_lengths)
+    def encode(
+        self, src: Tensor, src_lengths: Tensor, given: Tensor | None = None
+    ) -> tuple[Segments, Encoded]:
+        """Segment and encode source symbols [B, T], with cuts `given` as in `Batch.src_cuts`."""
+        segments = self.segmenter(src, src_lengths, given=given)
         return segments, self.encoder(segments.vectors, segments.lengths)
 
     def forward(self, batch: Batch) -> Loss:
         """Cross-entropy + tau * penalty; the former is smoothed and normalized as configured."""
-        return self.loss(batch, self.segmenter(batch.src, batch.src_lengths))
+        return self.loss(batch, self.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts))
 
     def loss(self, batch: Batch, segments: Segments, sampled: Tensor | None = None) -> Loss:
         """The loss of a batch whose source is segmented; a share `sampled` [] of what is fed is drawn."""
@@ -125,34 +140,97 @@ class Translator(nn.Module):
             trg_in = scheduled_inputs(self.decoder, encoded, trg_in, sampled)
         decoded = self.decoder(encoded, trg_in, batch.trg_lengths)
         logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
-        settings, model = self.config.training, self.config.model
+        settings = self.config.training
         cross_entropy, smoothed = _cross_entropy(logits, batch.trg_out.flatten(), settings.label_smoothing)
         symbols, real = batch.trg_lengths.sum(), batch.trg_lengths > 0  # rows of padding have no target
         sentences = real.sum()
-        penalty = (segments.penalty * real).sum() / sentences
-        decoder_penalty = (decoded.penalty * real).sum() / sentences
         total = smoothed / (symbols if settings.normalization == "symbols" else sentences)
-        total = total + model.segmenter.tau * penalty + model.decoder.tau * decoder_penalty
-        shares = (segments.weights * segments.ends).sum(1) / batch.src_lengths
-        remainder = (shares * real).sum() / sentences
-        cuts = count_cuts(segments.ends, batch.src_lengths)
-        written = (
-            torch.zeros_like(cuts) if decoded.ends is None else count_cuts(decoded.ends, batch.trg_lengths)
-        )
+        terms = self.auxiliary(segments, decoded, real)
         return Loss(
-            total, cross_entropy, symbols, sentences, penalty, remainder, decoder_penalty, cuts, written
+            total=sum(terms, total),
+            auxiliary=sum(terms, torch.zeros_like(total)),
+            cross_entropy=cross_entropy,
+            symbols=symbols,
+            sentences=sentences,
+            counts=self.counts(segments, batch.src_lengths, real, decoded, batch.trg_lengths),
         )
+
+    def auxiliary(self, segments: Segments, decoded: Decoded, real: Tensor) -> list[Tensor]:
+        """The losses of segmenter and decoder, weighted: means over the sentences that are `real` [B]."""
+        weights = {"penalty": self.config.model.segmenter.tau, **self.segmenter.loss_weights}
+        losses = [(weights[name], loss) for name, loss in segments.cuts.losses.items()]
+        losses.append((self.config.model.decoder.tau, decoded.penalty))
+        return [weight * ((loss * real).sum() / real.sum()) for weight, loss in losses]
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The names of what `counts` counts; a figure has two sums, the second of what it is divided by."""
+        figures = [name for figure in self.segmenter.figures for name in (figure.name, f"{figure.name} of")]
+        written = ["output_symbols", "output_segments", "output_live", "decoder_penalty"]
+        return "source_symbols", "segments", *figures, *(written if self.decoder.segmenting else ())
+
+    def counts(
+        self, segments: Segments, lengths: Tensor, real: Tensor, decoded: Decoded, trg_lengths: Tensor
+    ) -> dict[str, Tensor]:
+        """Sums over the sentences that are `real` [B], for the log; </s> is never counted."""
+        found = [*count_cuts(segments.ends, lengths)]
+        found += [*sums(self.segmenter.figures, segments.cuts, lengths, real).flatten()]
+        if self.decoder.segmenting:
+            nothing = torch.zeros_like(found[0])
+            symbols, written, live = nothing, nothing, nothing
+            if decoded.ends is not None:  # minimum risk forces many targets, which are no measure of the text
+                symbols, written = count_cuts(decoded.ends, trg_lengths)
+                live = symbols - (decoded.ends.sum() - (trg_lengths > 0).sum())
+            found += [symbols, written, live, (decoded.penalty * real).sum()]
+        return dict(zip(self.counted, found, strict=True))
 
     def __call__(self, batch: Batch) -> Loss:
         return super().__call__(batch)
 
-    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[str]:
-        """Translate sentences with beam search (`beam=1` is greedy); an empty line stays empty."""
-        return [output.best for output in self.process(texts, self.searcher(beam))]
+    def translate(
+        self, texts: Sequence[str], beam: int | None = None, cuts: Sequence[GivenCuts] | None = None
+    ) -> list[str]:
+        """Translate sentences with beam search (`beam=1` is greedy); an empty line stays empty.
 
-    def segment(self, texts: Sequence[str]) -> list[list[str]]:
-        """Cut sentences as the model does; the pieces of a sentence joined give it back."""
-        return [output.segmentation.pieces for output in self.process(texts, None)]
+        `cuts`: see `process`.
+        """
+        return [output.best for output in self.process(texts, self.searcher(beam), cuts=cuts)]
+
+    def segment(self, texts: Sequence[str], cuts: Sequence[GivenCuts] | None = None) -> list[list[str]]:
+        """Cut sentences as the model does; the pieces of a sentence joined give it back.
+
+        `cuts`: see `process`.
+        """
+        return [output.segmentation.pieces for output in self.process(texts, None, cuts=cuts)]
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], cuts: Sequence[GivenCuts] | None = None
+    ) -> list[float]:
+        """The log-probability of each target, </s> included, as a translation of its source.
+
+        A symbol that the target vocabulary does not have counts as <unk>. An empty source has one
+        translation, an empty one: 0.0, and -inf for any other. `cuts`: see `process`.
+        """
+        if len(sources) != len(targets):
+            raise InputError(f"{len(sources)} sources, but {len(targets)} targets")
+        known = numbered(targets, self.trg_vocabulary)
+
+        def forced(
+            decoder: Decoder[Any], encoded: Encoded, limits: Tensor, rows: Sequence[int]
+        ) -> list[list[Hypothesis]]:
+            ids = [known.ids[i] for i in rows]
+            found: dict[int, float] = {}
+            for group in self._groups([len(own) + 1 for own in ids]):  # targets may be longer than sources
+                at = torch.tensor(group, device=self.device)
+                own = Encoded(encoded.states[at], encoded.lengths[at], encoded.summary[at])
+                found |= zip(group, forced_scores(decoder, own, [ids[i] for i in group]), strict=True)
+            return [[Hypothesis((EOS,), found[i], found[i])] for i in range(len(rows))]
+
+        outputs = self.process(sources, forced, cuts=cuts)
+        return [
+            output.hypotheses[0].log_prob if output.hypotheses else (-math.inf if len(ids) else 0.0)
+            for output, ids in zip(outputs, known.ids, strict=True)
+        ]
 
     def segment_targets(
         self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], None] | None = None
@@ -199,18 +277,23 @@ class Translator(nn.Module):
         texts: Sequence[str],
         search: Search | None,
         progress: Callable[[int], None] | None = None,
+        cuts: Sequence[GivenCuts] | None = None,
     ) -> list[Output]:
         """Segment and, given a search, translate; sentences of similar length share a batch, order is kept.
 
         `progress` is called with the number of sentences done after each batch. Texts that come again and
         again may be `Numbered`, in the source vocabulary, so that their symbols are not looked for each time.
+
+        `cuts` has one entry per text: None (as the model decides), character offsets (cut there and nowhere
+        else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The
+        gap before </s> is always the model's.
         """
         if isinstance(texts, str):
             raise TypeError("a list of sentences is wanted, not one string")
         was_training = self.training
         self.eval()
         try:
-            texts = numbered(texts, self.src_vocabulary)
+            texts = with_given(numbered(texts, self.src_vocabulary), cuts, self.cuts, self._needs_cuts)
             outputs: dict[int, Output] = {}
             for i, ids in enumerate(texts.ids):
                 if not len(ids):  # nothing to read, nothing to write
@@ -222,6 +305,11 @@ class Translator(nn.Module):
             return [outputs[i] for i in range(len(texts))]
         finally:
             self.train(was_training)
+
+    @property
+    def _needs_cuts(self) -> bool:
+        """Whether sentences cannot do without cuts, and the model has no source of them."""
+        return self.config.data.cuts is not None and self.cuts is None
 
     def _fitted(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
         """What `process` finds of a group, or of its halves where memory is short."""
@@ -239,10 +327,18 @@ class Translator(nn.Module):
         half = len(rows) // 2
         return [output for part in (rows[:half], rows[half:]) for output in self._fitted(texts, part, search)]
 
+    def batch(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> Batch:
+        """Sentences on the model's device, their sources cut as `data.cuts` says."""
+        texts = with_given(numbered(sources, self.src_vocabulary), None, self.cuts, self._needs_cuts)
+        written = None if targets is None else numbered(targets, self.trg_vocabulary).ids
+        pairs = [(ids, None if written is None else written[i]) for i, ids in enumerate(texts.ids)]
+        return collate(pairs, cuts=texts.cuts).to(self.device)
+
     def _together(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
-        batch = collate([(texts.ids[i], None) for i in rows]).to(self.device)
+        marks = None if texts.cuts is None else [texts.cuts[i] for i in rows]
+        batch = collate([(texts.ids[i], None) for i in rows], cuts=marks).to(self.device)
         with self._precision():
-            segments = self.segmenter(batch.src, batch.src_lengths)
+            segments = self._segments(batch)
             if search:
                 memory = self.encoder(segments.vectors, segments.lengths)
                 found = search(self.decoder, memory, self._limits(batch), rows)
@@ -251,10 +347,20 @@ class Translator(nn.Module):
                 found, written = [[] for _ in rows], [[] for _ in rows]
         own, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
         cuts = segmentations(own, places, segments.ends, segments.weights, segments.scores)
+        figures = per_sentence(self.segmenter.figures, segments.cuts, batch.src_lengths)
+        cuts = [replace(cut, figures=own) for cut, own in zip(cuts, figures, strict=True)]
         return [
             Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
             for cut, hypotheses, targets in zip(cuts, found, written, strict=True)
         ]
+
+    def _segments(self, batch: Batch) -> Segments:
+        if batch.src_cuts is None:
+            return self.segmenter(batch.src, batch.src_lengths)
+        try:
+            return self.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts)
+        except ValueError as problem:  # of one that takes no cuts
+            raise InputError(str(problem)) from problem
 
     def _precision(self) -> AbstractContextManager[None]:
         """What `testing.precision` wants; float32 leaves a caller's autocast as it is."""

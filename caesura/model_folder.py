@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from caesura import __version__
-from caesura.config import Config, load_config
+from caesura.config import Config, SymbolCuts, load_config
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
 
-CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY = (
+CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY = (
     "config.yaml",
     "model.safetensors",
     "src.vocab.json",
     "trg.vocab.json",
+    "cuts.vocab.json",  # only where data.cuts are the ends of learnt symbols
 )
 
 _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
 
-# Of a model folder; every change of its config's keys is another one, for they are all written out.
+# Of a model folder. A new option needs no new number: options that a config lacks have their defaults, and an
+# older version names the key that it does not know.
 # 1: the weights' metadata has the checksums of the other files; folders before have none.
 # 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
 # 3: training.decay, and training.patience may be null.
 # 4: model.segmenter.learn_halting.
 # 5: model.segmenter.cut_after.
-FORMAT = 5
+# 6: model.segmenter may be made of a reader, a cutter and a pooling; data.cuts.
+FORMAT = 6
 
 
 def _beneath(folder: Path) -> str:
@@ -41,9 +46,15 @@ def _beneath(folder: Path) -> str:
     return f"; the models are beneath it: {found[0]}{more}" if found else ""
 
 
-def read_folder(
-    folder: Path, settings: Sequence[str]
-) -> tuple[Config, tuple[Vocabulary, Vocabulary], dict[str, Tensor]]:
+class Vocabularies(NamedTuple):
+    """Those of a model folder."""
+
+    src: Vocabulary
+    trg: Vocabulary
+    cuts: Vocabulary | None = None  # of the symbols at whose ends the source is cut
+
+
+def read_folder(folder: Path, settings: Sequence[str]) -> tuple[Config, Vocabularies, dict[str, Tensor]]:
     """Config with `settings` in place of its own, vocabularies and weights; what is not whole is refused."""
     for setting in settings:
         if not setting.startswith("testing."):
@@ -57,28 +68,52 @@ def read_folder(
             young = name == WEIGHTS and (folder / "checkpoints").is_dir()
             hint = "; training has not reached its first validation yet" if young else _beneath(folder)
             raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
-    refuse_links([folder / name for name in (*_DESCRIPTION, WEIGHTS)], folder)
+    files = [*_DESCRIPTION, *([CUTS_VOCABULARY] if os.path.lexists(folder / CUTS_VOCABULARY) else ())]
+    refuse_links([folder / name for name in (*files, WEIGHTS)], folder)
+    if not (folder / files[-1]).is_file():  # a pipe would never end
+        raise InputError(f"{folder / files[-1]}: no plain file")
     try:
-        weights = _checked_weights(folder)
+        weights = _checked_weights(folder, files)
     except DamagedError as problem:
         raise InputError(f"{problem}; copy the folder anew, or train again") from problem
-    vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
-    return load_config(folder / CONFIG, settings, bases=False), vocabularies, weights
+    config = load_config(folder / CONFIG, settings, bases=False)
+    return config, load_vocabularies(folder, config), weights
+
+
+def load_vocabularies(folder: Path, config: Config) -> Vocabularies:
+    """The vocabularies of a folder, as many as its config wants."""
+    src, trg = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
+    if not isinstance(config.data.cuts, SymbolCuts):
+        return Vocabularies(src, trg)
+    path, kind = folder / CUTS_VOCABULARY, config.data.cuts.type
+    if not path.is_file():
+        raise InputError(f"{folder}: not a complete model folder, {path.name} is missing")
+    cuts = load_vocabulary(path)
+    if cuts.kind != kind:
+        raise InputError(f"{path}: of kind {cuts.kind}; data.cuts of this model are of type {kind}")
+    return Vocabularies(src, trg, cuts)
+
+
+def save_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
+    """Write what `load_vocabularies` gives back."""
+    names = SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY
+    for vocabulary, name in zip(vocabularies, names, strict=True):
+        if vocabulary is not None:
+            vocabulary.save(folder / name)
 
 
 def write_folder(
-    folder: Path, config: Config, vocabularies: tuple[Vocabulary, Vocabulary], weights: dict[str, Tensor]
+    folder: Path, config: Config, vocabularies: Vocabularies, weights: dict[str, Tensor]
 ) -> None:
     """Write what `read_folder` gives back.
 
     The weights come last, with the checksums of the rest: they are what makes a folder another model.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for vocabulary, name in zip(vocabularies, (SRC_VOCABULARY, TRG_VOCABULARY), strict=True):
-        vocabulary.save(folder / name)
+    save_vocabularies(folder, vocabularies)
     with write_beside(folder / CONFIG) as file:
         file.write(config.dump().encode())
-    there = [name for name in (*_DESCRIPTION, WORDS) if (folder / name).is_file()]
+    there = [name for name in (*_DESCRIPTION, CUTS_VOCABULARY, WORDS) if (folder / name).is_file()]
     files = {name: checksum(folder / name) for name in there}
     facts = {"format": FORMAT, "version": __version__, "files": files}
     save_tensors(folder / WEIGHTS, weights, facts)
@@ -98,8 +133,8 @@ def take_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     model.load_state_dict(weights, assign=True)
 
 
-def _checked_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a model folder, in which every file is as it was when they were saved."""
+def _checked_weights(folder: Path, names: Sequence[str]) -> dict[str, Tensor]:
+    """The weights of a model folder, in which every file of these names is as it was when they were saved."""
     path = folder / WEIGHTS
     facts = read_facts(path)
     number = facts.get("format", 0)
@@ -109,12 +144,12 @@ def _checked_weights(folder: Path) -> dict[str, Tensor]:
             f"{__version__}, "
             f"which reads up to {FORMAT}: use that version or a later one"
         )
-    for name in _DESCRIPTION:
+    for name in names:
         if (folder / name).stat().st_size > MAX_BYTES:
             raise InputError(f"{folder / name}: larger than {MAX_BYTES >> 20} MiB; not of a model folder")
     weights, facts = load_tensors(path)
     files = facts.get("files")
-    for name in _DESCRIPTION if number else ():
+    for name in names if number else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
             hint = "; to change how it translates, use --set testing.KEY=VALUE" if name == CONFIG else ""
             raise InputError(

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from caesura.layers.basics import positions_mask
 from caesura.search.hypothesis import Hypothesis
-from caesura.segmenters.base import positions_mask
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class Segmentation:
     covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
     ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
-    scores: list[float] | None  # halting scores; None where there are none
+    scores: list[float] | None  # None where there are none
+    # By the name of each of the segmenter's figures, what to sum over a text, and what to divide the sum by.
+    figures: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def bounds(self) -> list[int]:

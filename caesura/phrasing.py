@@ -31,23 +31,27 @@ def problems(
     absent, guessed = set(), set()
     for error in invalid.errors(include_url=False):
         # <: a union's tag; [key]: the name of an entry, not its value
-        key = tuple(str(part) for part in error["loc"] if not str(part).startswith(("<", "[key]")))
+        path = tuple(str(part) for part in error["loc"] if str(part) != "[key]")
+        key = tuple(part for part in path if not part.startswith("<"))
         if section:
-            key = key[:1]
+            path = key = key[:1]
         if error["type"] == "rule" and error["ctx"]["key"]:
             key = (*key, error["ctx"]["key"])
         if error["type"] == "extra_forbidden":
-            elsewhere = [".".join(known) for known in _keys(whole) if known[-1] == key[-1]] if whole else []
-            known = [*_fields(model, key[:-1]), *(_fields(whole, section) if whole and section else ())]
+            names = dict.fromkeys(_keys(whole)) if whole else {}
+            elsewhere = [".".join(known) for known in names if known[-1] == key[-1]]
+            known = [*_fields(model, path[:-1]), *(_fields(whole, section) if whole and section else ())]
             guess = None if elsewhere else nearest(key[-1], known)
             guessed.add((*key[:-1], guess))
             meant = f"'{guess}'" if guess else " or ".join(elsewhere)
             text = "unknown key" + (f"; did you mean {meant}?" if meant else "")
+            if section + key in names:
+                text = "not a key of this type"
             if key[-1] in given:
                 text = "the program sets this itself; remove it"
         elif error["type"] == "missing":
             absent.add(key)
-            about = _fields(model, key[:-1])[key[-1]].description
+            about = _fields(model, path[:-1])[key[-1]].description
             text = f"missing: {about}" if about else "missing"
         else:
             text = _phrase(error, section + key, place_of(places, section + key))
@@ -122,10 +126,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def _fields(model: type[BaseModel], path: Key) -> dict[str, FieldInfo]:
-    """The keys that may stand in the section at `path`."""
+    """The keys that may stand in the section at `path`, in which <Name> is one of several sections."""
+    choices = [model]
     for part in path:
-        if part in model.model_fields:  # else the name of an entry, of which all are alike
-            model = next(_models_in(model.model_fields[part].annotation), model)
+        if part.startswith("<"):
+            model = next((choice for choice in choices if part == f"<{choice.__name__}>"), model)
+        elif part in model.model_fields:  # else the name of an entry, of which all are alike
+            choices = [*_models_in(model.model_fields[part].annotation)] or [model]
+            model = choices[0]
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

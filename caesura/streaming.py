@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, TypeVar
 
 from caesura.data.corpus import ParallelText, read_sources
-from caesura.data.files import Errors
+from caesura.data.cuts import combine
+from caesura.data.files import Errors, is_tsv, read_lines
 from caesura.data.sentences import Numbered, Sentences, read_sentences
+from caesura.data.vocabulary import NEVER
 from caesura.errors import InputError
+from caesura.evaluation.pieces import split_pieces
 from caesura.model import Search, Translator
 from caesura.output import Output, Segmentation
 from caesura.search.sampling import sample
@@ -21,26 +24,59 @@ EXAMPLES, LONGEST = 5, 30  # unknown symbols that are named, and characters of e
 
 
 def process(
-    translator: Translator, file: str, errors: Errors, search: Search | None
+    translator: Translator, file: str, errors: Errors, search: Search | None, with_cuts: bool = False
 ) -> Iterator[tuple[int, Output, str]]:
-    """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines."""
-    longest = translator.config.testing.max_input
-    lines, unknown = enumerate(read_sources(file, errors), 1), _Unknown()
+    """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines.
+
+    With cuts, lines are as `segment` prints them, and are cut where they say.
+    """
+    longest, name = translator.config.testing.max_input, "standard input" if file == "-" else file
+    if with_cuts and is_tsv(file):
+        raise InputError(f"{file}: --with-cuts takes lines as `caesura segment` prints them, not a .tsv")
+    sources = _uncut(read_lines(file, errors), name) if with_cuts else _whole(read_sources(file, errors))
+    lines, unknown = enumerate(sources, 1), _Unknown()
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
     size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
     for chunk in _chunks(lines, size):
-        texts = []
-        for number, line in chunk:
+        texts, cuts = [], []
+        for number, (line, offsets) in chunk:
             if line is None or len(line) > longest:
-                _warn("standard input" if file == "-" else file, number, longest)
-                line = ""
+                _warn(name, number, longest)
+                line, offsets = "", []
             texts.append(line)
+            cuts.append(offsets)
         known = Numbered(texts, translator.src_vocabulary)
         unknown.add(known)
+        if with_cuts:
+            known = _cut(known, cuts, chunk[0][0], name)
         outputs = translator.process(known, search and _counted_from(chunk[0][0], search))
         for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
             yield number, output, text
     unknown.tell()
+
+
+def _whole(lines: Iterator[str | None]) -> Iterator[tuple[str | None, list[int]]]:
+    return ((line, []) for line in lines)
+
+
+def _uncut(lines: Iterator[str | None], name: str) -> Iterator[tuple[str | None, list[int]]]:
+    """Each text that is shown in pieces, and where it is cut."""
+    for number, line in enumerate(lines, 1):
+        pieces = [] if line is None else split_pieces(line, f"{name}:{number}")
+        text = "".join(pieces)
+        if wrong := NEVER.search(text):
+            raise InputError(f"{name}:{number}: {wrong[0]!r} cannot be in a line of text")
+        yield None if line is None else text, [*accumulate(map(len, pieces[:-1]))]
+
+
+def _cut(texts: Numbered, cuts: list[list[int]], first: int, name: str) -> Numbered:
+    """The texts, lines of a file from `first` on, cut at these offsets and nowhere else."""
+    found = []
+    for number, (text, places, offsets) in enumerate(zip(texts, texts.places, cuts, strict=True), first):
+        marks = combine(offsets, None, text, places, f"{name}:{number}")
+        assert marks is not None
+        found.append(marks)
+    return texts.with_cuts(found)
 
 
 def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:

@@ -27,6 +27,7 @@ from caesura.evaluation.pieces import join_pieces
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
+    from caesura.segmenters.figures import Figure
     from caesura.training.checkpoint import Progress as TrainingProgress
     from caesura.training.validation import Example, Validation
 
@@ -85,9 +86,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-ENDS = 0.05, 0.9  # shares of characters with a halting gradient, below and above which a run gets a remark
-
-
 def validation_line(v: dict[str, Any]) -> str:
     """The figures of one validation in one line."""
     parts = [
@@ -97,36 +95,14 @@ def validation_line(v: dict[str, Any]) -> str:
         f"chrF2 {v['chrf']:5.2f}",
         f"exact {v['exact']:6.1%}",
         f"segments {v['segment_length']:.2f} (max {v['longest_segment']})",
-        *_share(v["gradient_share"]),
+        *v.get("headline", ()),
     ]
     if v.get("output_segment_length") is not None:
         parts.append(f"output segments {v['output_segment_length']:.2f} (max {v['longest_output_segment']})")
-        parts += _share(v["output_gradient_share"])
+        parts.append(f"output live {v['output_live']:.1%}")
     if v["boundary_f1"] is not None:
         parts.append(f"boundary F1 {v['boundary_f1']:.2f}")
     return "  ".join([*parts, v["verdict"]])
-
-
-def remark(v: dict[str, Any]) -> str | None:
-    """What a validation says of a halting unit that is at one of the two ends it tends to."""
-    share, (few, most) = v["gradient_share"], ENDS
-    if share is None or few <= share <= most:
-        return None
-    if share < few:
-        told = "which leave the halting unit next to no gradient"
-    else:
-        told = "which a larger model.segmenter.tau would shorten"
-    return (
-        f"the best model has {v['segment_length']:.2f} characters a segment, {told} (docs/results/freedom.md)"
-    )
-
-
-def _share(share: float | None) -> list[str]:
-    if share is None:
-        return []
-    if share == 0:
-        return ["halting gradient none"]
-    return ["halting gradient " + (" <1%" if share < 0.005 else f"{share:4.0%}")]
 
 
 class TrainingDisplay:
@@ -173,7 +149,7 @@ class TrainingDisplay:
         """The figures, and how some sentences were cut and translated."""
         beside_bar().print(validation_line(vars(validation)), markup=False)
         if validation.verdict == "best":
-            self.remark = remark(vars(validation))
+            self.remark = validation.remark
         for _, output, reference in examples:
             beside_bar().print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
             mark = "=" if output.best == reference else f"(should be: {reference})"
@@ -291,7 +267,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], cap
     Console(highlight=False, width=None if out.is_terminal else 1000).print(drawn)
 
 
-def evaluation(found: Evaluation, title: str) -> None:
+def evaluation(found: Evaluation, title: str, figures: Sequence[Figure]) -> None:
     """All that was measured of a model, with signatures, and its boundaries beside trivial ones."""
     scores = found.scores
     rows = [
@@ -301,13 +277,14 @@ def evaluation(found: Evaluation, title: str) -> None:
         ["exactly right", f"{scores.exact:.1%}", f"{scores.sentences} lines"],
         ["segment length", f"{found.segments.mean:.3f}", f"characters; longest {found.segments.longest}"],
     ]
-    if found.gradient_share is not None:
-        rows.append(["halting gradient", f"{found.gradient_share:.1%}", "of characters"])
+    for figure in figures:
+        if (value := found.figures.get(figure.name)) is not None:
+            rows.append([figure.heading, figure.shown(value), figure.unit])
     if (written := found.output_segments) is not None:
         unit = f"characters; longest {written.longest}"
         rows.append(["segment length of outputs", f"{written.mean:.3f}", unit])
-    if found.output_gradient_share is not None:
-        rows.append(["their halting gradient", f"{found.output_gradient_share:.1%}", "of characters"])
+    if found.output_live is not None:
+        rows.append(["output live", f"{found.output_live:.1%}", "of characters"])
     table(title, ["", "value", "signature or unit"], rows)
     if found.boundaries:
         cells = [

@@ -1,6 +1,5 @@
 """Small models, vocabularies and ragged batches for the tests."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,9 +18,6 @@ LOOKUP = {"type": "lookup", "embedding_dim": 5}
 ACT = {"type": "act", "embedding_dim": 4, "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.7}
 RECURRENT = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
 ACT_DECODER = RECURRENT | {"type": "act", "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.4}
-
-_SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\([ntr\\|␣])|([^\\ ])", re.DOTALL)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def make_config(
@@ -98,24 +94,6 @@ def score_targets(decoder: Decoder[Any], encoded: Encoded, trg_out: Tensor, trg_
     picked = log_probs(logits).gather(2, trg_out[..., None]).squeeze(2)
     within = torch.arange(trg_out.shape[1], device=trg_out.device) < trg_lengths[:, None]
     return picked.masked_fill(~within, 0.0).sum(1)
-
-
-def split_pieces(shown: str) -> list[str]:
-    """Reads what `join_pieces` wrote, and fails on anything else."""
-    if not shown:
-        return []
-    tokens, pieces = [*_SHOWN.finditer(shown)], [""]
-    assert "".join(token[0] for token in tokens) == shown
-    for token in tokens:
-        number, letter, plain = token[1] or token[2], token[3], token[4]
-        if plain == "|":
-            pieces.append("")
-        elif number:
-            pieces[-1] += chr(int(number, 16))
-        else:
-            pieces[-1] += _LETTERS.get(letter, letter) if letter else plain.replace("␣", " ")
-    assert all(pieces)
-    return pieces
 
 
 def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10, what: str | None = None) -> None:

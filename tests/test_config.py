@@ -128,7 +128,12 @@ class Unit:
 
 
 def options(*overrides: str) -> dict[str, Any]:
-    return check_options(load_config("good.yaml", overrides), "model.segmenter", Unit, {"vocab_size"})
+    return checked_options(load_config("good.yaml", overrides))
+
+
+def checked_options(config: Config) -> dict[str, Any]:
+    segmenter = config.model.segmenter
+    return check_options(config, "model.segmenter", Unit, segmenter.options, segmenter.type)
 
 
 def test_options_are_checked_against_the_constructor(folder: Path) -> None:
@@ -170,7 +175,7 @@ def test_options_in_the_file_have_its_line(folder: Path) -> None:
 def test_what_another_type_wants_is_said_with_where_the_type_came_from(folder: Path) -> None:
     def refusal(file: str, *overrides: str) -> str:
         with pytest.raises(InputError) as caught:
-            check_options(load_config(file, overrides), "model.segmenter", Unit, {"vocab_size"})
+            checked_options(load_config(file, overrides))
         return str(caught.value)
 
     said = "unit takes no options over from act; give model.segmenter.act_size as well"

@@ -228,3 +228,38 @@ def test_no_file_whatever_shows_a_traceback(tmp_path_factory: pytest.TempPathFac
     path.write_bytes(content)
     with pytest.raises(InputError):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "key"),
+    [
+        ("{}", ".type: missing"),
+        ("{type: whitspace}", ".type: 'whitspace' is not one of"),
+        ("{type: [a]}", '.type: ["a"] is not one of'),
+        ("7", ": 7 is not a section"),
+        ("{type: bpe}", ".voc_limit: missing: "),
+        ("{type: bpe, voc_limt: 30}", ".voc_limt: unknown key; did you mean 'voc_limit'?"),
+        ("{type: bpe, voc_limit: 30, most: 3}", ".most: not a key of this type"),
+        ("{type: file, dev: d}", ".train: missing: "),
+        ("{type: file, train: 7, dev: d}", ".train: 7 is not a file name"),
+        ("{type: whitespace, side: both}", ".side: 'both' is not one of before, after"),
+        ("{type: whitespace, most: 0}", ".most: 0 is too small"),
+        ("{type: characters}", ".characters: "),
+    ],
+)
+def test_a_mistake_in_the_cuts_is_named_with_its_key(folder: Path, cuts: str, key: str) -> None:
+    text = GOOD.replace("data:\n", f"data:\n  cuts: {cuts}\n", 1)
+    line = text[: text.index("  cuts:")].count("\n") + 1
+    assert refusal(text).startswith(f"bad.yaml:{line}: data.cuts{key}")
+
+
+def test_cuts_at_the_ends_of_symbols_need_characters_and_paths_start_from_the_file(folder: Path) -> None:
+    said = refusal(GOOD, "data.cuts={type: bpe, voc_limit: 20}", "data.src.level=word")
+    assert said.startswith("--set data.cuts={type: bpe, voc_limit: 20}: type bpe needs data.src.level: char")
+    (folder / "sub").mkdir()
+    text = GOOD.replace("data:\n", "data:\n  cuts: {type: file, train: a.xz, dev: d, test: ~/t}\n", 1)
+    (folder / "sub" / "c.yaml").write_text(text)
+    cuts = load_config("sub/c.yaml").data.cuts
+    assert cuts is not None
+    assert cuts.train == folder / "sub" / "a.xz"  # type: ignore[union-attr]
+    assert cuts.test == Path("~/t").expanduser()  # type: ignore[union-attr]

@@ -10,7 +10,6 @@ import torch
 
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.means import Means
-from caesura.data.batching import collate
 from caesura.model import Translator
 from caesura.output import Segmentation
 
@@ -55,19 +54,17 @@ def attention_maps(
     try:
         for begin in range(0, len(texts), _BATCH):
             rows = range(begin, min(begin + _BATCH, len(texts)))
-            ids = [
-                (model.src_vocabulary.encode(texts[i]), model.trg_vocabulary.encode(targets[i])) for i in rows
-            ]
-            batch = collate(ids).to(model.device)
+            batch = model.batch([texts[i] for i in rows], [targets[i] for i in rows])
             assert batch.trg_in is not None
             assert batch.trg_lengths is not None
-            _, encoded = model.encode(batch.src, batch.src_lengths)
+            _, encoded = model.encode(batch.src, batch.src_lengths, batch.src_cuts)
             weights = model.decoder(encoded, batch.trg_in, batch.trg_lengths).attention
             if weights is None:
                 return
             steps, sizes = encoded.lengths.tolist(), batch.trg_lengths.tolist()
             for row, i in enumerate(rows):
-                shown = [visible(s) for s in model.trg_vocabulary.display(ids[row][1])]
+                written = model.trg_vocabulary.encode(targets[i])
+                shown = [visible(s) for s in model.trg_vocabulary.display(written)]
                 yield AttentionMap(
                     source=labels(cuts[i].pieces, steps[row]),
                     target=[*shown, END],

@@ -58,49 +58,70 @@ def _written(text: str, invented: Sequence[str]) -> str:
     return " ".join(words) or '<span class="muted">(nothing)</span>'
 
 
+def title(chapter: str, name: str, found: Sequence[Analysis]) -> str:
+    """The name of a chapter: scores that are not those of halting units do not halt."""
+    scored = [a.halting for a in found if a.halting]
+    return "Scores" if chapter == "halting" and any(not h.unit for h in scored) else name
+
+
 def halting(found: Sequence[Analysis], figures: Figures) -> str:
-    """h_t along sentences, its distribution, and training."""
+    """Scores along sentences, their distribution, the segmenters' figures, and training."""
     parts = []
     for a in found:
         if a.halting is None:
-            parts.append(f"<p>{escape(a.name)} has no halting unit: every symbol is a segment.</p>")
-            continue
-        parts.append(f"<p>{_halts(a.name, a.halting)}</p>")
-        threshold = next((d.halting.threshold for d in a.drawn if d.halting), None)
-        if threshold is not None:
-            given = f", and after {escape(visible(a.halting.cut_after))}" if a.halting.cut_after else ""
-            parts.append(
-                f"<p>A segment ends where the running sum of its scores reaches {threshold:g}{given}.</p>"
-            )
-        for d in a.drawn:
-            if d.halting:
-                caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.halting.labels)}."
-                parts.append(
-                    place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
-                )
-        passed = " and so pass a gradient to the halting unit" if a.halting.learns else ""
-        caption = (
-            f"{escape(a.name)}: scores of {a.halting.symbols:,} symbols, {a.halting.mean:.2f} on average; "
-            f"{sum(a.halting.going_on) / a.halting.symbols:.0%} go on{passed}."
+            parts.append(f"<p>{escape(a.name)} has no halting unit: it scores no symbols.</p>")
+        else:
+            parts += _scored(a, a.halting, figures)
+    table = tables.figures(found)
+    if table.rows:
+        parts.append(table_html(table))
+    return "".join([*parts, *_trained(found, figures)])
+
+
+def _scored(a: Analysis, h: HaltingStatistics, figures: Figures) -> list[str]:
+    parts = [f"<p>{_halts(a.name, h)}</p>"]
+    threshold = next((d.halting.threshold for d in a.drawn if d.halting), None)
+    if threshold is not None:
+        given = f", and after {escape(visible(h.cut_after))}" if h.cut_after else ""
+        rest = "" if h.unit else "; what is more than that counts for the next segment"
+        parts.append(
+            f"<p>A segment ends where the running sum of its scores reaches {threshold:g}{given}{rest}.</p>"
         )
-        parts.append(place(figures, f"scores-{key(a)}", draw.scores_figure(a.halting), caption))
+    for d in a.drawn:
+        if d.halting:
+            caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.halting.labels)}."
+            parts.append(
+                place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
+            )
+    passed = " and so pass a gradient to the halting unit" if h.learns and h.unit else ""
+    caption = (
+        f"{escape(a.name)}: scores of {h.symbols:,} symbols, {h.mean:.2f} on average; "
+        f"{sum(h.going_on) / h.symbols:.0%} go on{passed}."
+    )
+    return [*parts, place(figures, f"scores-{key(a)}", draw.scores_figure(h), caption)]
+
+
+def _trained(found: Sequence[Analysis], figures: Figures) -> list[str]:
+    """How segments moved in training."""
+    parts = []
     runs = {a.name: a.history for a in found if a.history}
     if runs:
         parts.append("<h3>Over training</h3>")
         moved = ((n, (run.segment_length[0], run.segment_length[-1])) for n, run in runs.items())
         told = each((n, f"from {first:.2f} to {last:.2f}") for n, (first, last) in moved)
-        caption = f"Training as the validations saw it; characters a segment went {told}."
+        caption = f"Training as the validations saw it; characters per segment went {told}."
         parts.append(place(figures, "training", draw.history_figure(runs), caption))
-        if any(a.history and a.halting and a.halting.learns for a in found):
+        if any(a.history and a.halting and a.halting.learns and a.halting.unit for a in found):
             parts.append(
                 "<p><strong>Without a halting gradient.</strong> A symbol that halts at once passes no "
-                "gradient to its score. Where the share above is 0, and the unit may learn, every symbol "
-                "does: neither loss nor penalty moves the cuts then, except through the weights that the "
-                "scores share with the segments. Some models stay at single characters, others come back.</p>"
+                "gradient to its score. Where the live share above is 0, and the unit may learn, every "
+                "symbol does: neither loss nor penalty moves the cuts then, except through the weights that "
+                "the scores share with the segments. Some models stay at single characters, others come "
+                "back.</p>"
             )
     else:
         parts.append("<p>The model folder has no log of its training (metrics.jsonl).</p>")
-    return "".join(parts)
+    return parts
 
 
 def _cut_off(*sides: Sequence[str]) -> str:
@@ -111,11 +132,12 @@ def _cut_off(*sides: Sequence[str]) -> str:
 
 def _halts(name: str, h: HaltingStatistics) -> str:
     ends = sum(h.halting) / h.symbols
-    learnt = f"{h.gradient_share:.0%} of the scores get a gradient" if h.learns else "it does not learn"
+    learnt = "it does not learn" if h.live is None else f"{h.live:.0%} of the scores get a gradient"
     # Not all of them by its scores, where some characters always end one.
-    halts = "segments end" if h.cut_after else "halts"
+    halts = "segments end" if h.cut_after or not h.unit else "halts"
+    unit = "halting unit" if h.unit else "cutter"
     return (
-        f"The halting unit of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and {halts} after "
+        f"The {unit} of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and {halts} after "
         f"{ends:.0%} of them; {learnt}."
     )
 

@@ -100,16 +100,21 @@ def singles_figure(characters: Sequence[Character]) -> Figure:
 
 @styled
 def scores_figure(found: HaltingStatistics) -> Figure:
-    """The distribution of h_t: symbols that halt, and those that go on and so get a gradient if it learns."""
+    """The distribution of scores: symbols that end a segment, and those that do not.
+
+    Of a halting unit that learns, the latter are those that pass a gradient.
+    """
     figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
     axes = figure.subplots()
     at = [(i + 0.5) / BINS for i in range(BINS)]
     on, off = ([n / found.symbols for n in counts] for counts in (found.going_on, found.halting))
-    goes, halts = ("goes on: has a gradient", "halts: has none") if found.learns else ("goes on", "halts")
+    goes, halts = ("goes on", "halts") if found.unit else ("goes on", "ends a segment")
+    if found.unit and found.learns:
+        goes, halts = "goes on: has a gradient", "halts: has none"
     axes.bar(at, on, 0.9 / BINS, color=COLOURS[1], label=goes)
     axes.bar(at, off, 0.9 / BINS, bottom=on, color=COLOURS[0], alpha=0.75, label=halts)
     axes.set_xlim(0, 1)
-    axes.set_xlabel("halting score h")
+    axes.set_xlabel("halting score h" if found.unit else "score")
     axes.set_ylabel("share of symbols")
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.grid(axis="x", visible=False)
@@ -119,10 +124,10 @@ def scores_figure(found: HaltingStatistics) -> Figure:
 
 @styled
 def history_figure(runs: Mapping[str, History], score: Literal["bleu", "exact"] = "bleu") -> Figure:
-    """Segment length, share of symbols with halting gradient, a score and the penalty over training."""
-    panels = [("sentences", "segment_length", "characters a segment", _TALL)]
-    if any(run.gradient_share is not None for run in runs.values()):
-        panels.append(("sentences", "gradient_share", "symbols with\nhalting gradient", _LOW))
+    """Segment length, the live share of characters, a score and the penalty over training."""
+    panels = [("sentences", "segment_length", "characters per segment", _TALL)]
+    if any(run.live is not None for run in runs.values()):
+        panels.append(("sentences", "live", "live\ncharacters", _LOW))
     panels.append(("sentences", score, {"bleu": "BLEU, dev", "exact": "exact match, dev"}[score], _TALL))
     if any(any(run.penalty) for run in runs.values()):
         panels.append(("penalty_at", "penalty", "penalty R", _LOW))
@@ -143,9 +148,9 @@ def history_figure(runs: Mapping[str, History], score: Literal["bleu", "exact"] 
                 axes.plot(*known[-1], marker=look.marker, markersize=3.5, color=look.colour)
                 ends.append((_plain(name), look.colour, *known[-1]))
         axes.margins(y=0.12)
-        if y in ("gradient_share", "exact"):
+        if y in ("live", "exact"):
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-        if y == "gradient_share":
+        if y == "live":
             axes.set_ylim(-0.06, 1.06)
             axes.set_yticks([0, 0.5, 1])
         if labelled and height == _TALL:

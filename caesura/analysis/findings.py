@@ -41,6 +41,23 @@ class Drawn:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A figure that the segmenter names, and its value on the text."""
+
+    name: str
+    heading: str
+    unit: str
+    definition: str
+    value: float
+    format: str
+
+    @property
+    def shown(self) -> str:
+        """The value as text."""
+        return format(self.value, self.format)
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Everything that was measured of one model."""
 
@@ -54,6 +71,7 @@ class Analysis:
     agreements: list[Agreement]
     target_segments: SegmentStatistics | None  # None: the decoder does not cut
     readings: list[Reading]
+    figures: list[Measured]  # the segmenter's own
     halting: HaltingStatistics | None
     history: History | None
     gates: GateStatistics | None

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from caesura.analysis.characters import Unit, labels, units
 from caesura.analysis.means import Means
-from caesura.data.batching import collate
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.model import Translator
 from caesura.output import Segmentation
@@ -121,9 +120,9 @@ def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentati
     try:
         for begin in range(0, len(texts), _BATCH):
             chunk = texts[begin : begin + _BATCH]
-            batch = collate([(model.src_vocabulary.encode(text), None) for text in chunk]).to(model.device)
+            batch = model.batch(chunk)
             with torch.no_grad():
-                segments = model.segmenter(batch.src, batch.src_lengths)
+                segments = model.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts)
             _, found = encoder_gates(model.encoder, segments.vectors, segments.lengths)
             lengths = segments.lengths.tolist()
             values = {key: value.tolist() for key, value in found.items()}

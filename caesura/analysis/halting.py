@@ -1,4 +1,4 @@
-"""What the halting unit does: its scores along a sentence, their distribution, and their training."""
+"""What a cutter's scores do, such as a halting unit's: along a sentence, over a text, and in training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from caesura.analysis.characters import visible
 from caesura.model import Translator
 from caesura.output import Segmentation
-from caesura.segmenters.act import ActSegmenter
+from caesura.segmenters.base import BaseSegmenter
+from caesura.segmenters.figures import LIVE, value
 from caesura.training.journal import read_records
 
 BINS = 20
@@ -18,13 +19,13 @@ BINS = 20
 
 @dataclass(frozen=True)
 class HaltingTrace:
-    """The scores h_t along one sentence, the running sum that they add up to, and where it halts."""
+    """The scores along one sentence, the running sum that they add up to, and where segments end."""
 
-    labels: list[str]  # one a symbol; </s> is left out
+    labels: list[str]  # one per symbol; </s> is left out
     scores: list[float]
-    sums: list[float]  # H after each symbol of its segment; the next segment starts from 0
+    sums: list[float] | None  # after each symbol of its segment; None: scores are not summed
     halts: list[bool]
-    threshold: float  # 1 - epsilon
+    threshold: float | None  # the sum at which a segment ends
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,15 @@ class HaltingStatistics:
     symbols: int
     mean: float
     halting: list[int]  # symbols that end a segment, by score: BINS of equal width from 0 to 1
-    going_on: list[int]  # symbols that do not, and whose score gets a gradient if the unit learns
-    gradient_share: float  # of symbols whose score gets a gradient: those, or none
-    learns: bool
+    going_on: list[int]  # symbols that do not
+    live: float | None  # share of characters at which the loss reaches the cutter; None: it does not learn
+    unit: bool = True  # whether it is a halting unit: a sum that starts again from 0 at each end
     cut_after: str = ""  # characters that end a segment whatever their score is
+
+    @property
+    def learns(self) -> bool:
+        """Whether training moves the scores."""
+        return self.live is not None
 
 
 @dataclass(frozen=True)
@@ -48,37 +54,47 @@ class History:
     segment_length: list[float]
     bleu: list[float]
     exact: list[float]  # share of the dev set that is translated exactly as its reference
-    gradient_share: list[float] | None  # None: no halting unit
+    live: list[float] | None  # share of characters at which the loss reaches the cutter; None: nothing learns
     penalty_at: list[float]  # training sentences seen where the penalty was logged
     penalty: list[float]  # the segmenter's, mean over sentences, before tau
 
 
 def halting_trace(model: Translator, text: str, cut: Segmentation) -> HaltingTrace | None:
-    """The halting of one sentence; None where the segmenter has no halting unit."""
-    if cut.scores is None or not isinstance(model.segmenter, ActSegmenter):
+    """The scores of one sentence; None where the segmenter has none."""
+    if cut.scores is None:
         return None
-    spans = model.src_vocabulary.encode_spans(text)[1]
-    sums, running = [], 0.0
-    for score, end in zip(cut.scores, cut.ends, strict=True):
-        running += score
-        sums.append(running)
-        if end:
-            running = 0.0
+    spans, segmenter = model.src_vocabulary.encode_spans(text)[1], model.segmenter
     return HaltingTrace(
         labels=[visible(text[start:end]) for start, end in spans],
         scores=cut.scores,
-        sums=sums,
+        sums=None if segmenter.sums_to is None else _sums(cut, segmenter.sums_to, segmenter.carries),
         halts=cut.ends,
-        threshold=1 - model.segmenter.epsilon,
+        threshold=segmenter.sums_to,
     )
 
 
-class HaltingTally:
-    """Counts halting scores sentence by sentence."""
+def _sums(cut: Segmentation, threshold: float, carries: bool) -> list[float]:
+    """The sum after each symbol; the next segment starts from 0, or from what the last one had too much."""
+    sums, running = [], 0.0
+    for score, end in zip(cut.scores or (), cut.ends, strict=True):
+        running += score
+        sums.append(running)
+        if end:
+            running = max(0.0, running - threshold) if carries else 0.0
+    return sums
 
-    def __init__(self, learns: bool = True, cut_after: str = "") -> None:
-        self._learns = learns
-        self._cut_after = cut_after
+
+def has_halting_unit(segmenter: BaseSegmenter) -> bool:
+    """Whether its scores halt: summed within each segment, from 0."""
+    return segmenter.sums_to is not None and not segmenter.carries
+
+
+class HaltingTally:
+    """Counts scores and figures sentence by sentence."""
+
+    def __init__(self, unit: bool = True, cut_after: str = "") -> None:
+        self._unit, self._cut_after = unit, cut_after
+        self._sums: dict[str, tuple[float, float]] = {}  # of the segmenter's figures, by name
         self._bins = {True: [0] * BINS, False: [0] * BINS}
         self._total = 0.0
 
@@ -87,6 +103,13 @@ class HaltingTally:
         for score, end in zip(cut.scores or (), cut.ends, strict=False):
             self._bins[end][min(int(score * BINS), BINS - 1)] += 1
             self._total += score
+        for name, (above, below) in cut.figures.items():
+            before = self._sums.get(name, (0.0, 0.0))
+            self._sums[name] = before[0] + above, before[1] + below
+
+    def figures(self) -> dict[str, float]:
+        """The segmenter's figures of the text, by name; what there is nothing of is left out."""
+        return {name: found for name, sums in self._sums.items() if (found := value(sums)) is not None}
 
     def result(self) -> HaltingStatistics | None:
         """The distribution; None where no symbol had a score."""
@@ -98,8 +121,8 @@ class HaltingTally:
             mean=self._total / symbols,
             halting=self._bins[True],
             going_on=self._bins[False],
-            gradient_share=self._learns * sum(self._bins[False]) / symbols,
-            learns=self._learns,
+            live=self.figures().get(LIVE.name),
+            unit=self._unit,
             cut_after=self._cut_after,
         )
 
@@ -111,13 +134,13 @@ def history(folder: Path) -> History | None:
     logged = [r for r in records if r["kind"] == "train"]
     if not any(r["kind"] == "validation" for r in points):
         return None
-    shares = [_number(r.get("gradient_share")) for r in points]
+    shares = [_number(r.get(LIVE.name)) for r in points]
     return History(
         sentences=[_number(r.get("sentences", 0)) for r in points],
         segment_length=[_number(r.get("segment_length")) for r in points],
         bleu=[_number(r.get("bleu")) for r in points],
         exact=[_number(r.get("exact")) for r in points],
-        gradient_share=None if all(map(math.isnan, shares)) else shares,
+        live=None if all(map(math.isnan, shares)) else shares,
         penalty_at=[_number(r.get("sentences")) for r in logged],
         penalty=[_number(r.get("penalty")) for r in logged],
     )

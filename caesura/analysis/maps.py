@@ -1,4 +1,4 @@
-"""Pictures along a sentence: halting scores, gates, attention; a column a symbol or segment."""
+"""Pictures along a sentence: scores, gates, attention; one column per symbol or segment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FADING = LinearSegmentedColormap.from_list("fading", [(0.11, 0.52, 0.80, 0.0), 
 
 @styled
 def halting_figure(trace: HaltingTrace) -> Figure:
-    """h_t as bars, the running sum as steps, a rule where a segment ends."""
+    """Scores as bars, the running sum as steps where they are summed, a rule where a segment ends."""
     labels, n = trace.labels[:STEPS], min(len(trace.labels), STEPS)
     figure = Figure(figsize=(_width(labels), 2.4), layout="constrained")
     axes = figure.subplots()
@@ -36,26 +36,31 @@ def halting_figure(trace: HaltingTrace) -> Figure:
     colours = [COLOURS[0] if halt else COLOURS[1] for halt in halts]
     axes.bar(at, trace.scores[:n], 0.62, color=colours, alpha=0.85)
     handles: list[Artist] = [
-        Patch(color=COLOURS[0], alpha=0.85, label="h, halts"),
-        Patch(color=COLOURS[1], alpha=0.85, label="h, goes on"),
-        Line2D([], [], color=AXIS, linewidth=1.1, label="running sum"),
-        Line2D([], [], color=INK, linewidth=0.8, linestyle=_DASHES, label="threshold"),
+        Patch(color=COLOURS[0], alpha=0.85, label="score, ends a segment"),
+        Patch(color=COLOURS[1], alpha=0.85, label="score, goes on"),
     ]
+    sums = trace.sums[:n] if trace.sums is not None else []
     start = 0
     for i, halt in enumerate(halts):
         if halt or i == n - 1:
-            edges = [start - 0.5, *(j + 0.5 for j in range(start, i + 1))]
-            axes.stairs(trace.sums[start : i + 1], edges, color=AXIS, linewidth=1.1, baseline=None)
+            if sums:
+                edges = [start - 0.5, *(j + 0.5 for j in range(start, i + 1))]
+                axes.stairs(sums[start : i + 1], edges, color=AXIS, linewidth=1.1, baseline=None)
             if halt:
                 axes.axvline(i + 0.5, color=AXIS, linewidth=0.8)
             start = i + 1
-    axes.axhline(trace.threshold, color=INK, linewidth=0.8, linestyle=_DASHES)
+    if trace.threshold is not None:
+        axes.axhline(trace.threshold, color=INK, linewidth=0.8, linestyle=_DASHES)
+        handles += [
+            Line2D([], [], color=AXIS, linewidth=1.1, label="running sum"),
+            Line2D([], [], color=INK, linewidth=0.8, linestyle=_DASHES, label="threshold"),
+        ]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5)
     axes.set_xlim(-0.6, n - 0.4)
-    axes.set_ylim(0, max(1.05, 1.05 * max(trace.sums[:n], default=1)))
+    axes.set_ylim(0, max(1.05, 1.05 * max(sums, default=1)))
     axes.set_xticks(at, labels, parse_math=False, fontsize=_size(labels))
     axes.tick_params(axis="x", length=0)
-    axes.set_ylabel("score and sum")
+    axes.set_ylabel("score" if trace.sums is None else "score and sum")
     axes.grid(visible=False)
     return figure
 

@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from caesura.analysis.characters import visible
+from caesura.analysis.defaults import told_options
 from caesura.model import Translator
+
+NAMES = {"act": "ACT-ENC"}  # of segmenters that are known by another name than their type
+ALWAYS = ("epsilon",)  # options that are told even where they are as by default
 
 
 def describe(model: Translator) -> str:
-    """A model in a phrase."""
+    """A model in a phrase: its segmenter with the options that are not as by default, and its depth."""
     config = model.config
-    segmenter, options = config.model.segmenter, config.model.segmenter.options
+    segmenter = config.model.segmenter
     layers = config.model.encoder.options.get("num_layers", 1)
     depth = f"{layers} encoder layer{'s' if layers != 1 else ''}"
     if segmenter.type == "lookup":
         return f"{config.data.src.level} model, {depth}"
-    epsilon = options.get("epsilon")
-    more = f", epsilon {epsilon:g}" if isinstance(epsilon, float) else ""
-    more += "" if model.segmenter.learn_halting else ", halting not learnt"
-    more += f", cut after {visible(given)}" if (given := cut_after(model)) else ""
-    name = {"act": "ACT-ENC"}.get(segmenter.type, segmenter.type)
-    return f"{name} on {config.data.src.level} symbols, tau {segmenter.tau:g}{more}, {depth}"
+    options = {key: v for key in ALWAYS if (v := segmenter.options.get(key)) is not None}
+    options |= told_options("segmenter", segmenter.model_dump(mode="json"))
+    parts = {key: value for key, value in options.items() if _is_part(value)}
+    name = " ▸ ".join(_part(key, value, options) for key, value in parts.items())
+    name = name or NAMES.get(segmenter.type, segmenter.type)
+    told = [f"{name} on {config.data.src.level} symbols"]
+    if segmenter.tau or not parts:
+        told.append(f"tau {segmenter.tau:g}")
+    told += _told({key: value for key, value in options.items() if key not in parts})
+    return ", ".join([*told, depth])
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, dict) and "type" in value
+
+
+def _part(key: str, value: Mapping[str, Any], beside: Mapping[str, Any]) -> str:
+    """A part within a segmenter, such as `fixed (k 4)`; the cutter with the rate that it keeps."""
+    told = ", ".join(_told({name: option for name, option in value.items() if name != "type"}))
+    rate = beside.get("rate") if key == "cutter" else None
+    return str(value["type"]) + (f" ({told})" if told else "") + (f" at {rate['target']:g}" if rate else "")
+
+
+def _told(options: Mapping[str, Any]) -> list[str]:
+    """Options as words; sizes and what is told elsewhere are left out."""
+    left_out = {key for key in options if key in ("size", "rate") or key.endswith(("_dim", "_size"))}
+    return [f"{key} {_shown(value)}" for key, value in options.items() if key not in left_out]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, int | float) else visible(str(value))
 
 
 def cut_after(model: Translator) -> str:
-    """The characters that end a segment whatever the halting unit says."""
+    """The characters that end a segment whatever their scores are."""
     return str(model.config.model.segmenter.options.get("cut_after", ""))
 
 

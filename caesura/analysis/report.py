@@ -65,7 +65,10 @@ class Report:
     def page(self) -> tuple[str, dict[str, Drawing]]:
         """The page, and the figures that are in it."""
         figures: dict[str, Drawing] = {}
-        sections = [(key, name, write(self.found, figures)) for key, name, write in chapters.CHAPTERS]
+        sections = [
+            (key, chapters.title(key, name, self.found), write(self.found, figures))
+            for key, name, write in chapters.CHAPTERS
+        ]
         names = ", ".join(a.name for a in self.found)
         return page(f"Caesura: {names}", self._head(), sections, self._foot()), figures
 

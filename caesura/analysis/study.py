@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,12 +16,13 @@ from caesura.analysis.attention import (
 )
 from caesura.analysis.cost import Cost, mean_flops, part_sizes, training_seconds
 from caesura.analysis.errors import Errors, Translated, error_statistics
-from caesura.analysis.findings import Analysis, Drawn, TextFacts
+from caesura.analysis.findings import Analysis, Drawn, Measured, TextFacts
 from caesura.analysis.gates import GateStatistics, gate_maps, gate_statistics
 from caesura.analysis.gold import Gold
 from caesura.analysis.halting import (
     HaltingTally,
     halting_trace,
+    has_halting_unit,
     history,
 )
 from caesura.analysis.lines import Line, Sample, chunks, subsample
@@ -119,6 +120,7 @@ def analyse(
         agreements=passed.agreed(gold),
         target_segments=_target_segments(spoken.outputs),
         readings=[reading(line, output, training.trg, _written(output)) for line, output in shown],
+        figures=_measured(model, passed.halting.figures()),
         halting=passed.halting.result(),
         history=history(subject.folder),
         gates=gates,
@@ -130,6 +132,11 @@ def analyse(
     )
 
 
+def _measured(model: Translator, values: Mapping[str, float]) -> list[Measured]:
+    known = [figure for figure in model.segmenter.figures if figure.name in values]
+    return [Measured(f.name, f.heading, f.unit, f.definition, values[f.name], f.format) for f in known]
+
+
 class _Pass:
     """The one pass over the text: what is counted on every sentence, and the sentences that are kept."""
 
@@ -138,7 +145,7 @@ class _Pass:
         self.sentences = self.too_long = 0
         self._seconds = 0.0
         self.segments = SegmentTally()
-        self.halting = HaltingTally(subject.model.segmenter.learn_halting, cut_after(subject.model))
+        self.halting = HaltingTally(has_halting_unit(subject.model.segmenter), cut_after(subject.model))
         size = max(settings.translate, settings.sample, KEPT)
         self.sample = Sample(size, settings.seed, settings.lines)
         self._agreements: Agreements | None = None
@@ -192,14 +199,14 @@ class _Pass:
 
     @property
     def rate(self) -> float | None:
-        """Sentences a second."""
+        """Sentences per second."""
         return self.sentences / self._seconds if self._seconds else None
 
 
 @dataclass(frozen=True)
 class _Spoken:
     outputs: list[Output]
-    rate: float | None  # sentences a second
+    rate: float | None  # sentences per second
 
 
 def _translate(

@@ -17,6 +17,7 @@ from caesura.analysis.halting import BINS
 from caesura.analysis.segments import SegmentStatistics
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
+from caesura.segmenters.figures import LIVE
 
 Cell = str | int | float | None
 
@@ -93,6 +94,7 @@ def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None 
         lambda: varying(found),
         lambda: agreements(found),
         lambda: sentences(found),
+        lambda: figures(found),
         lambda: scores(found),
         lambda: training(found),
         lambda: gates(found),
@@ -173,8 +175,17 @@ def sentences(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("sentences", "sentences as they were cut and translated", columns, rows))
 
 
+def figures(found: Sequence[Analysis]) -> Table:
+    """What the segmenters measure of their own cuts."""
+    rows: list[list[Cell]] = [
+        [a.name, f.heading, f.shown, f.unit, f.definition] for a in found for f in a.figures
+    ]
+    columns = [Column("model"), Column("figure"), Column("value"), Column("unit"), Column("what it is")]
+    return Table("figures", "figures of the segmenters", columns, rows)
+
+
 def scores(found: Sequence[Analysis]) -> Table:
-    """The distribution of halting scores."""
+    """The distribution of scores."""
     rows: list[list[Cell]] = [
         [a.name, i / BINS, (i + 1) / BINS, h.halting[i], h.going_on[i]]
         for a in found
@@ -182,8 +193,8 @@ def scores(found: Sequence[Analysis]) -> Table:
         for i in range(BINS)
     ]
     columns = [Column("model"), Column("score from", ".2f"), Column("to", ".2f")]
-    columns += [Column("symbols that halt", ","), Column("that go on", ",")]
-    return Table("halting", "halting scores", columns, rows)
+    columns += [Column("symbols that end a segment", ","), Column("that do not", ",")]
+    return Table("halting", "scores of symbols", columns, rows)
 
 
 def training(found: Sequence[Analysis]) -> Table:
@@ -191,11 +202,11 @@ def training(found: Sequence[Analysis]) -> Table:
     rows: list[list[Cell]] = []
     for a in found:
         if h := a.history:
-            shares = h.gradient_share or [math.nan] * len(h.sentences)
+            shares = h.live or [math.nan] * len(h.sentences)
             each = zip(h.sentences, h.segment_length, h.bleu, shares, strict=True)
             rows += [[a.name, *(None if math.isnan(v) else v for v in values)] for values in each]
     columns = [Column("model"), Column("training sentences", ",.0f"), Column("segment length", ".2f")]
-    columns += [Column("BLEU, dev", ".2f"), Column("symbols with gradient", ".1%")]
+    columns += [Column("BLEU, dev", ".2f"), Column(LIVE.heading, LIVE.format)]
     return _without_empty(Table("training", "training as the validations saw it", columns, rows))
 
 
@@ -334,8 +345,8 @@ def cost(found: Sequence[Analysis]) -> Table:
         sizes = [c.sizes[size] if c.flops else None for size in "TSU"]
         rows.append([*row, c.training_seconds, c.segmenting, c.translating, total, *sizes])
     columns = [Column("model"), Column("BLEU", ".2f"), Column("parameters", ",")]
-    columns += [Column("seconds to best", ",.0f"), Column("segmented a second", ",.0f")]
-    columns += [Column("translated a second", ",.0f"), Column("MFLOPs a sentence", ",.2f")]
+    columns += [Column("seconds to best", ",.0f"), Column("segmented per second", ",.0f")]
+    columns += [Column("translated per second", ",.0f"), Column("MFLOPs per sentence", ",.2f")]
     columns += [Column(head, ".1f") for head in ("symbols", "segments", "target symbols")]
     return _without_empty(Table("cost", "quality and price", columns, rows))
 

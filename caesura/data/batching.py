@@ -28,7 +28,8 @@ class Batch:
     trg_in: Tensor | None  # [B, U] <s> y1 y2 ...
     trg_out: Tensor | None  # [B, U] y1 y2 ... </s>
     trg_lengths: Tensor | None  # [B] </s> included
-    indices: NDArray[np.int64]  # positions in the corpus, one a sentence
+    indices: NDArray[np.int64]  # positions in the corpus, one per sentence
+    src_cuts: Tensor | None = None  # [B, T] int8: 1 cut after this symbol, -1 do not, 0 free; None: free
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -56,7 +57,7 @@ class Batch:
         return replace(self, **changed)
 
 
-TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths")
+TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts")
 
 
 def rounded(size: int, sizes: int = 8) -> int:
@@ -69,8 +70,12 @@ def collate(
     pairs: Sequence[tuple[Ids, Ids | None]],
     indices: ArrayLike | None = None,
     shape: tuple[int, int, int] = (0, 0, 0),
+    cuts: Sequence[NDArray[np.int8] | None] | None = None,
 ) -> Batch:
-    """Pad pairs of ids without specials into one batch, of at least `shape` (B, T, U); adds </s> and <s>."""
+    """Pad pairs of ids without specials into one batch, of at least `shape` (B, T, U); adds </s> and <s>.
+
+    `cuts` has for each sentence one number per source symbol, as in `Batch.src_cuts`, or None: all free.
+    """
     if not pairs:
         raise ValueError("a batch needs at least one sentence")
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices, dtype=np.int64)
@@ -78,9 +83,10 @@ def collate(
         raise ValueError(f"{len(pairs)} sentences, but indices of shape {positions.shape}")
     B, T, U = shape
     src, src_lengths = _padded([s for s, _ in pairs], B, T)
+    src_cuts = None if cuts is None else _cuts_as_wide(cuts, [len(s) for s, _ in pairs], src)
     targets = [t for _, t in pairs if t is not None]
     if not targets:
-        return Batch(src, src_lengths, None, None, None, positions)
+        return Batch(src, src_lengths, None, None, None, positions, src_cuts)
     if len(targets) < len(pairs):
         raise ValueError(f"only {len(targets)} of {len(pairs)} sentences have a target")
     trg_out, trg_lengths = _padded(targets, B, U)
@@ -89,7 +95,19 @@ def collate(
     trg_in[trg_in == EOS] = PAD  # of the shorter rows: their </s> moved one to the right
     beyond = len(pairs)
     trg_in[beyond:], trg_out[beyond:], trg_lengths[beyond:] = PAD, PAD, 0
-    return Batch(src, src_lengths, trg_in, trg_out, trg_lengths, positions)
+    return Batch(src, src_lengths, trg_in, trg_out, trg_lengths, positions, src_cuts)
+
+
+def _cuts_as_wide(cuts: Sequence[NDArray[np.int8] | None], lengths: list[int], src: Tensor) -> Tensor:
+    """[B, T] int8; </s> and padding are free."""
+    sizes = [n if own is None else len(own) for own, n in zip(cuts, lengths, strict=True)]
+    if sizes != lengths:
+        raise ValueError(f"cuts should have one number per source symbol: {lengths}, not {sizes}")
+    marks = np.zeros(src.shape, np.int8)
+    for row, own in zip(marks, cuts, strict=False):
+        if own is not None:
+            row[: len(own)] = own
+    return torch.from_numpy(marks)
 
 
 def _padded(rows: Sequence[Ids], count: int, width: int) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from caesura.data.cuts import CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
 from caesura.data.files import Errors, digest, is_tsv, read_lines, write_beside
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
@@ -72,7 +74,7 @@ class ParallelText:
                 )
             bounds = None
             if with_bounds and len(cells) == 3:
-                bounds = _parse_bounds(cells[2], cells[0], f"{self.src}:{number}")
+                bounds = parse_offsets(cells[2], cells[0], f"{self.src}:{number}", "boundaries")
             yield cells[0], cells[1], bounds
 
     def _from_files(self, trg: Path, errors: Errors, with_bounds: bool) -> Iterator[Pair]:
@@ -96,7 +98,7 @@ class ParallelText:
             src, target, *rest = (None if line is None else str(line) for line in lines)
             bounds = None
             if rest and rest[0] is not None and src is not None:
-                bounds = _parse_bounds(rest[0], src, f"{self.bounds}:{number}")
+                bounds = parse_offsets(rest[0], src, f"{self.bounds}:{number}", "boundaries")
             yield src, target, bounds
 
     def digests(self) -> list[str]:
@@ -118,20 +120,6 @@ def _plain(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in _COMPRESSED else path
 
 
-def _parse_bounds(cell: str, src: str, place: str) -> list[int]:
-    parts = cell.split()
-    if not all(p.isascii() and p.isdigit() and len(p) < 10 for p in parts):
-        raise InputError(
-            f"{place}: boundaries {cell[:60]!r}; should be character offsets separated by spaces"
-        )
-    bounds = [int(p) for p in parts]
-    if any(a >= b for a, b in zip([0, *bounds], [*bounds, len(src)], strict=True)) and bounds:
-        raise InputError(
-            f"{place}: boundaries {cell[:60]!r}; should rise, each inside a source of {len(src)} characters"
-        )
-    return bounds
-
-
 @dataclass(frozen=True)
 class FilterReport:
     """How many pairs were read, kept, and dropped for which reason."""
@@ -146,17 +134,25 @@ class FilterReport:
 
 
 class Corpus:
-    """The ids of sentence pairs, memory-mapped from two files.
+    """The ids of sentence pairs, memory-mapped from two files, and their cuts, if any, from a third.
 
     NAME.bin holds the ids of each source and then of its target, 16 or 32 bits each; NAME.idx a page with
-    what the corpus was made from and the CRC-32 of ids, offsets and page, and then 2N + 1 offsets into the
-    ids, 64 bits each; all little-endian.
+    what the corpus was made from and the CRC-32 of ids, offsets, page and cuts, and then 2N + 1 offsets into
+    the ids, 64 bits each; NAME.cut the cuts of each source, 8 bits per symbol; all little-endian.
     """
 
-    def __init__(self, ids: NDArray[np.integer], offsets: NDArray[np.int64], header: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        ids: NDArray[np.integer],
+        offsets: NDArray[np.int64],
+        header: dict[str, Any],
+        cuts: NDArray[np.int8] | None = None,
+    ) -> None:
         self._ids = ids
         self._offsets = offsets
         self._header = header
+        self._cuts = cuts
+        self._sources = np.append(0, self.lengths[:, 0].cumsum()) if cuts is not None else None
         self.report = FilterReport(**header["report"])
 
     @classmethod
@@ -173,16 +169,18 @@ class Corpus:
         errors: Errors = "strict",
         progress: Callable[[int], None] | None = None,
         say: Callable[[str], None] | None = None,
+        cuts: TextCuts | OffsetFile | None = None,
     ) -> Corpus:
         """Number the text, or take what an earlier call left in `folder` if nothing has changed since.
 
-        `say` is told of ids there that cannot be used.
+        `say` is told of ids there that cannot be used; `cuts` tell where segments of the source end.
         """
         made_from = {
             "format": FORMAT,
             "text": text.digests(),
             "vocabularies": [src_vocabulary.fingerprint, trg_vocabulary.fingerprint],
             "settings": [max_src, max_trg, max_chars, errors],
+            **({} if cuts is None else {"cuts": cuts.fingerprint}),
         }
         stem = Path(folder) / name
         corpus = cls._open(stem)
@@ -190,7 +188,7 @@ class Corpus:
             return corpus
         if corpus is None and _paths(stem)[1].exists() and say is not None:
             say(f"{stem}.idx: damaged, or of another version; the text is numbered again")
-        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg, max_chars))
+        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg, max_chars), cuts)
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
             _write(stem, filtered, filtered.pairs(errors, progress), made_from)
@@ -210,7 +208,7 @@ class Corpus:
 
     @classmethod
     def _open(cls, stem: Path) -> Corpus | None:
-        bin_path, idx_path = _paths(stem)
+        bin_path, idx_path, cut_path = _paths(stem)
         try:
             with idx_path.open("rb") as file:
                 page = file.read(HEADER)
@@ -224,9 +222,11 @@ class Corpus:
             if offsets[0] != 0 or offsets[-1] != count:
                 return None
             sums = header.pop("crc32")
-            if sums != [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]:
+            cuts = _open_cuts(cut_path, header.get("cuts"))
+            found = [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]
+            if sums != (found if cuts is None else [*found, zlib.crc32(cuts.data)]):
                 return None
-            return cls(np.asarray(ids), np.asarray(offsets), header)
+            return cls(np.asarray(ids), np.asarray(offsets), header, cuts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -239,14 +239,33 @@ class Corpus:
         start, middle, end = self._offsets[2 * (i % len(self)) :][:3]
         return self._ids[start:middle], self._ids[middle:end]
 
+    def cuts(self, i: int) -> NDArray[np.int8] | None:
+        """Of a source, one per symbol: 1 where a segment ends after it, 0 elsewhere; None: it has none."""
+        if self._cuts is None or self._sources is None:
+            return None
+        start, end = self._sources[i % len(self) :][:2]
+        return self._cuts[start:end]
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         """The symbols of each source and target, [N, 2], without </s>."""
         return np.diff(self._offsets).reshape(-1, 2)
 
 
-def _paths(stem: Path) -> tuple[Path, Path]:
-    return Path(f"{stem}.bin"), Path(f"{stem}.idx")
+def _paths(stem: Path) -> tuple[Path, Path, Path]:
+    return Path(f"{stem}.bin"), Path(f"{stem}.idx"), Path(f"{stem}.cut")
+
+
+def _open_cuts(path: Path, count: int | None) -> NDArray[np.int8] | None:
+    if count is None:
+        return None
+    if path.stat().st_size != count:
+        raise ValueError(f"{path} should have {count} bytes")
+    return np.asarray(np.memmap(path, dtype=np.int8, mode="r")) if count else np.empty(0, np.int8)
+
+
+# The ids of a source and its target, and the cuts of the source.
+_Numbers = tuple[list[int], list[int], NDArray[np.int8] | None]
 
 
 class _Filter:
@@ -257,28 +276,32 @@ class _Filter:
         text: ParallelText,
         vocabularies: tuple[Vocabulary, Vocabulary],
         longest: tuple[int | None, int | None, int | None],  # symbols of a side each; characters of either
+        cuts: TextCuts | OffsetFile | None = None,
     ) -> None:
-        self.text, self.vocabularies = text, vocabularies
+        self.text, self.vocabularies, self.cuts = text, vocabularies, cuts
         *self.longest, self.max_chars = longest
         self.read = 0
         self.dropped: Counter[str] = Counter()
 
-    def pairs(
-        self, errors: Errors, progress: Callable[[int], None] | None
-    ) -> Iterator[tuple[list[int], list[int]]]:
+    def pairs(self, errors: Errors, progress: Callable[[int], None] | None) -> Iterator[_Numbers]:
+        cuts = None if self.cuts is None else self.cuts.reader(errors)
         for src, trg, _ in self.text.pairs(errors, with_bounds=False):
             self.read += 1
+            if cuts is not None:
+                cuts.advance(src)
             if progress is not None and self.read % _PROGRESS == 0:
                 progress(self.read)
-            pair = self._numbered(src, trg)
+            pair = self._numbered(src, trg, cuts)
             if isinstance(pair, str):
                 self.dropped[pair] += 1
             else:
                 yield pair
+        if cuts is not None:
+            cuts.finish(self.text.src, self.read)
         if progress is not None:
             progress(self.read)
 
-    def _numbered(self, src: str | None, trg: str | None) -> tuple[list[int], list[int]] | str:
+    def _numbered(self, src: str | None, trg: str | None, cuts: CutsReader | None) -> _Numbers | str:
         """The ids of a pair, or the reason to drop it."""
         if src is None or trg is None:
             return "line over the limit"
@@ -293,32 +316,41 @@ class _Filter:
         for side, ids, most in zip(("source", "target"), (src_ids, trg_ids), self.longest, strict=True):
             if most is not None and len(ids) > most:
                 return f"{side} longer than {most} symbols"
-        return src_ids, trg_ids
+        if cuts is None:
+            return src_ids, trg_ids, None
+        places = places_of(self.vocabularies[0].encode_spans(src)[1])
+        return src_ids, trg_ids, cuts.cuts(src, places)
 
 
 def _header_sum(header: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(header).encode())
 
 
-def _write(
-    stem: Path, filtered: _Filter, pairs: Iterator[tuple[list[int], list[int]]], made_from: dict[str, Any]
-) -> None:
-    bin_path, idx_path = _paths(stem)
-    wide = max(map(len, filtered.vocabularies)) > 1 << 16
+def _write(stem: Path, filtered: _Filter, pairs: Iterator[_Numbers], made_from: dict[str, Any]) -> None:
+    bin_path, idx_path, cut_path = _paths(stem)
+    wide, with_cuts = max(map(len, filtered.vocabularies)) > 1 << 16, filtered.cuts is not None
     with write_beside(idx_path) as idx:
-        with write_beside(bin_path) as bin_file:
+        with (
+            write_beside(bin_path) as bin_file,
+            write_beside(cut_path) if with_cuts else nullcontext() as cut_file,
+        ):
             idx.write(b" " * HEADER)
-            kept, count, sums = _stream(pairs, array("I" if wide else "H"), bin_file, idx)
-            # Never an old index beside new ids, whatever happens between the two renames.
+            kept, count, sums = _stream(pairs, array("I" if wide else "H"), bin_file, idx, cut_file)
+            # Never an old index beside new ids or cuts, whatever happens between the renames.
             idx_path.unlink(missing_ok=True)
+            symbols = cut_file.tell() if cut_file is not None else 0
+        if not with_cuts:
+            cut_path.unlink(missing_ok=True)
         header = {
             "made_from": made_from,
             "dtype": "<u4" if wide else "<u2",
             "pairs": kept,
             "ids": count,
             "report": {"read": filtered.read, "kept": kept, "dropped": filtered.dropped},
+            **({"cuts": symbols} if with_cuts else {}),
         }
-        page = MAGIC + json.dumps({**header, "crc32": [*sums, _header_sum(header)]}).encode()
+        checks = [*sums[:2], _header_sum(header), *(sums[2:] if with_cuts else ())]
+        page = MAGIC + json.dumps({**header, "crc32": checks}).encode()
         if len(page) > HEADER:
             raise ValueError(f"the header of {idx_path} takes {len(page)} bytes, over {HEADER}")
         idx.seek(0)
@@ -326,21 +358,28 @@ def _write(
 
 
 def _stream(
-    pairs: Iterator[tuple[list[int], list[int]]], ids: array[int], bin_file: IO[bytes], idx: IO[bytes]
-) -> tuple[int, int, tuple[int, int]]:
-    """Write ids and offsets: how many pairs and ids there were, and the checksums of what was written."""
-    offsets = array("q", [0])
+    pairs: Iterator[_Numbers],
+    ids: array[int],
+    bin_file: IO[bytes],
+    idx: IO[bytes],
+    cut_file: IO[bytes] | None,
+) -> tuple[int, int, tuple[int, int, int]]:
+    """Write ids, offsets and cuts: how many pairs and ids there were, and checksums of what was written."""
+    offsets, cuts = array("q", [0]), array("b")
     kept = count = 0
-    sums = 0, 0
+    sums = 0, 0, 0
 
-    def flush() -> tuple[int, int]:
-        for numbers, file in ((ids, bin_file), (offsets, idx)):
-            file.write(numbers.tobytes())
-        found = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1])
-        del ids[:], offsets[:]
+    def flush() -> tuple[int, int, int]:
+        for numbers, file in ((ids, bin_file), (offsets, idx), (cuts, cut_file)):
+            if file is not None:
+                file.write(numbers.tobytes())
+        found = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1]), zlib.crc32(cuts, sums[2])
+        del ids[:], offsets[:], cuts[:]
         return found
 
-    for src, trg in pairs:
+    for src, trg, own in pairs:
+        if own is not None:
+            cuts.frombytes(own.tobytes())
         ids.fromlist(src)
         ids.fromlist(trg)
         offsets.append(count + len(src))

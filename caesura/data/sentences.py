@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain
+from pathlib import Path
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from caesura.data.corpus import ParallelText
+from caesura.data.cuts import GivenCuts, OffsetFile, TextCuts, combine, places_of
 from caesura.data.files import Errors
-from caesura.data.vocabulary import UNK, Spans, Vocabulary
+from caesura.data.vocabulary import UNK, Vocabulary
+from caesura.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,13 @@ class Sentences:
 
 
 class Numbered(Sequence[str]):
-    """Texts with their symbols in a vocabulary, found once for all times that they are translated."""
+    """Texts with their symbols in a vocabulary, found once for all times that they are translated.
+
+    They may have cuts, one number per symbol: 1 cut after it, -1 do not, 0 free. A model that is given them
+    looks for no others.
+    """
+
+    cuts: Sequence[NDArray[np.int8]] | None = None
 
     def __init__(self, texts: Iterable[str], vocabulary: Vocabulary) -> None:
         self._texts = tuple(texts)
@@ -48,6 +57,32 @@ class Numbered(Sequence[str]):
     def __getitem__(self, i: int | slice) -> str | tuple[str, ...]:
         return self._texts[i]
 
+    def with_cuts(self, cuts: Sequence[NDArray[np.int8]]) -> Numbered:
+        """The same texts with these cuts."""
+        if [*map(len, cuts)] != [*map(len, self.ids)]:
+            raise ValueError("cuts should have one number per symbol of each text")
+        found = copy(self)
+        found.cuts = cuts
+        return found
+
+    def cut_by(
+        self,
+        source: TextCuts | OffsetFile,
+        name: str | Path,
+        unread: Container[int] = (),
+        errors: Errors = "strict",
+    ) -> Numbered:
+        """The same texts, which are all lines of the file `name`, with the cuts that a source has for them.
+
+        The source is not asked about lines that are `unread`, because they were too long.
+        """
+        reader, cuts = source.reader(errors), []
+        for number, (text, places) in enumerate(zip(self._texts, self.places, strict=True), 1):
+            reader.advance(None if number in unread else text)
+            cuts.append(reader.cuts(text, places))
+        reader.finish(name, len(self))
+        return self.with_cuts(cuts)
+
     def unknown(self, i: int) -> list[str]:
         """What of a text the vocabulary does not have."""
         return [self._texts[i][a:b] for a, b in self.places[i][self.ids[i] == UNK].tolist()]
@@ -60,9 +95,30 @@ def numbered(texts: Sequence[str], vocabulary: Vocabulary) -> Numbered:
     return Numbered(texts, vocabulary)
 
 
-def places_of(spans: Spans) -> NDArray[np.int32]:
-    """[n, 2]: the characters [start, end) that each symbol covers."""
-    return np.fromiter(chain.from_iterable(spans), np.int32, 2 * len(spans)).reshape(-1, 2)
+def with_given(
+    texts: Numbered, given: Sequence[GivenCuts] | None, source: TextCuts | None, needed: bool = False
+) -> Numbered:
+    """The texts with the cuts that they should have; without any where a segmenter is free in all of them.
+
+    `given` are a caller's, an entry per text (see `combine`), over those that the texts have already or that
+    a `source` finds. With `needed`, a text without any is refused.
+    """
+    if given is not None and (isinstance(given, Mapping | str) or len(given) != len(texts)):
+        raise InputError(f"cuts should have one entry per sentence: {len(texts)}, not {len(given)}")
+    if given is None and texts.cuts is not None:
+        return texts
+    cuts: list[NDArray[np.int8] | None] = []
+    for i, (text, places) in enumerate(zip(texts, texts.places, strict=True)):
+        own = texts.cuts[i] if texts.cuts is not None else source(text, places) if source else None
+        entry = None if given is None else given[i]
+        if needed and own is None and entry is None and len(places):
+            remedy = "pass them as cuts=, or on the command line with --with-cuts"
+            raise InputError(f"sentence {i + 1}: this model needs cuts (data.cuts is a file); {remedy}")
+        cuts.append(combine(entry, own, text, places, f"sentence {i + 1}"))
+    if all(own is None for own in cuts):
+        return texts
+    free = [np.zeros(len(ids), np.int8) for ids in texts.ids]
+    return texts.with_cuts([zeros if own is None else own for own, zeros in zip(cuts, free, strict=True)])
 
 
 def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = None) -> Sentences:

@@ -1,4 +1,4 @@
-"""Symbols and their numbers: characters, words, BPE and wordpieces behind one interface."""
+"""Symbols and their numbers: characters, words, BPE, wordpieces and unigrams behind one interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from caesura.errors import InputError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-KINDS = ("char", "word", "bpe", "wordpiece")
+KINDS = ("char", "word", "bpe", "wordpiece")  # what a model may read
+UNIGRAM = "unigram"  # what may cut its input besides
 
 FORMAT = 1
 MAX_TOKENS = 10_000_000
@@ -27,7 +28,7 @@ MAX_BYTES = 1 << 26  # of a file
 Spans = list[tuple[int, int]]
 
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
-_NEVER = re.compile("[\n\0\ud800-\udfff]")  # no line of text holds these, so that no output may either
+NEVER = re.compile("[\n\0\ud800-\udfff]")  # no line of text holds these, so that no output may either
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
 
 
@@ -107,10 +108,16 @@ class Vocabulary(ABC):
         """The BPE merges, in the order of their use; none for the other kinds."""
         return []
 
+    @property
+    def scores(self) -> list[float]:
+        """The log-probabilities of unigram tokens, specials included; none for the other kinds."""
+        return []
+
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything that decides which ids a text gets."""
-        content = json.dumps([FORMAT, self.kind, self.tokens, self.merges])
+        scores = [self.scores] if self.scores else []
+        content = json.dumps([FORMAT, self.kind, self.tokens, self.merges, *scores])
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def save(self, path: str | Path) -> None:
@@ -120,6 +127,8 @@ class Vocabulary(ABC):
             parts.append(f'"counts": {json.dumps(self.counts)}')
         if self.kind == "bpe":
             parts.append(f'"merges": {_rows(self.merges)}')
+        if self.scores:
+            parts.append(f'"scores": {json.dumps(self.scores)}')
         content = ("{" + ",\n".join(parts) + "}\n").encode()
         if len(content) > MAX_BYTES:
             raise InputError(
@@ -282,6 +291,48 @@ class WordpieceVocabulary(PieceVocabulary):
         return token[1:] if token.startswith(" ") else "##" + token
 
 
+class UnigramVocabulary(PieceVocabulary):
+    """The most probable pieces of each word; a token that begins its word begins with a space.
+
+    The mark may be a piece by itself, of no characters. Neighbouring new characters make one <unk>.
+    """
+
+    kind = UNIGRAM
+
+    def __init__(
+        self, symbols: Sequence[str], scores: Sequence[float], counts: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(symbols, counts)
+        self._scores = list(scores)
+
+    @property
+    def scores(self) -> list[float]:
+        return self._scores
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+        from tokenizers.models import Unigram
+
+        names = [f"\n{special}" for special in SPECIALS]  # no text is spelled like these
+        pieces = zip([*names, *self.tokens[len(SPECIALS) :]], self._scores, strict=True)
+        return Tokenizer(Unigram(list(pieces), UNK, False))
+
+    def cut_words(self, words: list[str]) -> list[list[int]]:
+        """The ids of words that have the mark already."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(words)]
+
+    def _cut(self, word: str) -> tuple[list[int], list[int]]:
+        encoding = self._tokenizer.encode(" " + word)
+        return encoding.ids, [end - 1 for _, end in encoding.offsets]
+
+    def _join(self, ids: list[int]) -> str:
+        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
+
+    def _shown(self, token: str) -> str:
+        return "▁" + token[1:] if token.startswith(" ") else token
+
+
 def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a vocabulary that `save` wrote; anything else is refused with the reason."""
     try:
@@ -306,8 +357,8 @@ def _checked(content: Any) -> Vocabulary:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f'"format" should be {FORMAT}')
     kind, tokens, counts = content.get("kind"), content.get("tokens"), content.get("counts")
-    if kind not in KINDS:
-        raise InputError(f'"kind" should be one of {", ".join(KINDS)}')
+    if kind not in (*KINDS, UNIGRAM):
+        raise InputError(f'"kind" should be one of {", ".join((*KINDS, UNIGRAM))}')
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
         raise InputError('"tokens" should be a list of strings')
     if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
@@ -328,6 +379,8 @@ def _checked(content: Any) -> Vocabulary:
         return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)), counts)
     if kind == "wordpiece":
         return WordpieceVocabulary(symbols, counts)
+    if kind == UNIGRAM:
+        return UnigramVocabulary(symbols, _checked_scores(content.get("scores"), len(tokens)), counts)
     return CharVocabulary(symbols, counts) if kind == "char" else WordVocabulary(symbols, counts)
 
 
@@ -344,6 +397,15 @@ def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:
     return [(a, b) for a, b in merges]
 
 
+def _checked_scores(scores: Any, count: int) -> list[float]:
+    if not isinstance(scores, list) or len(scores) != count:
+        raise InputError('"scores" should have one number per token')
+    wrong = [score for score in scores if type(score) is not float or not -1e6 <= score <= 0]
+    if wrong:
+        raise InputError(f'"scores" should be from -1e6 to 0.0, not {wrong[0]!r}')
+    return scores
+
+
 def check_symbols(kind: str, symbols: Iterable[str]) -> None:
     """Refuse what a line of text, cut by a vocabulary of this kind, can never give."""
     wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
@@ -352,13 +414,15 @@ def check_symbols(kind: str, symbols: Iterable[str]) -> None:
 
 
 def _well_formed(kind: str, token: str) -> bool:
-    if _NEVER.search(token):
+    if NEVER.search(token):
         return False
     if kind == "char":
         return len(token) == 1
     if kind == "bpe":
         token = token.removesuffix(" ")
-    elif kind == "wordpiece":
+    elif kind in ("wordpiece", UNIGRAM):
+        if token == " " and kind == UNIGRAM:
+            return True
         token = token.removeprefix(" ")
     return token.split() == [token]
 

@@ -1,4 +1,4 @@
-"""Vocabularies made from text: counted characters and words, learnt BPE and wordpieces."""
+"""Vocabularies made from text: counted characters and words, learnt BPE, wordpieces and unigrams."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import IO
 
+from caesura.data.unigram_training import train_unigrams
 from caesura.data.vocabulary import (
     KINDS,
     SPECIALS,
+    UNIGRAM,
     BpeVocabulary,
     CharVocabulary,
     Vocabulary,
@@ -25,15 +27,15 @@ _MAX_TRAINED = 1000  # characters of a word from which pieces are learnt togethe
 
 def train_vocabulary(kind: str, lines: Iterable[str], size: int | None = None) -> Vocabulary:
     """Make a vocabulary of at most `size` symbols, specials included, from lines of text."""
-    if kind not in KINDS:
-        raise InputError(f"vocabulary kind {kind!r} is not known; one of {', '.join(KINDS)}")
+    if kind not in (*KINDS, UNIGRAM):
+        raise InputError(f"vocabulary kind {kind!r} is not known; one of {', '.join((*KINDS, UNIGRAM))}")
     if size is not None and size <= len(SPECIALS):
         raise InputError(f"a vocabulary of {size} has room for nothing but {' '.join(SPECIALS)}; take more")
     if kind in ("char", "word"):
         return _train_counted(kind, lines, size)
     if size is None:
         raise InputError(f"a {kind} vocabulary needs a size, for example 15000")
-    return _train_pieces(kind, lines, size)
+    return train_unigrams(lines, size) if kind == UNIGRAM else _train_pieces(kind, lines, size)
 
 
 def _train_counted(kind: str, lines: Iterable[str], size: int | None) -> Vocabulary:

@@ -11,21 +11,15 @@ from torch.nn import functional as F
 from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, Step
-from caesura.decoders.recurrent import ROWS
+from caesura.decoders.recurrent import ROWS, attention_flops
 from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step, full
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
-from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import (
-    Segmenter,
-    check_finite,
-    check_shares,
-    check_sizes,
-    embedding_table,
-    positions_mask,
-)
+from caesura.layers.basics import embedding_table, gru_flops, positions_mask
+from caesura.layers.checks import check_finite, check_shares, check_sizes
+from caesura.segmenters.base import BaseSegmenter
 
 
 class ActDecoder(Decoder[ActDecoderState]):
@@ -80,27 +74,32 @@ class ActDecoder(Decoder[ActDecoderState]):
         """What its modules do not tell."""
         return f"epsilon={self.epsilon:g}" + ", share=True" * self.share
 
-    def join(self, segmenter: Segmenter) -> None:
+    def join(self, segmenter: BaseSegmenter) -> None:
         """With `share`, S, W_h and W_o are those of ACT-ENC, as the paper's footnote allows."""
         if not self.share:
             return
-        if not isinstance(segmenter, ActSegmenter):
-            raise ValueError("share needs a segmenter of type act, whose parameters it takes")
-        if not segmenter.learn_halting:
-            raise ValueError("share needs learn_halting: true in the segmenter, whose unit it takes")
+        shared, output_dim = segmenter.shared_cell(), segmenter.output_dim
         both = {
-            "embedding_dim": (segmenter.cell.input_size, self.inner.input_size),
-            "act_size": (segmenter.cell.hidden_size, self.inner.hidden_size),
-            "output_dim": (segmenter.output.out_features, self.output.out_features),
+            "embedding_dim": (shared["inner"].input_size, self.inner.input_size),
+            "act_size": (shared["inner"].hidden_size, self.inner.hidden_size),
+            "output_dim": (output_dim, self.output.out_features),
         }
         differing = [f"{name} is {one} and {other}" for name, (one, other) in both.items() if one != other]
         if differing:
             raise ValueError(f"share needs the same sizes in segmenter and decoder: {', '.join(differing)}")
-        shared = {"inner": segmenter.cell, "halting": segmenter.halting, "output": segmenter.output}
         for name, module in shared.items():
             delattr(self, name)
             # Not registered: the segmenter goes on owning them, so that they are saved and counted once.
             object.__setattr__(self, name, module)
+
+    def flops(self, segments: int, targets: int, written: int) -> int:
+        """It attends and moves the outer cell once per segment that it writes, the inner one per symbol."""
+        between = [layer for layer in (self.enter, self.leave) if isinstance(layer, nn.Linear)]
+        move = gru_flops(self.outer.input_size, self.outer.hidden_size)
+        move += sum(2 * layer.weight.numel() for layer in between)
+        each = gru_flops(self.inner.input_size, self.inner.hidden_size)
+        each += sum(2 * layer.weight.numel() for layer in (self.halting, self.output, self.symbols))
+        return attention_flops(self.attention, segments, written) + written * move + targets * each
 
     def start(self, encoded: Encoded) -> ActDecoderState:
         """The encoder's summary is the outer state; <s> counts as a segment of its own, which has ended."""

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.kernels.attention_step import attend_in_blocks, attend_reference
-from caesura.segmenters.base import check_sizes
+from caesura.layers.checks import check_sizes
 
 
 class MlpAttention(nn.Module):

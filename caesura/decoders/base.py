@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
-from caesura.segmenters.base import Segmenter, check_batch
+from caesura.layers.checks import check_batch
+from caesura.segmenters.base import BaseSegmenter
 
 DECODERS: dict[str, str | type[Decoder[Any]]] = {
     "recurrent": "caesura.decoders.recurrent:RecurrentDecoder",
@@ -52,8 +53,15 @@ class Decoder(nn.Module, Generic[State]):
     segmenting: ClassVar[bool] = False  # whether it cuts what it writes: `ends` is there
     lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
-    def join(self, segmenter: Segmenter) -> None:
+    def join(self, segmenter: BaseSegmenter) -> None:
         """Told once which segmenter its model has, for one that shares parameters with it."""
+
+    def flops(self, segments: int, targets: int, written: int) -> int | None:
+        """Floating-point operations of one sentence, greedy or forced; None where nobody has counted.
+
+        Source segments, target symbols and segments `written` are all with </s>.
+        """
+        return None
 
     def start(self, encoded: Encoded) -> State:
         """The state before the first symbol: B sentences of one hypothesis each."""

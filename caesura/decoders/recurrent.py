@@ -15,7 +15,8 @@ from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
-from caesura.segmenters.base import check_shares, check_sizes, embedding_table, positions_mask
+from caesura.layers.basics import embedding_table, gru_flops, positions_mask
+from caesura.layers.checks import check_shares, check_sizes
 
 if TYPE_CHECKING:
     from caesura.kernels.attention_step_triton import StepWeights
@@ -65,6 +66,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         same = summary_dim == hidden_size
         self.initial: nn.Module = nn.Identity() if same else nn.Linear(summary_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
+
+    def flops(self, segments: int, targets: int, written: int) -> int:
+        """It attends and moves once per symbol."""
+        each = gru_flops(self.cell.input_size, self.cell.hidden_size) + 2 * self.output.weight.numel()
+        return attention_flops(self.attention, segments, targets) + targets * each
 
     def start(self, encoded: Encoded) -> RecurrentState:
         """The encoder's summary is the initial state."""
@@ -157,3 +163,10 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         gates = F.linear(old, self.cell.weight_hh, self.cell.bias_hh)
         from_context = F.linear(context, self.cell.weight_ih[:, self.embedding.embedding_dim :])
         return gru_step(inputs + from_context, gates, old), weights
+
+
+def attention_flops(attention: MlpAttention, segments: int, queries: int) -> int:
+    """Of the keys once, and of each query: its projection, its energies, the weighted sum of the memory."""
+    memory, inner = attention.key.in_features, attention.key.out_features
+    query = 2 * attention.query.in_features * inner + 2 * segments * inner + 2 * segments * memory
+    return segments * 2 * memory * inner + queries * query

@@ -1,4 +1,4 @@
-"""What an encoder is: segment vectors in, one state a segment out."""
+"""What an encoder is: segment vectors in, one state per segment out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENCODERS: dict[str, str | type[Encoder]] = {"recurrent": "caesura.encoders.recur
 class Encoded:
     """What a decoder attends to. B sentences, S segments."""
 
-    states: Tensor  # [B, S, M] one state a segment; what stands beyond a sentence's last one is never read
+    states: Tensor  # [B, S, M] one state per segment; what stands beyond a sentence's last one is never read
     lengths: Tensor  # [B]      segments in each sentence
     summary: Tensor  # [B, M']  what the decoder's initial state is made of
 
@@ -27,6 +27,10 @@ class Encoder(nn.Module):
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         """Encode `vectors` [B, S, D] of `lengths` [B] segments each."""
         raise NotImplementedError
+
+    def flops(self, segments: int) -> int | None:
+        """Floating-point operations of one sentence of so many segments; None where nobody has counted."""
+        return None
 
     def __call__(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         return super().__call__(vectors, lengths)

@@ -12,6 +12,7 @@ from caesura.evaluation.boundaries import BoundaryScores, SegmentLength, boundar
 from caesura.evaluation.scores import Scores, score
 from caesura.model import Search, Translator
 from caesura.output import Output, Segmentation
+from caesura.segmenters.figures import value
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,9 @@ class Evaluation:
 
     scores: Scores
     segments: SegmentLength
-    gradient_share: float | None  # of characters, whose halting score gets a gradient; None: no halting unit
+    figures: dict[str, float]  # what the segmenter measures of its cuts, by the names of its figures
     output_segments: SegmentLength | None  # of the translations; None where the decoder does not cut
-    output_gradient_share: float | None
+    output_live: float | None  # of their characters: where the loss reaches the decoder's cuts
     boundaries: (
         dict[str, BoundaryScores] | None
     )  # the model's row first, then trivial ones; None without gold
@@ -34,9 +35,9 @@ class Evaluation:
         return {
             "scores": asdict(self.scores),
             "segments": asdict(self.segments),
-            "gradient_share": self.gradient_share,
+            "figures": self.figures,
             "output_segments": None if self.output_segments is None else asdict(self.output_segments),
-            "output_gradient_share": self.output_gradient_share,
+            "output_live": self.output_live,
             "boundaries": {name: asdict(row) for name, row in rows} or None,
         }
 
@@ -75,19 +76,26 @@ def evaluate(
             [output.best for output in outputs], references, testing.bleu_tokenize, testing.lowercase
         ),
         segments=segment_length(cut.covered for cut in cuts),
-        gradient_share=gradient_share(cuts, model.segmenter.learn_halting),
+        figures=figure_values(model, cuts),
         output_segments=segment_length(cut.covered for cut in written) if model.decoder.segmenting else None,
-        output_gradient_share=gradient_share(written),
+        output_live=output_live(written),
         boundaries=boundaries,
         outputs=outputs,
     )
 
 
-def gradient_share(cuts: Iterable[Segmentation], learns: bool = True) -> float | None:
-    """The share of characters whose halting score gets a gradient: those that end no segment, if it `learns`.
+def figure_values(model: Translator, cuts: Iterable[Segmentation]) -> dict[str, float]:
+    """What the model's segmenter measures of these cuts, by name; what there is nothing of is left out."""
+    sums: dict[str, tuple[float, float]] = {}
+    for cut in cuts:
+        for name, (above, below) in cut.figures.items():
+            before = sums.get(name, (0.0, 0.0))
+            sums[name] = before[0] + above, before[1] + below
+    return {name: found for name, pair in sums.items() if (found := value(pair)) is not None}
 
-    At 0 neither loss nor penalty moves the cuts, except through the weights that scores share with segments.
-    """
+
+def output_live(cuts: Iterable[Segmentation]) -> float | None:
+    """Of what a decoder wrote, the share of characters whose score has a gradient: they end no segment."""
     ends = [cut.ends for cut in cuts if cut.scores is not None]
     count = sum(map(len, ends))
-    return learns * sum(own.count(False) for own in ends) / count if count else None
+    return sum(own.count(False) for own in ends) / count if count else None

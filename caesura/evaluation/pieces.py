@@ -1,5 +1,6 @@
 """The text form of segments, one sentence a line: `in|␣g|ru|pp|en`."""
 
+import re
 from collections.abc import Sequence
 
 from caesura.errors import InputError
@@ -17,8 +18,47 @@ _ESCAPES = {
 }
 
 
+_TOKEN = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\[ntr\\|␣]|[^\\ ]", re.DOTALL)
+_MEANINGS = {f"\\{letter}": character for character, letter in _LETTERS.items()} | {SPACE: " "}
+
+
 def join_pieces(pieces: Sequence[str]) -> str:
     """Shows pieces on one line: `|` between them, `␣` for a space, what would be misread with a backslash."""
     if not all(pieces):
         raise InputError("an empty piece cannot be shown")
     return SEPARATOR.join(piece.translate(_ESCAPES) for piece in pieces)
+
+
+def split_pieces(shown: str, place: str = "") -> list[str]:
+    """The pieces that `join_pieces` shows in this way; `place` names the line where it is not such a one."""
+    pieces, at = [""], 0
+    while at < len(shown):
+        token = _TOKEN.match(shown, at)
+        if token is None:
+            raise _malformed(place, at, _why(shown, at))
+        if token[0] != SEPARATOR:
+            pieces[-1] += _meaning(token[0])
+        elif not pieces[-1]:
+            raise _malformed(place, at, "an empty piece before |")
+        else:
+            pieces.append("")
+        at = token.end()
+    if shown and not pieces[-1]:
+        raise _malformed(place, at - 1, "an empty piece after |")
+    return pieces if shown else []
+
+
+def _meaning(token: str) -> str:
+    if token in _MEANINGS:
+        return _MEANINGS[token]
+    return chr(int(token[2:], 16)) if len(token) > 1 else token
+
+
+def _why(shown: str, at: int) -> str:
+    if shown[at] == " ":
+        return f"a space; write {SPACE}"
+    return f"{shown[at : at + 6]!r} is no escape; a backslash is written twice"
+
+
+def _malformed(place: str, at: int, reason: str) -> InputError:
+    return InputError(f"{place}{': ' if place else ''}character {at + 1}: {reason}")

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from caesura.config import load_config
 from caesura.data.files import write_beside
-from caesura.experiments.outcome import Outcome
+from caesura.experiments.outcome import Outcome, figures_of
 from caesura.experiments.provenance import described, made_by
 from caesura.experiments.recipe import System
 from caesura.experiments.results import Result, ending, kept_metrics
 from caesura.model_folder import CONFIG, WEIGHTS
+from caesura.segmenters.figures import LIVE, Figure
 from caesura.terminal import duration
 from caesura.training.card import figures, introduction
+from caesura.training.journal import renamed
 
 _LIMITS = """\
 A model for research. It knows one text: what differs from it in subject, style, spelling or length it
@@ -56,7 +58,7 @@ def _card(out: Path, result: Result, outcome: Outcome, about: Sequence[str]) -> 
     parts = [
         f"# {result.system.title} ({member.name})",
         introduction(config, start["parameters"]),
-        _tested(outcome),
+        _tested(outcome, figures_of(config)),
         f"On the dev set, greedy, at its best validation: BLEU {best['bleu']:.2f}, chrF2 {best['chrf']:.2f} "
         f"(`{best['signatures']['bleu']}`, `{best['signatures']['chrf']}`).",
         f"Trained on {files} ({start['training']}) with seed {config.training.seed}{chosen}: best after "
@@ -71,9 +73,12 @@ def _card(out: Path, result: Result, outcome: Outcome, about: Sequence[str]) -> 
     return "\n\n".join(parts) + "\n"
 
 
-def _tested(outcome: Outcome) -> str:
+def _tested(outcome: Outcome, own: Sequence[Figure]) -> str:
     found = outcome.measured.get("test")
     if found is None:
         return "It has not been tested yet."
     search = ", ".join(f"{name} {value}" for name, value in found["search"].items())
-    return f"On the test set ({search}):\n\n{figures(found)}"
+    if "figures" not in found:  # measured by an earlier version
+        live = renamed(found).get(LIVE.name)
+        found = found | {"figures": {} if live is None else {LIVE.name: live}}
+    return f"On the test set ({search}):\n\n{figures(found, own)}"

@@ -9,14 +9,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
+from caesura.components import build_parts
 from caesura.config import Config, load_config
 from caesura.data.files import checksum
+from caesura.data.vocabulary import SPECIALS
 from caesura.errors import InputError
 from caesura.model_folder import WEIGHTS
+from caesura.segmenters.figures import Figure
 from caesura.training.checkpoint import Progress, list_checkpoints, newest_progress
 from caesura.training.journal import read_records
 
 Status = Literal["not run", "finished", "budget", "stopped", "failed"]
+# What is not kept of the best validation: all else, the segmenter's figures among it, is.
+LEFT_OUT = ("kind", "epoch", "learning_rate", "verdict", "boundaries", "examples", "headline")
+_FIGURES: dict[str, tuple[Figure, ...]] = {}
 _ROUNDING = 1e-3  # seconds by which a training that has spent its budget may seem to be below it
 
 
@@ -90,6 +98,15 @@ class Measure:
             return None
 
 
+def figures_of(config: Config) -> tuple[Figure, ...]:
+    """What the segmenter of a config measures of its cuts."""
+    key = config.model.model_dump_json() + config.data.model_dump_json()
+    if key not in _FIGURES:
+        with torch.device("meta"):  # shapes without memory
+            _FIGURES[key] = build_parts(config, len(SPECIALS) + 1, len(SPECIALS) + 1)[0].figures
+    return _FIGURES[key]
+
+
 def weights_checksum(folder: Path) -> str:
     """That of a model folder's weights."""
     path = folder / WEIGHTS
@@ -142,8 +159,6 @@ class Outcome:
     def record(self) -> dict[str, Any]:
         """All of it but the way there, for JSON."""
         best, start, progress = self.best or {}, self.start or {}, self.progress
-        kept = ["update", "sentences", "seconds", "bleu", "chrf", "segment_length", "longest_segment"]
-        kept += ["gradient_share", "output_segment_length", "signatures"]
         began = ["segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "symbols"]
         began.append("device")
         return {
@@ -158,7 +173,7 @@ class Outcome:
             "sentences": progress.sentences,
             "epochs": progress.epoch,
             "start": {key: start[key] for key in began if key in start} or None,
-            "best": {key: best[key] for key in kept if key in best} or None,
+            "best": {key: value for key, value in best.items() if key not in LEFT_OUT} or None,
             "last_segment_length": self.validations[-1]["segment_length"] if self.validations else None,
             "measured": self.measured,
         }

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from caesura import __version__
-from caesura.config import Config
+from caesura.analysis.defaults import with_defaults, without_defaults
+from caesura.config import Config, FileCuts
 from caesura.data.files import write_beside
 from caesura.experiments.outcome import Member
+
+MACHINE = ("device", "threads")  # keys of training that say what it is computed on
 
 
 def note_provenance(member: Member) -> None:
@@ -42,42 +45,48 @@ def told(word: str) -> str:
 def described(config: Config) -> dict[str, Any]:
     """A config as a reader elsewhere is told it: files by their names."""
     tree = config.model_dump(mode="json")
+    data = tree["data"]
     for part in ("train", "dev", "test"):
-        text = tree["data"][part]
+        text = data[part]
         if isinstance(text, dict):
-            tree["data"][part] = {side: Path(file).name for side, file in text.items()}
+            data[part] = {side: Path(file).name for side, file in text.items()}
         elif text is not None:
-            tree["data"][part] = Path(text).name
+            data[part] = Path(text).name
+    if isinstance(config.data.cuts, FileCuts):
+        files = {part: data["cuts"][part] for part in ("train", "dev", "test")}
+        data["cuts"] |= {part: Path(file).name for part, file in files.items() if file is not None}
     return tree
 
 
-# Options of a part of the model, by its type, that came after results were published, and the values that
-# change nothing.
-LATER = (("segmenter", "act", "learn_halting", True), ("segmenter", "act", "cut_after", ""))
-
-
 def with_later(tree: dict[str, Any]) -> dict[str, Any]:
-    """A config as `described` has it, with the options that came after it."""
-    model = dict(tree.get("model", {}))
-    for part, kind, key, neutral in LATER:
-        options = model.get(part, {})
-        if options.get("type") == kind and key not in options:
-            model[part] = options | {key: neutral}
-    return tree | {"model": model} if model else tree
+    """A config as `described` has it, with the keys that came after it."""
+    return with_defaults(tree)
 
 
 def digest(tree: dict[str, Any]) -> str:
     """A mark of all that is in a config as `described` has it, but what it is computed on.
 
-    A config from before an option has the mark of one in which the option changes nothing.
+    Keys with their default values are left out: with a key that comes later the mark stays what it was.
     """
-    kept = {key: value for key, value in tree["training"].items() if key not in ("device", "threads")}
-    whole = tree | {"training": kept, "model": dict(tree["model"])}
-    for part, _, key, neutral in LATER:
-        options = whole["model"][part]
-        if options.get(key) == neutral:
-            whole["model"][part] = {name: value for name, value in options.items() if name != key}
-    return hashlib.blake2b(json.dumps(whole).encode(), digest_size=6).hexdigest()
+    whole = without_defaults(tree)
+    kept = {key: value for key, value in whole.get("training", {}).items() if key not in MACHINE}
+    return _hashed(json.dumps(whole | {"training": kept}, sort_keys=True), size=8)
+
+
+def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:
+    """Whether a mark, perhaps of an earlier version, is that of a config as `described` has it."""
+    return mark in (digest(tree), _earlier_digest(tree))
+
+
+def _earlier_digest(tree: dict[str, Any]) -> str:
+    """As caesura 0.1.0 made it, of the keys that configs had then, as they were written."""
+    kept = {key: value for key, value in tree["training"].items() if key not in MACHINE}
+    data = {key: value for key, value in tree["data"].items() if key != "cuts" or value is not None}
+    return _hashed(json.dumps(tree | {"data": data, "training": kept}), size=6)
+
+
+def _hashed(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
 
 
 def versions() -> str:
@@ -108,6 +117,6 @@ def over_recipe(own: Set[str], made: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def made_by(made: list[dict[str, Any]]) -> list[str]:
-    """A sentence a call, versions and device, each once."""
+    """A sentence per call, with versions and device, each once."""
     calls = [call for entry in made for call in entry.get("by", ())]
     return list(dict.fromkeys(f"Made by `{c['command']}` with {c['with']} on {c['on']}." for c in calls))

@@ -23,7 +23,7 @@ from caesura.experiments.curves import CAPTION, CURVES, curves_figure
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
 from caesura.experiments.outcome import TEST, Member, Outcome, stands, weights_checksum
 from caesura.experiments.processes import Children
-from caesura.experiments.provenance import described, digest, made_by, over_recipe
+from caesura.experiments.provenance import described, is_mark_of, made_by, over_recipe
 from caesura.experiments.recipe import (
     Chosen,
     Recipe,
@@ -107,7 +107,7 @@ def _known(chosen: Chosen, members: Sequence[Member]) -> dict[Member, Outcome]:
         if list_checkpoints(member.folder / "checkpoints") or not path.exists():
             continue
         known[member] = read_kept(path, member)
-        if known[member].made["digest"] != digest(described(member.load())):
+        if not is_mark_of(known[member].made["digest"], described(member.load())):
             raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
     return known
 

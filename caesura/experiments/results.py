@@ -18,7 +18,7 @@ from caesura.experiments.recipe import Paper, System
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.checkpoint import Progress
-from caesura.training.journal import read_records
+from caesura.training.journal import read_records, renamed
 
 SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
@@ -61,14 +61,14 @@ class Result:
 
     @property
     def counted(self) -> list[Outcome]:
-        """Those that a row's figures are of: the tested, before there are any the validated, or else all."""
+        """The outcomes that a row averages: the tested, before there are any the validated, or else all."""
         all_of = [*self.outcomes.values()]
         tested = [outcome for outcome in all_of if "test" in outcome.measured]
         return tested or [outcome for outcome in all_of if outcome.best] or all_of
 
     @property
     def timed(self) -> list[Outcome]:
-        """Those that a row's times are of: the counted that had the machine to themselves, or else all."""
+        """The outcomes whose times a row averages: the counted that ran alone, or else all."""
         ran = [outcome for outcome in self.counted if outcome.progress.seconds]
         return [outcome for outcome in ran if outcome.side_by_side == 1] or ran
 
@@ -144,7 +144,7 @@ TIMES = ("seconds_to_best", "seconds")
 
 
 def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
-    """Ours, a row a system, with the paper's row beneath each that it has."""
+    """Ours, one row per system, with the paper's row beneath each that it has."""
     heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "pairs", "segments (longest)", "to best", "trained"]
     columns = [Column("system"), Column("seeds", "d"), *(Column(head, "s") for head in heads)]
     columns.append(Column("ended by"))
@@ -346,12 +346,12 @@ def read_member(out: Path, member: Member) -> Outcome:
 def read_kept(path: Path, member: Member) -> Outcome:
     """What the log that was kept of a member tells of it, whose folder is gone, as on another machine."""
     try:
-        *way, end = map(json.loads, path.read_bytes().splitlines())
+        *way, end = (renamed(json.loads(line)) for line in path.read_bytes().splitlines())
         start = {k: v for r in way if r["kind"] == "start" for k, v in r.items()} | (end["start"] or {})
         validations = [r for r in way if r["kind"] == "validation"]
         if validations:  # the log is rounded; what it ends with is not
             validations[-1]["segment_length"] = end["last_segment_length"]
-            next(v for v in reversed(validations) if v["verdict"] == "best").update(end["best"])
+            next(v for v in reversed(validations) if v["verdict"] == "best").update(renamed(end["best"]))
         finished = end["reason"] if end["status"] == "finished" else ""
         counters = {"update": end["updates"], "epoch": end["epochs"], "sentences": end["sentences"]}
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)

@@ -15,13 +15,23 @@ from caesura.data.files import checksum, refuse_unwritable, write_beside
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
-from caesura.experiments.outcome import TEST, Measure, Member, Outcome, further, read_outcome, stands
+from caesura.experiments.outcome import (
+    TEST,
+    Measure,
+    Member,
+    Outcome,
+    figures_of,
+    further,
+    read_outcome,
+    stands,
+)
 from caesura.experiments.provenance import described, digest, made_by
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, at, cross, parse_over, points, read_rows, shown
 from caesura.experiments.sweep_results import (
     SWEEP,
     Result,
+    Shown,
     Sweep,
     chosen,
     curve,
@@ -31,6 +41,7 @@ from caesura.experiments.sweep_results import (
     milliseconds,
     rounded,
     save,
+    seedless,
     told_apart,
     training_curve,
 )
@@ -191,6 +202,7 @@ def write(
         configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
         runs=runs + left,
         made=list(dict.fromkeys([*before.made, *made_by([outcome.made for outcome in outcomes])])),
+        figures=before.figures | {f.name: Shown.of(f) for p in found for f in figures_of(p.config)},
     )
     save(sweep, request.out / SWEEP)
     return load(request.out / SWEEP)
@@ -212,7 +224,8 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
     """What is kept of a run; of its config, what differs from `base`."""
     progress, start = outcome.progress, outcome.start or {}
     records = read_records(outcome.member.folder)
-    found, best = curve(outcome.start, outcome.validations)
+    own = [figure.name for figure in figures_of(point.config)]
+    found, best = curve(outcome.start, outcome.validations, own)
     tested = outcome.measured.get("test", {}).get("scores")
     cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
     return Result(
@@ -221,7 +234,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         digest=digest(described(point.config)),
         settings={**differences(base, described(point.config)), **point.values},
         base=digest(base),
-        alike=digest(_seedless(described(point.config))),
+        alike=digest(seedless(described(point.config))),
         seed=point.seed,
         beside=point.beside,
         status=outcome.status,
@@ -236,7 +249,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
         device=start.get("device"),
         milliseconds=milliseconds(records),
         curve=found,
-        training=training_curve(records),
+        training=training_curve(records, own),
         best=best,
         measured=[*outcome.measured],
         test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
@@ -259,10 +272,6 @@ def _signatures(outcome: Outcome) -> list[str]:
     last = outcome.validations[-1].get("signatures", {}) if outcome.validations else {}
     tested = outcome.measured.get("test", {}).get("scores", {}).get("signatures", {})
     return [*last.values(), *tested.values()]
-
-
-def _seedless(tree: dict[str, Any]) -> dict[str, Any]:
-    return tree | {"training": tree["training"] | {"seed": None}}
 
 
 def draw(sweep: Sweep, out: Path) -> list[Path]:

@@ -43,13 +43,13 @@ RING: Mapping[str, Any] = {
 }  # fmt: skip
 FIRST = 100  # sentences, up to which a logarithmic axis is linear: it begins at 0
 EARLY = 50  # the part of all sentences up to which losses are not drawn: they fall alike, and fall most
-NATS = "nats a target symbol"
+NATS = "nats per target symbol"
 SYMBOLS = "data.trg.level", "data.trg.voc_limit"  # on which a cross-entropy depends
 
 
 @styled
 def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
-    """Segment length over training sentences, a line a run with its start and end; baselines are dotted."""
+    """Segment length over training sentences, one line per run with its ends; baselines are dotted."""
     figure, seen = blank(f"{_side(field)}segment length through training"), looks(sweep)
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value if value > 0 else math.nan)
@@ -63,9 +63,9 @@ def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
 
 
 @styled
-def gradient_curves(sweep: Sweep, field: str = "gradient_share") -> Figure:
-    """The share of characters whose halting score gets a gradient, over training sentences."""
-    figure, seen = blank(f"{_side(field)}characters that give the halting unit a gradient"), looks(sweep)
+def live_curves(sweep: Sweep, field: str = "live") -> Figure:
+    """The share of characters at which the loss reaches the cutter, over training sentences."""
+    figure, seen = blank(f"{_side(field)}characters at which the loss reaches the cutter"), looks(sweep)
     axes = figure.axes[0]
     _lines(axes, sweep, seen, field, lambda value: value)
     axes.set_ylim(-0.03, 1.03)
@@ -79,7 +79,7 @@ def gradient_curves(sweep: Sweep, field: str = "gradient_share") -> Figure:
 
 @styled
 def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
-    """Where runs start and end: an arrow a run, side by side above their value of the first key."""
+    """Where runs start and end: one arrow per run, side by side above their value of the first key."""
     figure, seen = blank(f"{_side(field)}segment length, from the start to the end of training"), looks(sweep)
     axes = figure.axes[0]
     ends = [(run, run.first(field), run.last(field)) for run in members(sweep)]
@@ -220,22 +220,22 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
     "trajectories": length_curves,
     "start-and-end": start_and_end,
     "bleu": score_and_length,
-    "gradient": gradient_curves,
+    "gradient": live_curves,
     "loss-and-length": loss_and_length,
     "output-trajectories": lambda sweep: length_curves(sweep, "output_segment_length"),
     "output-start-and-end": lambda sweep: start_and_end(sweep, "output_segment_length"),
     "output-bleu": lambda sweep: score_and_length(sweep, "output_segment_length"),
-    "output-gradient": lambda sweep: gradient_curves(sweep, "output_gradient_share"),
+    "output-gradient": lambda sweep: live_curves(sweep, "output_live"),
     "output-loss-and-length": lambda sweep: loss_and_length(sweep, "output_segment_length"),
 }
 
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
-    """Every figure that there is something to draw in: those of a side on which some run halts, or moves."""
+    """Every figure that there is something to draw in: those of a side on which some run learns, or moves."""
     made, told = {}, [run for run in _grid(sweep) if run.told("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
-        field = f"{side}gradient_share" if name.endswith("gradient") else f"{side}segment_length"
+        field = f"{side}live" if name.endswith("gradient") else f"{side}segment_length"
         if name.endswith("loss-and-length") and not any(run.told(field) for run in told):
             continue
         if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
@@ -246,18 +246,16 @@ def figures(sweep: Sweep) -> dict[str, Figure]:
 
 
 def _moves(sweep: Sweep, side: str) -> bool:
-    """Whether a run of the grid cuts a side by a halting unit, or in any case not always alike.
+    """Whether a run of the grid learns where to cut a side, or in any case does not always cut it alike.
 
     Where none does, as on the source of a sweep of decoders, all would stand on one spot.
     """
     runs = _grid(sweep)
-    if any(run.last(f"{side}gradient_share") is not None for run in runs):
+    if any(run.last(f"{side}live") is not None for run in runs):
         return True
     lengths = {value for run in runs for value in run.curve.get(f"{side}segment_length", ())}
     other = "" if side else "output_"
-    return len(lengths - {None}) > 1 or not any(
-        run.last(f"{other}gradient_share") is not None for run in runs
-    )
+    return len(lengths - {None}) > 1 or not any(run.last(f"{other}live") is not None for run in runs)
 
 
 def _grid(sweep: Sweep) -> list[Result]:

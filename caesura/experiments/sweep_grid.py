@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura import yamlfile
+from caesura.analysis.defaults import without_defaults
 from caesura.components import resolve
 from caesura.config import Config, load_config
 from caesura.errors import InputError
@@ -144,8 +145,9 @@ def points(plan: Plan) -> list[Point]:
         for config, changes in _seeded(plan, plan.config, row):
             tree = config.model_dump(mode="json")
             values = {key: at(tree, key) for key in varied}
-            own = {setting.key for setting in row}
-            said = name or " ".join(f"{short_name(key)}={shown(values[key])}" for key in varied if key in own)
+            own = [key for key in varied if key in {setting.key for setting in row}]
+            named = {key: told(tree, key) for key in own}
+            said = name or " ".join(f"{short_name(key)}={shown(value)}" for key, value in named.items())
             found.append(_point(said or config.name, plan.config, changes, values, config))
     for path in plan.beside:
         for config, changes in _seeded(plan, path, ()):
@@ -230,15 +232,29 @@ def at(tree: dict[str, Any], key: str) -> Any:
     return value
 
 
+def told(tree: dict[str, Any], key: str) -> Any:
+    """The same as it is told: of a part of the model, what is not as by default."""
+    found = at(tree, key)
+    return at(without_defaults(tree), key) if isinstance(found, dict) and "type" in found else found
+
+
 def short_name(key: str) -> str:
     """A dotted key as it stands in names, whatever else varies: some sections go without saying."""
     *section, last = key.split(".")
-    known = {("model", "segmenter"): [], ("training",): [], ("model", "decoder"): ["decoder"]}
-    return ".".join([*known.get(tuple(section), section), SHORT.get(last, last)])
+    if section[:2] == ["model", "segmenter"]:  # cutter.k, rate.target
+        section = section[2:]
+    elif section[:2] == ["model", "decoder"]:
+        section = section[1:]
+    elif section == ["training"]:
+        section = []
+    return ".".join([*section, SHORT.get(last, last)])
 
 
 def shown(value: Any) -> str:
-    """A value as it stands in a name: equal ones read the same."""
+    """A value as it stands in a name: equal ones read the same; a part as `cif` or `fixed(k=4)`."""
+    if isinstance(value, dict) and "type" in value:
+        options = ",".join(f"{key}={shown(option)}" for key, option in value.items() if key != "type")
+        return f"{value['type']}({options})" if options else shown(value["type"])
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, str):

@@ -176,7 +176,7 @@ def mark(marker: str, label: str, hollow: bool = False) -> Line2D:
 def size(ms: float, scale: float) -> Line2D:
     """A dot in the legend, of the area that so many milliseconds have."""
     side = math.sqrt(max(scale * ms, SMALLEST))
-    label = f"{ms:g} ms an update"
+    label = f"{ms:g} ms per update"
     return Line2D(
         [], [], linestyle="", marker="o", color=OTHER, markersize=side, markeredgewidth=0, label=label
     )

@@ -16,9 +16,11 @@ from caesura.config import flat
 from caesura.data.files import write_beside
 from caesura.errors import InputError
 from caesura.experiments.outcome import Status
-from caesura.experiments.provenance import with_later
-from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown
+from caesura.experiments.provenance import digest, with_later
+from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown, told
 from caesura.phrasing import nearest
+from caesura.segmenters.figures import LIVE, Figure
+from caesura.training.journal import renamed
 from caesura.yamlfile import read_override
 
 SWEEP = "sweep.json"
@@ -28,23 +30,30 @@ LOGGED = 250  # of what training logs between validations: all of 12,000 updates
 STRETCH = 50  # updates: shorter ones, at the start, do not tell how long an update takes
 DIGITS = 5  # that are kept of a number
 
-# What is followed through training, at the start and at each validation.
+# What is followed through training, at the start and at each validation; and the segmenter's figures.
 FOLLOWED = (
-    *("sentences", "seconds", "segment_length", "longest_segment", "gradient_share", "bleu", "chrf"),
-    *("output_segment_length", "longest_output_segment", "output_gradient_share"),
+    *("sentences", "seconds", "segment_length", "longest_segment", "bleu", "chrf"),
+    *("output_segment_length", "longest_output_segment", "output_live"),
 )
-# What the training text tells between validations, and its key in the log. The cross-entropy is in nats a
-# target symbol; the loss is what is minimised: smoothed, normalized as configured, with the penalties,
-# of which that of the source is here too, not weighted by tau.
-TOLD = {
-    "segment_length": "segment_length",
-    "gradient_share": "inside",
-    "output_segment_length": "output_segment_length",
-    "output_gradient_share": "output_inside",
-    "cross_entropy": "cross_entropy",
-    "loss": "loss",
-    "penalty": "penalty",
-}
+# What the training text tells between validations; and the segmenter's figures. The cross-entropy is in nats
+# per target symbol; the loss is what is minimised: smoothed, normalized as configured, with all its terms.
+TOLD = ("segment_length", "output_segment_length", "output_live", "cross_entropy", "loss")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a figure that segmenters name is shown; tables are drawn without the models."""
+
+    heading: str
+    unit: str
+    definition: str
+    format: str
+    headline: bool = False
+
+    @classmethod
+    def of(cls, figure: Figure) -> Shown:
+        """From where it is named."""
+        return cls(figure.heading, figure.unit, figure.definition, figure.format, figure.headline)
 
 
 @dataclass(frozen=True)
@@ -69,9 +78,9 @@ class Result:
     alike: str = ""  # the digest of its config without the seed; "": not known
     parameters: int | None = None
     device: str | None = None
-    milliseconds: float | None = None  # an update, validations left out
-    curve: dict[str, list[float | None]] = field(default_factory=dict)  # columns of FOLLOWED
-    training: dict[str, list[float | None]] = field(default_factory=dict)  # sentences and columns of TOLD
+    milliseconds: float | None = None  # per update, validations left out
+    curve: dict[str, list[float | None]] = field(default_factory=dict)  # FOLLOWED, and figures
+    training: dict[str, list[float | None]] = field(default_factory=dict)  # sentences, TOLD, and figures
     measured: list[str] = field(default_factory=list)  # the names of its measures
     best: int | None = None  # the place in the curve of the model that was kept
     test: dict[str, float] | None = None  # scores on the test set
@@ -115,15 +124,25 @@ class Sweep:
     """All runs, and what they have in common."""
 
     over: list[str]  # the keys that vary, the first one colours the figures
-    budget: float | None  # seconds of training a run
+    budget: float | None  # seconds of training per run
     signatures: list[str]  # of the scores
     configs: dict[str, dict[str, Any]]  # resolved ones, by their digests, that the settings are laid over
     runs: list[Result]
     made: list[str] = field(default_factory=list)  # by which calls, with what, on what
+    figures: dict[str, Shown] = field(default_factory=dict)  # those that the runs' segmenters name
+
+    @property
+    def shown(self) -> dict[str, Shown]:
+        """How the figures are shown that some run has."""
+        known = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
+        return {name: look for name, look in known.items() if any(name in run.curve for run in self.runs)}
 
     def value(self, run: Result, key: str) -> Any:
-        """A run's own value of a key; None where it has none, where nobody knows it, and for baselines."""
-        return None if run.beside else at(self.config(run), key)
+        """A run's own value of a key; None where it has none, where nobody knows it, and for baselines.
+
+        Of a part of the model, what is not as by default.
+        """
+        return None if run.beside else told(self.config(run), key)
 
     def config(self, run: Result) -> dict[str, Any]:
         """The resolved config of a run, or what is known of it; with options that came after it."""
@@ -161,9 +180,12 @@ def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def curve(
-    start: Mapping[str, Any] | None, validations: Sequence[Mapping[str, Any]], most: int = POINTS
+    start: Mapping[str, Any] | None,
+    validations: Sequence[Mapping[str, Any]],
+    figures: Iterable[str] = (),
+    most: int = POINTS,
 ) -> tuple[dict[str, list[float | None]], int | None]:
-    """The columns of FOLLOWED that are known, thinned to `most` points, and the place of the best model."""
+    """What is known of FOLLOWED and `figures`, thinned to `most` points, and the place of the best model."""
     if start is None:
         return {}, None
     points: list[Mapping[str, Any]] = [{"sentences": 0, "seconds": 0.0, **start}, *validations]
@@ -173,17 +195,20 @@ def curve(
     if len(points) > most:
         even = {round(i * (len(points) - 1) / (most - 2)) for i in range(most - 1)}
         kept = sorted(even if best is None else even | {best})
-    columns = {name: [rounded(points[i].get(name)) for i in kept] for name in FOLLOWED}
+    columns = {name: [rounded(points[i].get(name)) for i in kept] for name in (*FOLLOWED, *figures)}
     known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
     return known, None if best is None else kept.index(best)
 
 
-def training_curve(records: Iterable[Mapping[str, Any]], most: int = LOGGED) -> dict[str, list[float | None]]:
-    """What was logged of training text, its segments and loss, each at the middle of the sentences it is of.
+def training_curve(
+    records: Iterable[Mapping[str, Any]], figures: Iterable[str] = (), most: int = LOGGED
+) -> dict[str, list[float | None]]:
+    """What was logged of training text, TOLD and `figures`, each at the middle of the sentences it is of.
 
     At most that many points, as even as they can be on a logarithmic scale of sentences.
     """
-    logged = [r for r in records if r["kind"] == "train" and any(key in r for key in TOLD.values())]
+    names = *TOLD, *figures
+    logged = [r for r in records if r["kind"] == "train" and any(name in r for name in names)]
     ends = [0, *(r["sentences"] for r in logged)]
     middles = [(a + b) / 2 for a, b in pairwise(ends)]
     kept = list(range(len(logged)))
@@ -191,10 +216,8 @@ def training_curve(records: Iterable[Mapping[str, Any]], most: int = LOGGED) -> 
         low, high = math.log(middles[0]), math.log(middles[-1])
         wanted = [math.exp(low + (high - low) * i / (most - 1)) for i in range(most)]
         kept = sorted({min(kept, key=lambda i: abs(middles[i] - x)) for x in wanted})
-    columns = {name: [rounded(logged[i].get(key)) for i in kept] for name, key in TOLD.items()}
+    columns = {name: [rounded(logged[i].get(name)) for i in kept] for name in names}
     known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
-    if "segment_length" not in known:
-        known.pop("penalty", None)  # nothing is cut: 0 throughout
     return {"sentences": [round(middles[i]) for i in kept], **known} if known else {}
 
 
@@ -206,8 +229,9 @@ def rounded(value: Any) -> float | None:
 
 
 def save(sweep: Sweep, path: Path) -> None:
-    """Write a sweep, a run a line."""
+    """Write a sweep, one run per line."""
     head = {"format": FORMAT, **{key: value for key, value in vars(sweep).items() if key != "runs"}}
+    head["figures"] = {name: asdict(shown) for name, shown in sweep.figures.items()}
     lines = [json.dumps(_compact(asdict(run)), ensure_ascii=False) for run in sweep.runs]
     top = json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}")
     with write_beside(path) as file:
@@ -228,8 +252,9 @@ def load(path: Path) -> Sweep:
             run["measured"] = [
                 name for name, key in (("test", "test"), ("cuts", "coordination")) if key in run
             ]
-        runs = [Result(**{"reason": "", "settings": {}} | run) for run in tree.pop("runs")]
-        sweep = Sweep(**tree, runs=runs)
+        runs = [_result(run) for run in tree.pop("runs")]
+        shown = {name: Shown(**look) for name, look in tree.pop("figures", {}).items()}
+        sweep = _marked_anew(Sweep(**tree, runs=runs, figures=shown))
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror}") from problem
     except ValueError as problem:
@@ -237,6 +262,29 @@ def load(path: Path) -> Sweep:
     except (TypeError, KeyError, AttributeError) as problem:
         raise InputError(f"{path}: JSON, but not the {SWEEP} of a sweep") from problem
     return sweep
+
+
+def _result(run: dict[str, Any]) -> Result:
+    columns = {key: renamed(run[key]) for key in ("curve", "training") if key in run}
+    return Result(**{"reason": "", "settings": {}} | run | columns)
+
+
+def _marked_anew(sweep: Sweep) -> Sweep:
+    """With the digests that this version makes of the configs; where those are not known, as they were."""
+    whole = {key: tree for key, tree in sweep.configs.items() if {"data", "model", "training"} <= {*tree}}
+    keys = {key: digest(tree) for key, tree in whole.items()}
+    runs = [_marked(sweep, run, keys[run.base]) if run.base in keys else run for run in sweep.runs]
+    return replace(sweep, runs=runs, configs={keys.get(k, k): tree for k, tree in sweep.configs.items()})
+
+
+def _marked(sweep: Sweep, run: Result, base: str) -> Result:
+    tree = sweep.config(run)
+    return replace(run, digest=digest(tree), alike=digest(seedless(tree)), base=base)
+
+
+def seedless(tree: dict[str, Any]) -> dict[str, Any]:
+    """A config without its seed."""
+    return tree | {"training": {key: v for key, v in tree["training"].items() if key != "seed"}}
 
 
 def refuse_sweep(path: Path) -> None:
@@ -267,6 +315,7 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
         configs={key: config for sweep in sweeps for key, config in sweep.configs.items()},
         runs=list(runs.values()),
         made=list(dict.fromkeys(text for sweep in sweeps for text in sweep.made)),
+        figures={name: shown for sweep in sweeps for name, shown in sweep.figures.items()},
     )
 
 

@@ -1,13 +1,14 @@
-"""Tables of a sweep: one row a run, and one a setting with mean and spread over its seeds."""
+"""Tables of a sweep: one row per run, and one per setting with mean and spread over its seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from caesura.analysis.means import ENOUGH
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.experiments.results import spread
-from caesura.experiments.sweep_results import Result, Sweep
+from caesura.experiments.sweep_results import Result, Shown, Sweep
 from caesura.terminal import duration
 
 Getter = Callable[[Result], float | None]
@@ -20,14 +21,13 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
         (Column("segments: best", ".3f"), lambda r: r.at_best("segment_length")),
         (Column("segments: end", ".3f"), lambda r: r.last("segment_length")),
         (Column("longest: end", ",.0f"), lambda r: r.last("longest_segment")),
-        (Column("gradient: start", ".2%"), lambda r: r.first("gradient_share")),
-        (Column("gradient: end", ".2%"), lambda r: r.last("gradient_share")),
+        *_own(sweep),
         (Column("output: start", ".3f"), lambda r: r.first("output_segment_length")),
         (Column("output: best", ".3f"), lambda r: r.at_best("output_segment_length")),
         (Column("output: end", ".3f"), lambda r: r.last("output_segment_length")),
         (Column("output longest: end", ",.0f"), lambda r: r.last("longest_output_segment")),
-        (Column("output gradient: start", ".2%"), lambda r: r.first("output_gradient_share")),
-        (Column("output gradient: end", ".2%"), lambda r: r.last("output_gradient_share")),
+        (Column("output live: start", ".2%"), _first("output_live")),
+        (Column("output live: end", ".2%"), _last("output_live")),
         (Column("cross-entropy: end", ".3f"), lambda r: r.last_told("cross_entropy")),
         (Column("dev BLEU: best", ".2f"), lambda r: r.at_best("bleu")),
         (Column("dev BLEU: end", ".2f"), lambda r: r.last("bleu")),
@@ -42,8 +42,30 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
     for side, prefix in (("source", ""), ("target", "output ")):
         found.append((Column(f"{prefix}lock-step", ".2f"), _halting(side, "overhead")))
         found.append((Column(f"{prefix}coordination", ".2f"), _halting(side, "coordination")))
-    found.append((Column("ms an update", ".1f"), lambda r: r.milliseconds))
+    found.append((Column("ms per update", ".1f"), lambda r: r.milliseconds))
     return [(column, get) for column, get in found if any(get(run) is not None for run in sweep.runs)]
+
+
+def _own(sweep: Sweep) -> list[tuple[Column, Getter]]:
+    """The figures that the segmenters name, at the start and at the end."""
+    found: list[tuple[Column, Getter]] = []
+    for name, look in sweep.shown.items():
+        found.append((Column(f"{look.heading}: start", _finer(look)), _first(name)))
+        found.append((Column(f"{look.heading}: end", _finer(look)), _last(name)))
+    return found
+
+
+def _first(name: str) -> Getter:
+    return lambda run: run.first(name)
+
+
+def _last(name: str) -> Getter:
+    return lambda run: run.last(name)
+
+
+def _finer(look: Shown) -> str:
+    """The format of a figure with one digit more than elsewhere: runs of a sweep may differ by little."""
+    return re.sub(r"\.(\d+)", lambda found: f".{int(found[1]) + 1}", look.format)
 
 
 def _boundary(reference: str, kind: str) -> Getter:
@@ -59,7 +81,7 @@ def _halting(side: str, kind: str) -> Getter:
 
 
 def runs_table(sweep: Sweep) -> Table:
-    """One row a run, in the order of the sweep, baselines last."""
+    """One row per run, in the order of the sweep, baselines last."""
     measures = _measures(sweep)
     columns = [Column("run"), *(column for column, _ in measures)]
     columns += [Column("updates", ","), Column("sentences", ","), Column("seconds", ".0f"), Column("ended")]
@@ -70,38 +92,41 @@ def runs_table(sweep: Sweep) -> Table:
     return Table("table", f"{len(rows)} run{'s' * (len(rows) != 1)}{_conditions(sweep)}", columns, rows)
 
 
-# What a terminal has room for, and what it is called there.
+# What a terminal has room for, and what it is called there; and the figures that are worth a place in a line.
 BRIEF = {
-    "run": "run", "segments: start": "start", "segments: end": "end", "gradient: end": "grad.",
-    "output: start": "out: start", "output: end": "out: end", "output gradient: end": "out: grad.",
+    "run": "run", "segments: start": "start", "segments: end": "end",
+    "output: start": "out: start", "output: end": "out: end", "output live: end": "out: live",
     "dev BLEU: best": "BLEU", "dev chrF2: best": "chrF2", "test BLEU": "test", "F1 white space": "F1",
-    "F1 white space, either side": "either", "ms an update": "ms", "ended": "ended",
+    "F1 white space, either side": "either", "ms per update": "ms", "ended": "ended",
 }  # fmt: skip
 LEGEND = {
     ("start", "end"): "characters in a segment",
-    ("grad.",): "of characters with a halting gradient, at the end",
-    ("out: start", "out: end", "out: grad."): "the same of outputs",
+    ("out: start", "out: end", "out: live"): "the same of outputs",
     ("BLEU", "chrF2"): "best on dev",
     ("test",): "its BLEU",
     ("F1",): "against white space, which goes with the word after it",
     ("either",): "with either word",
-    ("ms",): "an update",
+    ("ms",): "per update",
 }
 
 
 def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]], str]:
     """Title, heads, cells and legend of the table of runs as a terminal shows it: ends, best, price."""
-    table = runs_table(sweep)
-    kept = [(i, column) for i, column in enumerate(table.columns) if column.name in BRIEF]
+    table, headlines = runs_table(sweep), [look for look in sweep.shown.values() if look.headline]
+    brief = BRIEF | {f"{look.heading}: end": look.heading for look in headlines}
+    meanings = {(look.heading,): f"{look.definition.partition(';')[0]}, at the end" for look in headlines}
+    kept = [(i, column) for i, column in enumerate(table.columns) if column.name in brief]
     rows = [[column.show(row[i]) for i, column in kept] for row in table.rows]
-    heads = [BRIEF[column.name] for _, column in kept]
-    there = [([head for head in names if head in heads], meaning) for names, meaning in LEGEND.items()]
+    heads = [brief[column.name] for _, column in kept]
+    first, *others = LEGEND.items()
+    legend = [first, *meanings.items(), *others]
+    there = [([head for head in names if head in heads], meaning) for names, meaning in legend]
     said = [f"{', '.join(names)}: {meaning}" for names, meaning in there if names]
     return table.title, heads, rows, ". ".join(filter(None, ["; ".join(said), "All else: table.md"]))
 
 
 def groups_table(sweep: Sweep) -> Table:
-    """One row a setting: mean ± standard deviation over seeds, and how many they are."""
+    """One row per setting: mean ± standard deviation over seeds, and how many they are."""
     groups: dict[tuple[bool, str, str, str], list[Result]] = {}
     for run in sorted(sweep.runs, key=lambda run: run.beside):
         groups.setdefault((run.beside, run.config, run.alike, run.group), []).append(run)
@@ -147,37 +172,42 @@ def _budgets(sweep: Sweep) -> str:
     return f", budgets of {' to '.join(ends)} each" if ends[1:] else f", {ends[0]} of training each"
 
 
-# Columns come in tables that a page has room for: what stands above each, and how its columns' names begin.
-PARTS = {
-    "Segments, in characters": ("segments: ", "longest: ", "gradient: "),
-    "Output segments": ("output: ", "output longest: ", "output gradient: "),
-    "Scores": ("cross-entropy: ", "dev ", "test "),
-    "Boundaries": ("F1 ", "by chance, "),
-    "Halting inside a batch": ("lock-step", "coordination", "output lock-step", "output coordination"),
-    "Training": ("ms an update", "updates", "sentences", "seconds", "ended"),
-}
+def _sections(sweep: Sweep) -> dict[str, tuple[str, ...]]:
+    """Tables that a page has room for: what stands above each, and how its columns' names begin."""
+    own = [f"{look.heading}: " for look in sweep.shown.values()]
+    beside, apart = (own, []) if len(own) < 2 else ([], own)
+    return {
+        "Segments, in characters": ("segments: ", "longest: ", *beside),
+        "Figures of the segmenters": (*apart,),
+        "Output segments": ("output: ", "output longest: ", "output live: "),
+        "Scores": ("cross-entropy: ", "dev ", "test "),
+        "Boundaries": ("F1 ", "by chance, "),
+        "Halting inside a batch": ("lock-step", "coordination", "output lock-step", "output coordination"),
+        "Training": ("ms per update", "updates", "sentences", "seconds", "ended"),
+    }
 
 
 def markdown(sweep: Sweep) -> str:
     """Both tables, in parts, and what belongs to their numbers, as Markdown."""
-    parts = _parts(runs_table(sweep), 1)
+    parts = _parts(runs_table(sweep), 1, _sections(sweep))
     if any(run.seed != other.seed for run in sweep.runs for other in sweep.runs):
-        parts += _parts(groups_table(sweep), 2)
+        parts += _parts(groups_table(sweep), 2, _sections(sweep))
     notes = [
         "Segment lengths in characters, of the dev set; BLEU and chrF2 on dev are greedy, on test with the "
         "config's beam and the model of the best dev BLEU. Boundaries and halting are that model's, on test.",
-        "Cross-entropy: of training text, in nats a target symbol, at the last updates that were logged; it "
-        "compares runs with the same target symbols.",
+        *(f"{look.heading.capitalize()}: {look.definition} ({look.unit})." for look in sweep.shown.values()),
+        "Cross-entropy: of training text, in nats per target symbol, at the last updates that were logged; "
+        "it compares runs with the same target symbols.",
         "By chance: F1 of as many cuts at random places. Lock-step and coordination: docs/analysis.md.",
     ]
     signatures = [f"`{text}`" for text in sweep.signatures]
     return "\n\n".join([*parts, *notes, *sweep.made, *signatures]) + "\n"
 
 
-def _parts(table: Table, names: int) -> list[str]:
+def _parts(table: Table, names: int, sections: Mapping[str, tuple[str, ...]]) -> list[str]:
     """A table under its title as narrower ones, each with the columns that name the rows."""
     found = [f"## {table.title}"]
-    for title, starts in PARTS.items():
+    for title, starts in sections.items():
         kept = [i for i, column in enumerate(table.columns) if column.name.startswith(starts)]
         if kept:
             kept = [*range(names), *kept]

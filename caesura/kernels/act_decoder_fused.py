@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from caesura.kernels.act_decoder_weights import ActDecoderWeights, Leaving
-from caesura.kernels.attention_decoder import Sigmoids
+from caesura.kernels.attention_decoder import Sigmoids, blocked
 from caesura.kernels.gru import gru_slopes, in_gate_order
 
 
@@ -75,7 +75,8 @@ class ActDecode(torch.autograd.Function):
         """Decode time-major, into buffers that the gradient will need."""
         weights = ActDecoderWeights.of(given)
         x, forces = inputs.transpose(0, 1).contiguous(), forced.t()[..., None].contiguous()
-        keys, values = keys.contiguous(), values.contiguous()
+        # A sentence without segments looks at zeros, and what it gives to them is nothing.
+        keys, values = keys.contiguous(), values.masked_fill(~mask.any(1)[:, None, None], 0).contiguous()
         sigmoids = Sigmoids.of(keys)
         steps = _decode(x, outer, _Looks.of(sigmoids, values, mask, weights.energy), forces, weights, epsilon)
         doubled = steps.projected[..., 3 * outer.shape[1] :][..., : keys.shape[2]]
@@ -83,6 +84,7 @@ class ActDecode(torch.autograd.Function):
             sigmoids = Sigmoids.of(keys, safe=True)
             looks = _Looks.of(sigmoids, values, mask, weights.energy)
             steps = _decode(x, outer, looks, forces, weights, epsilon)
+        steps.attention.masked_fill_(~mask, 0)
         ctx.factored = sigmoids.factored
         ctx.save_for_backward(sigmoids.memory, values, outer, *steps, *weights)
         ctx.set_materialize_grads(False)
@@ -110,19 +112,19 @@ class _Looks(NamedTuple):
     sigmoids: Sigmoids
     values: Tensor  # [B, S, M]
     v: Tensor  # [E]
-    blocked: Tensor  # [B * S]  -inf where nothing is to be seen
+    floor: Tensor  # [B * S]    -inf where nothing is to be seen
     y: Tensor  # [B, S, E]      scratch
 
     @classmethod
     def of(cls, sigmoids: Sigmoids, values: Tensor, mask: Tensor, energy: Tensor) -> _Looks:
-        blocked = values.new_zeros(mask.shape).masked_fill_(~mask, -torch.inf).view(-1)
-        return cls(sigmoids, values, -2 * energy[0], blocked, torch.empty_like(sigmoids.memory))
+        floor = values.new_zeros(mask.shape).masked_fill_(blocked(mask), -torch.inf).view(-1)
+        return cls(sigmoids, values, -2 * energy[0], floor, torch.empty_like(sigmoids.memory))
 
     def __call__(self, query: Tensor) -> Tensor:
         """The shares [B, S] for a doubled query [B, E], which is prepared in place."""
         self.sigmoids.prepare_(query)
         self.sigmoids.at(query.unsqueeze(1), out=self.y)
-        energies = torch.addmv(self.blocked, self.y.view(-1, self.y.shape[2]), self.v)
+        energies = torch.addmv(self.floor, self.y.view(-1, self.y.shape[2]), self.v)
         return torch.softmax(energies.view(self.y.shape[:2]), 1)
 
 

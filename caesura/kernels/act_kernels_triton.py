@@ -166,10 +166,11 @@ def forward(
         new = n + z * (s - n)  # l. 7
         logit = tl.sum(new * w_h, 1) + b_h
         h = tl.where(real_b, _sigmoid(logit), 0.0)  # l. 9
-        f = ((H + h >= limit) | (force != 0)) & real_b  # l. 10
-        p = tl.where(f, 1.0 - H, h)  # l. 11
+        f = (((H + h >= limit) & (force >= 0)) | (force > 0)) & real_b  # l. 10
+        full = f | (h > 1.0 - H)  # beyond a sum of 1 there is nothing left to give
+        p = tl.where(full, 1.0 - H, h)  # l. 11
         mean += p[:, None] * new  # l. 13
-        R += tl.where(f, 0.0, h)  # l. 15
+        R += tl.where(full, 0.0, h)  # l. 15
         if means is not None:
             tl.store(means + at, mean, tile)
         if segments is not None:
@@ -185,11 +186,13 @@ def forward(
             tl.store(four + A, z, tile)
             tl.store(four + 2 * A, n, tile)
             tl.store(four + 3 * A, h_n, tile)
-            # h (1 - h) from the logit: 1 - h has few correct digits where h is near 1.
-            tl.store(slopes + here, h * _sigmoid(-logit), rows)
+            # h (1 - h) from the logit: 1 - h has few correct digits where h is near 1. Negative
+            # where a symbol that does not halt gives less than h.
+            slope = h * _sigmoid(-logit)
+            tl.store(slopes + here, tl.where(full & ~f, -tl.maximum(slope, 1e-37), slope), rows)
         s = tl.where(f[:, None], mean, tl.where(real_b[:, None], new, s))  # l. 18
         mean = tl.where(f[:, None], 0.0, mean)  # l. 19
-        H = tl.where(f, 0.0, H + h)  # l. 12, 19
+        H = tl.where(f, 0.0, H + p)  # l. 12, 19
         x_r, x_z, x_n, real, force = next_r, next_z, next_n, next_real, next_force
     at = b[:, None] * A + a[None, :]
     tl.store(s_out + at, s, tile)
@@ -330,9 +333,10 @@ def backward(
         new = n + z * (s - n)
         dmean = tl.where(f[:, None], ds, dmean) + g_m
         dp = tl.sum(dmean * new, 1) + g_p
-        # Where a score did not halt, its gradient also comes from p, H and R.
-        dh = slope * (g_h + tl.where(f, 0.0, dp + dH + dR))
-        dH = tl.where(f, -dp, dH)
+        # Where a score is what its symbol gave, its gradient also comes from p, H and R.
+        full = f | (slope < 0.0)
+        dh = tl.abs(slope) * (g_h + tl.where(full, 0.0, dp + dH + dR))
+        dH = tl.where(full, -dp, dH)
         dnew = tl.where(f[:, None], 0.0, ds) + dmean * p[:, None] + dh[:, None] * w_h
         dn = dnew * (1.0 - z) * (1.0 - n * n)
         dz = dnew * (s - n) * z * (1.0 - z)

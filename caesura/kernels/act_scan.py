@@ -58,7 +58,9 @@ def act_scan(
 ) -> tuple[ActTrace, ActCarry]:
     """Scan input projections [B, T, 3A], going on from `carry`.
 
-    `mask` [B, T] is True on real symbols, `forced` [B, T] on those that must halt; on padding it is not read.
+    `mask` [B, T] is True on real symbols. `forced` [B, T] is 1 where a symbol must halt, -1 where it must
+    not, and 0 (or False) where its score decides; on padding it is not read. Where segments go on beyond a
+    sum of 1, the symbols beyond it get nothing: p = min(h, 1 - H).
     """
     choice, _ = pick(inputs.device, "act_scan", inputs, weights, carry)
     if choice == "triton":
@@ -110,15 +112,16 @@ def act_scan_reference(
         new = gru_step(x, F.linear(s, weights.weight_hh, weights.bias_hh), s)  # Alg. 1, l. 7
         with torch.autocast(inputs.device.type, enabled=False):
             h = torch.sigmoid(F.linear(new, weights.halting_weight, weights.halting_bias)).squeeze(1)  # l. 9
-        f = ((H + h >= 1 - epsilon) | force) & real  # l. 10
-        going = real & ~f
-        p = torch.where(f, 1 - H, h * going)  # l. 11
+        f = (((H + h >= 1 - epsilon) & (force >= 0)) | (force > 0)) & real  # l. 10
+        # Beyond a sum of 1, which only a forbidden halt can reach, a symbol has nothing left to give.
+        going = real & ~f & (h <= 1 - H)
+        p = torch.where(f | (real & ~going), 1 - H, h * going)  # l. 11
         mean = mean + p[:, None] * new  # l. 13
         R = R + h * going  # l. 15
         s = torch.where(f[:, None], mean, torch.where(real[:, None], new, s))  # l. 18
         rows.append((mean, f, p, h * real))
         mean = mean * ~f[:, None]  # l. 19
-        H = (H + h * going) * ~f  # l. 12, 19
+        H = torch.where(real & ~f & ~going, 1, H + h * going) * ~f  # l. 12, 19
     if not rows:
         empty = inputs.new_zeros(mask.shape)
         return ActTrace(inputs.new_zeros(*mask.shape, s.shape[1]), mask, empty, empty), carry
@@ -155,50 +158,53 @@ class ActScan(torch.autograd.Function):
         x = inputs.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         x.masked_fill_(~real[..., None], 0)[..., size : 2 * size].masked_fill_(~real[..., None], torch.inf)
         biases = torch.where(real, halting_bias, -torch.inf).unbind()
-        limits = x.new_full(real.shape, 1 - epsilon).masked_fill_(~real, torch.inf).unbind()
+        never = ~real | (forced < 0).t()
+        limits = x.new_full(real.shape, 1 - epsilon).masked_fill_(never, torch.inf).unbind()
         states, gates = x.new_empty(steps + 1, count, size), x.new_empty(steps, count, 3 * size)
         n, new, means = (x.new_empty(steps, count, size) for _ in range(3))
         p, h, ends = x.new_empty(steps, count), x.new_empty(steps, count), torch.empty_like(real)
+        full = torch.empty_like(real)
         states[0] = s
-        forces, s_at = (forced & mask).unbind(1), states.unbind()
+        forces, s_at = ((forced > 0) & mask).unbind(1), states.unbind()
         p_at, p_columns = p.unbind(), p[..., None].unbind()
         x_rz, x_n = (part.unbind() for part in x.split((2 * size, size), 2))
         r, z, h_n = (part.unbind() for part in gates.split(size, 2))
         rz, f_columns = gates[..., : 2 * size].unbind(), ends[..., None].unbind()
-        rows = (buffer.unbind() for buffer in (gates, n, new, means, h, ends))
-        for t, (gates_t, n_t, new_t, mean_t, h_t, f) in enumerate(zip(*rows, strict=True)):
+        rows = (buffer.unbind() for buffer in (gates, n, new, means, h, ends, full))
+        for t, (gates_t, n_t, new_t, mean_t, h_t, f, full_t) in enumerate(zip(*rows, strict=True)):
             torch.addmm(bias_hh, s_at[t], W, out=gates_t)
             rz[t].add_(x_rz[t]).sigmoid_()
             torch.addcmul(x_n[t], r[t], h_n[t], out=n_t).tanh_()
             torch.lerp(n_t, s_at[t], z[t], out=new_t)
             torch.addmv(biases[t], new_t, w, out=h_t).sigmoid_()
-            after = H + h_t
-            torch.ge(after, limits[t], out=f).logical_or_(forces[t])
-            torch.where(f, 1 - H, h_t, out=p_at[t])
+            room = 1 - H
+            torch.ge(H + h_t, limits[t], out=f).logical_or_(forces[t])
+            torch.gt(h_t, room, out=full_t).logical_or_(f)  # beyond a sum of 1 there is nothing left to give
+            torch.where(full_t, room, h_t, out=p_at[t])
             torch.addcmul(mean, new_t, p_columns[t], out=mean_t)
             torch.where(f_columns[t], mean_t, new_t, out=s_at[t + 1])
-            mean, H = mean_t.masked_fill(f_columns[t], 0), after.masked_fill_(f, 0)
-        ctx.save_for_backward(weight_hh, w, states, gates, n, new, p, h, ends)
+            mean, H = mean_t.masked_fill(f_columns[t], 0), (H + p_at[t]).masked_fill_(f, 0)
+        ctx.save_for_backward(weight_hh, w, states, gates, n, new, p, h, ends, full)
         trace = means.transpose(0, 1), ends.t().contiguous(), p.t().contiguous(), h.t().contiguous()
         ctx.mark_non_differentiable(trace[1])
         # Outputs are never inputs, as they would be where there are no steps.
-        return *trace, states[steps].clone(), mean.clone(), H.clone(), R + (h * ~ends).sum(0)
+        return *trace, states[steps].clone(), mean.clone(), H.clone(), R + (h * ~full).sum(0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """From the gradients of the trace and of the last carry to those of all that went in."""
-        weight_hh, w, states, gates, n, new, p, h, ends = ctx.saved_tensors
+        weight_hh, w, states, gates, n, new, p, h, ends, full = ctx.saved_tensors
         size = n.shape[2]
         of_means, _, of_p, of_h, ds, dmean, dH, dR = grads
         of_means_at, of_p_at = of_means.transpose(0, 1).contiguous().unbind(), of_p.unbind(1)
-        # A score's gradient passes the sigmoid; where it did not halt, it also comes from p, H and R.
+        # A score's gradient passes the sigmoid; where it is what its symbol gave, also that of p, H and R.
         slope = h * (1 - h)
-        going = slope * ~ends
+        going = slope * ~full
         of_score = torch.addcmul(of_h.t() * slope, going, dR)
         of_gates = gru_slopes(gates, n, states[:-1])
         by_gate, of_hidden = of_gates.unflatten(2, (4, size)).unbind(), of_gates[..., size:].unbind()
-        z, new_at, f_at = gates[..., size : 2 * size].unbind(), new.unbind(), ends.unbind()
+        z, new_at, full_at = gates[..., size : 2 * size].unbind(), new.unbind(), full.unbind()
         going_at, of_score_at = going.unbind(), of_score.unbind()
         p_columns, f_columns, score_columns = (rows[..., None].unbind() for rows in (p, ends, of_score))
         ds = ds.clone()
@@ -206,7 +212,7 @@ class ActScan(torch.autograd.Function):
             dmean = torch.where(f_columns[t], ds, dmean).add_(of_means_at[t])
             dp = torch.linalg.vecdot(dmean, new_at[t]).add_(of_p_at[t])
             of_score_at[t].addcmul_(dp + dH, going_at[t])
-            dH = torch.where(f_at[t], -dp, dH)
+            dH = torch.where(full_at[t], -dp, dH)
             dnew = ds.masked_fill_(f_columns[t], 0).addcmul_(dmean, p_columns[t])
             dnew.addcmul_(score_columns[t], w)
             by_gate[t].mul_(dnew.unsqueeze(1))

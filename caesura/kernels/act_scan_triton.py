@@ -113,6 +113,7 @@ class TritonActScan(torch.autograd.Function):
         if keep:
             gates = inputs.new_empty(count, steps, 4 * size)
         last = [torch.empty_like(part, memory_format=like) for part in (s, mean, H, R)]
+        forced = forced.view(torch.int8) if forced.dtype == torch.bool else forced
         read = (bias_hh, halting_weight, halting_bias, s, mean, H, R, mask, forced)
         forward[(triton.cdiv(count, ROWS),)](
             *(inputs.contiguous(), symbols, weight_hh, *(part.contiguous() for part in read)),

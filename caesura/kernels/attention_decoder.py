@@ -54,14 +54,24 @@ def decode_reference(
     # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, U, 3H] a step
     for x in inputs.unbind(1):
         activations = torch.tanh(F.linear(s, weights.query)[:, None] + keys)
-        energies = F.linear(activations, weights.energy).squeeze(2).masked_fill(~mask, -torch.inf)
-        share = torch.softmax(energies, 1)
+        energies = F.linear(activations, weights.energy).squeeze(2)
+        share = shares_of(energies, mask)
         context = (share.to(values.dtype)[:, None] @ values).squeeze(1)
         projected = F.linear(s, weights.weight_hh, weights.bias_hh)
         s = gru_step(x + F.linear(context, weights.context), projected, s)
         states.append(s)
         attention.append(share)
     return torch.stack(states, 1), torch.stack(attention, 1)
+
+
+def shares_of(energies: Tensor, mask: Tensor) -> Tensor:
+    """The softmax of energies [..., S] inside `mask`, and 0 outside: all 0 where there is nothing inside."""
+    return torch.softmax(energies.masked_fill(blocked(mask), -torch.inf), -1).masked_fill(~mask, 0)
+
+
+def blocked(mask: Tensor) -> Tensor:
+    """Where a softmax gets -inf: outside of `mask` [..., S], unless that is everywhere: it would be NaN."""
+    return ~mask & mask.any(-1, keepdim=True)
 
 
 class AttentionDecode(torch.autograd.Function):
@@ -217,7 +227,7 @@ def _decode(
     states, gates = x.new_empty(steps + 1, count, size), x.new_empty(steps, count, W.shape[1])
     n, contexts = x.new_empty(steps, count, size), x.new_empty(steps, count, values.shape[2])
     attention, y = x.new_empty(steps, count, places), torch.empty_like(sigmoids.memory)
-    blocked = x.new_zeros(count, places).masked_fill_(~mask, -torch.inf).view(-1)
+    floor = x.new_zeros(count, places).masked_fill_(blocked(mask), -torch.inf).view(-1)
     energies, flat = x.new_empty(count * places), y.view(-1, width)
     by_sentence = energies.view(count, places)
     states[0] = hidden
@@ -230,11 +240,12 @@ def _decode(
         torch.addmm(bias, s_at[t], W, out=gates_t)
         sigmoids.prepare_(queries[t])
         sigmoids.at(queries[t], out=y)
-        torch.addmv(blocked, flat, v, out=energies)
+        torch.addmv(floor, flat, v, out=energies)
         torch.softmax(by_sentence, 1, out=shares[t])
         torch.bmm(share_rows[t], values, out=context_rows[t])
         x_at[t].addmm_(contexts_at[t], W_context)
         rz[t].add_(x_rz[t]).sigmoid_()
         torch.addcmul(x_n[t], r[t], h_n[t], out=n_t).tanh_()
         torch.lerp(n_t, s_at[t], z[t], out=s_at[t + 1])
-    return states, gates, n, contexts, attention
+    # A sentence without segments has looked at zeros; what it gave to them is nothing.
+    return states, gates, n, contexts, attention.masked_fill_(~mask, 0)

@@ -132,6 +132,8 @@ def attend(
             total = tl.sum(share * totals, 0)
             context = tl.sum(share[:, None] * x, 0)
     if last:
+        top = tl.where(top == -float("inf"), 0.0, top)  # a sentence without segments: shares of 0
+        total = tl.where(total == 0.0, 1.0, total)
         tl.store(normalizers_ptr + row, top + tl.log(total))
         tl.store(
             contexts_ptr + row * M + m, _rounded(context / total, contexts_ptr.dtype.element_ty), mask=m < M

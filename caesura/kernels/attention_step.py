@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from caesura.kernels.attention_decoder import Sigmoids
+from caesura.kernels.attention_decoder import Sigmoids, shares_of
 
 BLOCK = 1 << 20  # numbers that a CPU works on at a time, so that they stay in its cache
 
@@ -22,8 +22,7 @@ def attend_reference(
     A sentence's hypotheses share keys [B, S, A], values [B, S, M] and mask [B, S]; energy [1, A] is v.
     """
     hidden = torch.tanh(query[:, :, None] + keys[:, None])
-    energies = F.linear(hidden, energy).squeeze(3).masked_fill(~mask[:, None], -torch.inf)
-    weights = torch.softmax(energies, 2)
+    weights = shares_of(F.linear(hidden, energy).squeeze(3), mask[:, None])
     return weights.to(values.dtype) @ values, weights
 
 
@@ -59,7 +58,7 @@ def attend_in_blocks(
         found = y[: len(out)]
         sigmoids._replace(memory=memory[:, None]).at(queries[:, :, None], out=found)
         torch.mv(found.view(-1, A), v, out=out.view(-1))
-    weights = torch.softmax(energies.masked_fill_(~mask[:, None], -torch.inf), 2)
+    weights = shares_of(energies, mask[:, None])
     if sentences is None:
         return torch.bmm(weights, values), weights
     count = max(1, BLOCK // (S * values.shape[2]))

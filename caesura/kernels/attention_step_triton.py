@@ -130,13 +130,14 @@ def score(
         e = tl.sum(v[None, :] * _tanh(q[None, :] + key, FAST), 1)
         tl.store(energies_ptr + (b * K + k) * S + s, tl.where(s < length, e, -float("inf")), mask=s < S)
     for k in range(count, K):
-        nothing = tl.full((ROWS,), -float("inf"), tl.float32)
+        # Of a sentence without segments any number: the softmax of -inf alone is NaN.
+        nothing = tl.where(length > 0, tl.full((ROWS,), -float("inf"), tl.float32), 0.0)
         tl.store(energies_ptr + (b * K + k) * S + s, nothing, mask=s < S)
 
 
 @triton.jit(do_not_specialize=["K", "S"])
 def gather(
-    weights_ptr,  # [B, K, S]
+    weights_ptr,  # [B, K, S] in; out where a sentence has no segments
     values_ptr,  # [B, S, M]
     lengths_ptr,  # [B]
     contexts_ptr,  # [B, K, M] out
@@ -162,6 +163,10 @@ def gather(
         x = tl.load(place, mask=(s < length)[:, None] & columns, other=0)
         context += _dot(_rounded(share, kind), x, "tf32x3")
     tl.store(contexts_ptr + rows * M + m[None, :], _rounded(context, kind), mask=hypotheses & columns)
+    for first in range(0, tl.where(length > 0, 0, S), ROWS):  # a sentence without segments has no shares
+        s = first + tl.arange(0, ROWS)
+        zeros = tl.zeros((BLOCK_K, ROWS), tl.float32)
+        tl.store(weights_ptr + rows * S + s[None, :], zeros, mask=hypotheses & (s < S)[None, :])
 
 
 @triton.jit(do_not_specialize=["V"])

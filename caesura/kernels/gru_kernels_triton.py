@@ -1,8 +1,8 @@
-"""The Triton kernels of a bidirectional GRU layer's steps; `gru_layer_triton` runs them in order.
+"""The Triton kernels of a GRU layer's steps; `gru_layer_triton` runs them in order.
 
-B sentences, S segments, H hidden size, W hidden size rounded up to whole tiles. At each step each direction
-is at one place of a sentence; when the sentence has ended, both go through its padding and write zeros, so
-that after all steps every place has been written.
+B sentences, S positions, N directions, H hidden size, W hidden size rounded up to whole tiles. At each step
+each direction is at one place of a sentence; when the sentence has ended, all go through its padding and
+write zeros, so that after all steps every place has been written.
 
 Where launches OVERLAP, a step begins before the one before it has ended: it reads what no step writes, and
 then waits.
@@ -39,17 +39,18 @@ def _add(total, x, y):
 @triton.jit(do_not_specialize=["t", "B", "S", "slots"])
 def advance(
     t,
-    inputs_ptr,  # [B, S, 2, 3H]
+    inputs_ptr,  # [B, S, N, 3H]
     lengths_ptr,  # [B]
-    weight_ptr,  # [2, 3, W, W] weight_hh, zero beyond H
-    bias_ptr,  # [2, 3H] float32
-    state_ptr,  # [2, B, W] in float32, in and out
-    steps_ptr,  # [2, slots, B, W] the states by step, in at t and out at t + 1
-    gates_ptr,  # [2, S, B, 4, W] out: r, z, n, W_hn s + b_hn
-    states_ptr,  # [B, S, 2H] out: the states by place
+    weight_ptr,  # [N, 3, W, W] weight_hh, zero beyond H
+    bias_ptr,  # [N, 3H] float32
+    state_ptr,  # [N, B, W] in float32, in and out
+    steps_ptr,  # [N, slots, B, W] the states by step, in at t and out at t + 1
+    gates_ptr,  # [N, S, B, 4, W] out: r, z, n, W_hn s + b_hn
+    states_ptr,  # [B, S, N H] out: the states by place
     B,
     S,
     slots,  # S + 1, or 2 where no gradient will be wanted
+    N: tl.constexpr,
     H: tl.constexpr,
     W: tl.constexpr,
     KEEP: tl.constexpr,  # whether the gates are wanted
@@ -68,7 +69,7 @@ def advance(
     goes_on, place = _place(t, lengths_ptr, b, B, d)
     inside, real = (b < B)[:, None], (h < H)[None, :]
     b = b.to(tl.int64)
-    x = inputs_ptr + ((b * S + place) * 2 + d)[:, None] * (3 * H) + h[None, :]
+    x = inputs_ptr + ((b * S + place) * N + d)[:, None] * (3 * H) + h[None, :]
     i_r = tl.load(x, mask=goes_on[:, None] & real, other=0)
     i_z = tl.load(x + H, mask=goes_on[:, None] & real, other=0)
     i_n = tl.load(x + 2 * H, mask=goes_on[:, None] & real, other=0)
@@ -100,7 +101,7 @@ def advance(
     tl.store(own, s, mask=inside)
     after = steps_ptr + ((d * slots + (t + 1) % slots) * B + b)[:, None] * W + h[None, :]
     tl.store(after, s.to(kind), mask=inside)
-    tl.store(states_ptr + ((b * S + place) * 2 + d)[:, None] * H + h[None, :], s.to(kind), mask=inside & real)
+    tl.store(states_ptr + ((b * S + place) * N + d)[:, None] * H + h[None, :], s.to(kind), mask=inside & real)
     if KEEP:
         gates = gates_ptr + ((d * S + t) * B + b)[:, None] * (4 * W) + h[None, :]
         tl.store(gates, r.to(kind), mask=inside)
@@ -112,16 +113,17 @@ def advance(
 @triton.jit(do_not_specialize=["t", "B", "S"])
 def advance_back(
     t,
-    of_states_ptr,  # [B, S, 2H] the gradient that comes from outside
+    of_states_ptr,  # [B, S, N H] the gradient that comes from outside
     lengths_ptr,  # [B]
-    weight_ptr,  # [2, W, 3, W] weight_hh, its last axis before the gates
-    steps_ptr,  # [2, S + 1, B, W]
-    gates_ptr,  # [2, S, B, 4, W] r, z, n, W_hn s + b_hn
-    kept_ptr,  # [2, B, W] float32: what went past the gates of t + 1, in and out
-    of_hidden_ptr,  # [2, S, B, 3, W] of the hidden projections of r, z, n: in at t + 1, out at t
-    of_inputs_ptr,  # [B, S, 2, 3H] out: of the input projections
+    weight_ptr,  # [N, W, 3, W] weight_hh, its last axis before the gates
+    steps_ptr,  # [N, S + 1, B, W]
+    gates_ptr,  # [N, S, B, 4, W] r, z, n, W_hn s + b_hn
+    kept_ptr,  # [N, B, W] float32: what went past the gates of t + 1, in and out
+    of_hidden_ptr,  # [N, S, B, 3, W] of the hidden projections of r, z, n: in at t + 1, out at t
+    of_inputs_ptr,  # [B, S, N, 3H] out: of the input projections
     B,
     S,
+    N: tl.constexpr,
     H: tl.constexpr,
     W: tl.constexpr,
     ROWS: tl.constexpr,
@@ -140,7 +142,7 @@ def advance_back(
     went_on, _ = _place(t + 1, lengths_ptr, b, B, d)
     inside, real, read = (b < B)[:, None], (h < H)[None, :], goes_on[:, None]
     b = b.to(tl.int64)
-    outside = of_states_ptr + ((b * S + place) * 2 + d)[:, None] * H + h[None, :]
+    outside = of_states_ptr + ((b * S + place) * N + d)[:, None] * H + h[None, :]
     ds = tl.load(outside, mask=read & real, other=0).to(tl.float32)
     gates = gates_ptr + ((d * S + t) * B + b)[:, None] * (4 * W) + h[None, :]
     r = tl.load(gates, mask=read, other=0).to(tl.float32)
@@ -176,7 +178,7 @@ def advance_back(
     tl.store(out, dr.to(kind), mask=inside)
     tl.store(out + W, dz.to(kind), mask=inside)
     tl.store(out + 2 * W, (dn * r).to(kind), mask=inside)
-    out = of_inputs_ptr + ((b * S + place) * 2 + d)[:, None] * (3 * H) + h[None, :]
+    out = of_inputs_ptr + ((b * S + place) * N + d)[:, None] * (3 * H) + h[None, :]
     tl.store(out, dr.to(kind), mask=inside & real)
     tl.store(out + H, dz.to(kind), mask=inside & real)
     tl.store(out + 2 * H, dn.to(kind), mask=inside & real)

@@ -1,10 +1,10 @@
-"""A bidirectional GRU layer on a GPU: one Triton kernel a step, each way, for both directions.
+"""A GRU layer on a GPU: one Triton kernel per step, each way, for all directions.
 
 A kernel multiplies the states of the step before (on the way back, the gradients of the gates of the step
 after) and has the gates in the same launch. What the steps need not wait for (all gradients of weights) comes
 after the loop, over all steps at once.
 
-B sentences, S segments, H hidden size, W hidden size rounded up to whole tiles.
+B sentences, S positions, N directions, H hidden size, W hidden size rounded up to whole tiles.
 """
 
 from __future__ import annotations
@@ -84,20 +84,20 @@ class TritonGruLayer(torch.autograd.Function):
         ctx: Any, inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tensor, keep: bool
     ) -> Tensor:
         """Go through the steps, into buffers that the gradient will need."""
-        (B, S), H, dtype = inputs.shape[:2], weight_hh.shape[2], working_dtype(inputs)
+        (B, S, N), H, dtype = inputs.shape[:3], weight_hh.shape[2], working_dtype(inputs)
         both = tiles(B, H, dtype)
         whole = max(max(tile.columns, tile.depth) for tile in both)
         W, slots = triton.cdiv(H, whole) * whole, S + 1 if keep else 2
         with torch.autocast(inputs.device.type, enabled=False):
-            weight = inputs.new_zeros(2, 3, W, W, dtype=dtype)
+            weight = inputs.new_zeros(N, 3, W, W, dtype=dtype)
             weight[..., :H, :H] = weight_hh.unflatten(1, (3, H))
-            state = inputs.new_zeros(2, B, W, dtype=torch.float32)
-            steps = inputs.new_empty(2, slots, B, W, dtype=dtype)
+            state = inputs.new_zeros(N, B, W, dtype=torch.float32)
+            steps = inputs.new_empty(N, slots, B, W, dtype=dtype)
             steps[:, 0] = 0
-            gates = inputs.new_empty(2, S if keep else 0, B, 4, W, dtype=dtype)
-            states = inputs.new_empty(B, S, 2 * H, dtype=dtype)
+            gates = inputs.new_empty(N, S if keep else 0, B, 4, W, dtype=dtype)
+            states = inputs.new_empty(B, S, N * H, dtype=dtype)
             read = inputs.to(dtype).contiguous(), lengths.contiguous(), weight, bias_hh.float().contiguous()
-            step = _launch(advance, both[0], (*read, state, steps, gates, states, B, S, slots, H, W, keep))
+            step = _launch(advance, both[0], (*read, state, steps, gates, states, B, S, slots, N, H, W, keep))
             for t in range(S):
                 step(t)
         ctx.save_for_backward(lengths, weight, steps, gates)
@@ -109,20 +109,20 @@ class TritonGruLayer(torch.autograd.Function):
     def backward(ctx: Any, of_states: Tensor) -> tuple[Tensor | None, ...]:
         """From the gradient of the states to those of all that went in."""
         lengths, weight, steps, gates = ctx.saved_tensors
-        (_, S, B, _, W), H, dtype = gates.shape, ctx.size, steps.dtype
+        (N, S, B, _, W), H, dtype = gates.shape, ctx.size, steps.dtype
         with torch.autocast(steps.device.type, enabled=False):
-            kept = steps.new_zeros(2, B, W, dtype=torch.float32)
-            of_hidden, of_inputs = steps.new_empty(2, S, B, 3, W), steps.new_empty(B, S, 2, 3 * H)
+            kept = steps.new_zeros(N, B, W, dtype=torch.float32)
+            of_hidden, of_inputs = steps.new_empty(N, S, B, 3, W), steps.new_empty(B, S, N, 3 * H)
             turned = weight.permute(0, 3, 1, 2).contiguous()  # a product reads along its depth
             read = of_states.to(dtype).contiguous(), lengths.contiguous(), turned, steps, gates
-            step = _launch(advance_back, ctx.tile, (*read, kept, of_hidden, of_inputs, B, S, H, W))
+            step = _launch(advance_back, ctx.tile, (*read, kept, of_hidden, of_inputs, B, S, N, H, W))
             for t in range(S - 1, -1, -1):
                 step(t)
-            rows = of_hidden.view(2, S * B, 3 * W)
-            of_weight = _product(rows.transpose(1, 2), steps[:, :-1].reshape(2, S * B, W))
+            rows = of_hidden.view(N, S * B, 3 * W)
+            of_weight = _product(rows.transpose(1, 2), steps[:, :-1].reshape(N, S * B, W))
             of_bias = rows.sum(1, dtype=torch.float32)
-        of_weight = of_weight.view(2, 3, W, W)[..., :H, :H].reshape(2, 3 * H, H)
-        return of_inputs, None, of_weight, of_bias.view(2, 3, W)[..., :H].reshape(2, 3 * H), None
+        of_weight = of_weight.view(N, 3, W, W)[..., :H, :H].reshape(N, 3 * H, H)
+        return of_inputs, None, of_weight, of_bias.view(N, 3, W)[..., :H].reshape(N, 3 * H), None
 
 
 def _launch(kernel: Any, tile: Tile, args: tuple[Any, ...]) -> Launch:
@@ -130,7 +130,7 @@ def _launch(kernel: Any, tile: Tile, args: tuple[Any, ...]) -> Launch:
     lengths, W = args[1], args[2].shape[-1]
     # Older GPUs cannot begin a launch before the one before it has ended.
     overlap = lengths.is_cuda and torch.cuda.get_device_capability(lengths.device) >= (9, 0)
-    grid = W // tile.columns, triton.cdiv(len(lengths), tile.rows), 2
+    grid = W // tile.columns, triton.cdiv(len(lengths), tile.rows), len(args[2])
     return Launch(kernel, grid, (*args, *tile[:4], overlap), tile.warps, overlap)
 
 

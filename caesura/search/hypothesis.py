@@ -29,8 +29,12 @@ L = TypeVar("L", int, Tensor)
 
 
 def length_penalty(length: L, alpha: float, beta: float) -> L:
-    """((beta + length) / (beta + 1)) ** alpha; </s> counts (docs/paper_notes.md)."""
-    return ((beta + length) / (beta + 1)) ** alpha
+    """((beta + length) / (beta + 1)) ** alpha; </s> counts (docs/paper_notes.md).
+
+    A hypothesis of no symbols, which a limit of 0 gives, counts as one of 1: its log-probability is 0.
+    """
+    size = length.clamp(min=1) if isinstance(length, Tensor) else max(1, length)
+    return ((beta + size) / (beta + 1)) ** alpha
 
 
 def log_probs(logits: Tensor) -> Tensor:

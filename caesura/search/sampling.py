@@ -57,6 +57,6 @@ def sample(
         raise ValueError(f"{len(limits)} sentences need as many seeds, not {len(seeds)}")
     if not seeds:
         return []
-    most = -(-int(limits.max()) // DRAWS) * DRAWS
+    most = max(1, -(-int(limits.max()) // DRAWS)) * DRAWS
     draws = torch.from_numpy(np.stack([np.random.default_rng(seed).random(most) for seed in seeds]))
     return walk(decoder, encoded, Lot(*begin(limits), draws.to(limits.device)), Draw(temperature))

@@ -1,4 +1,4 @@
-"""ACT-ENC (Kreutzer & Sokolov 2018, Algorithm 1): a GRU and a halting unit that emit a vector a segment."""
+"""ACT-ENC (Kreutzer & Sokolov 2018, Algorithm 1): a GRU and a halting unit that emit a vector per segment."""
 
 from __future__ import annotations
 
@@ -10,16 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
-from caesura.segmenters.base import (
-    Cuts,
-    Segmenter,
-    Segments,
-    SymbolIds,
-    check_finite,
-    check_shares,
-    check_sizes,
-    embedding_table,
-)
+from caesura.layers.basics import embedding_table, gru_flops, positions_mask
+from caesura.layers.checks import check_finite, check_shares, check_sizes
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, SymbolIds
+from caesura.segmenters.cutters.act import FIGURES, remark
+from caesura.segmenters.figures import LIVE
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class ActState:
     count: Tensor  # [B]     symbols read so far
 
 
-class ActSegmenter(Segmenter):
+class ActSegmenter(BaseSegmenter):
     """A layer in place of `nn.Embedding` that learns where to cut: [B, T] symbols to [B, S, D] segments.
 
     The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon,
@@ -69,6 +64,8 @@ class ActSegmenter(Segmenter):
         self.epsilon = epsilon
         self.output_dim = output_dim
         self.learn_halting = learn_halting
+        self.sums_to = 1 - epsilon
+        self.figures = FIGURES if learn_halting else tuple(f for f in FIGURES if f is not LIVE)
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
         nn.init.constant_(self.halting.bias, halting_bias)
         if not learn_halting:  # drawn all the same, so that a seed gives the other weights what it gives them
@@ -81,7 +78,14 @@ class ActSegmenter(Segmenter):
         said += [] if self.learn_halting else ["learn_halting=False"]
         return ", ".join(said + ([f"cut_after={[*self.cut_after]}"] if self.cut_after else []))
 
-    def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
+    def cut(
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        state: object | None = None,
+        final: bool = True,
+        given: Tensor | None = None,
+    ) -> Draft:
         """Scan `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
         if state is not None and not isinstance(state, ActState):
             raise TypeError(f"state should be what an ActSegmenter returned, not a {type(state).__name__}")
@@ -89,22 +93,49 @@ class ActSegmenter(Segmenter):
             raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.count)}")
         if state is not None and final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
-        scan, after = self._scan(symbols, lengths, state, final)
-        longest = scan.lengths.max() if len(scan.lengths) else 0
-        return Cuts(longest, (scan, after, final))
-
-    def emit(self, cuts: Cuts, size: int) -> Segments:
-        """One output projection a segment, as its p sum to 1 (docs/paper_notes.md, 2)."""
-        scan, after, final = cuts.parts
-        return Segments(
-            vectors=self._project(scan.vectors[:, :size]),
-            lengths=scan.lengths,
+        scan, after = self._scan(symbols, lengths, state, final, given)
+        penalty = _penalty(after) if final else torch.zeros_like(after.non_halting)
+        live = None
+        if self.learn_halting:  # a score that did not end its segment is what its symbol gave
+            live = positions_mask(lengths, symbols.shape[1]) & ~scan.ends & (scan.weights == scan.scores)
+        cuts = Cuts(
             ends=scan.ends,
             weights=scan.weights,
+            segments=scan.lengths.max() if len(scan.lengths) else 0,
             scores=scan.scores,
-            penalty=_penalty(after) if final else torch.zeros_like(after.non_halting),
-            state=None if final else after,
+            losses={"penalty": penalty},
+            live=live,
         )
+        return Draft(cuts, (scan.vectors, scan.lengths, None if final else after))
+
+    def emit(self, draft: Draft, size: int) -> Segments:
+        """One output projection per segment, as its p sum to 1 (docs/paper_notes.md, 2)."""
+        vectors, lengths, after = draft.parts
+        return Segments(self._project(vectors[:, :size]), lengths, draft.cuts, after)
+
+    def check_tau(self, tau: float) -> None:
+        """A penalty moves the halting unit alone."""
+        if tau and not self.learn_halting:
+            reason = "with learn_halting: false the penalty has nothing to move; set it to 0"
+            raise ValueError(f"tau is {tau:g}, and {reason}")
+
+    def remark(self, live: float | None, length: float, first: bool) -> str | None:
+        """On the two ends that a halting unit tends to, and on one that does not learn."""
+        if first and not self.learn_halting:
+            return "model.segmenter.learn_halting is false: where segments end will not change"
+        return remark(live, length, first, "model.segmenter")
+
+    def flops(self, symbols: int, segments: int) -> int:
+        """The cell and the halting unit per symbol, the output layer per segment."""
+        width = self.cell.hidden_size
+        each = gru_flops(self.cell.input_size, width) + 2 * width
+        return symbols * each + segments * 2 * width * self.output_dim
+
+    def shared_cell(self) -> dict[str, nn.Module]:
+        """S, W_h and W_o, by the names that ACT-DEC has them by."""
+        if not self.learn_halting:
+            raise ValueError("share needs learn_halting: true in the segmenter, whose unit it takes")
+        return {"inner": self.cell, "halting": self.halting, "output": self.output}
 
     def start(self, size: int, like: Tensor) -> ActState:
         """The state before the first symbol of `size` sentences, with the dtype and device of `like`."""
@@ -113,7 +144,7 @@ class ActSegmenter(Segmenter):
         return ActState(hidden, hidden, zeros, zeros, zeros)
 
     def _scan(
-        self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool
+        self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool, given: Tensor | None
     ) -> tuple[ActSegments, ActState]:
         """Algorithm 1's loop over all sentences at once, with masks; no shape depends on the cuts."""
         device = symbols.device
@@ -131,6 +162,8 @@ class ActSegmenter(Segmenter):
         forced = left == 1 if final else torch.zeros_like(left, dtype=torch.bool)
         for symbol in self.cut_after:
             forced = forced | (symbols == symbol)
+        if given is not None:  # </s> ends the last segment whatever is given
+            forced = torch.where(forced, torch.ones_like(given), given)
         at = state or self.start(size, projections)
         segments, carry = act_segments(
             projections,

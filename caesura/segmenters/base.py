@@ -1,17 +1,20 @@
-"""What a segmenter is: symbols in, one vector a segment out."""
+"""What every segmenter promises: symbols in, cuts and one vector per segment out."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-# One line a segmenter: its name in a config, and where its class lives. Extensions add their class itself.
-SEGMENTERS: dict[str, str | type[Segmenter]] = {
+from caesura.layers.checks import check_batch
+from caesura.segmenters.figures import Figure
+
+# One line per segmenter: its name in a config, and where its class lives. Extensions add their class itself.
+SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
+    "parts": "caesura.segmenters.parts:Segmenter",
     "lookup": "caesura.segmenters.lookup:LookupSegmenter",
     "act": "caesura.segmenters.act:ActSegmenter",
 }
@@ -21,53 +24,142 @@ SymbolIds = Annotated[Sequence[int], "characters"]
 
 
 @dataclass(frozen=True)
-class Segments:
-    """What a segmenter returns. B sentences, T source symbols, S segments, D features."""
+class Cuts:
+    """Where segments end, and what each symbol gives to them. B sentences, T source symbols.
 
-    vectors: Tensor  # [B, S, D] one embedding a segment, zero beyond a sentence's last one
-    lengths: Tensor  # [B]       segments in each sentence
+    No tensor's shape depends on where the cuts are, so that one captured graph serves every batch of a shape.
+    """
+
     ends: Tensor  # [B, T]       bool: this symbol ends a segment; False on padding
     weights: Tensor  # [B, T]    what this symbol gives to its segment; 0 on padding
-    penalty: Tensor  # [B]       auxiliary loss of each sentence, before tau; of pieces, the last has it all
-    spill: Tensor | None = None  # [B, T]   what a boundary symbol gives to the next segment; None: nothing
-    scores: Tensor | None = None  # [B, T]  the halting score itself, for analysis
-    state: object | None = None  # what the next piece of the same sentences continues from (streaming)
+    segments: Tensor | int  # [] most segments of a sentence; an int where the shape T tells a bound
+    spill: Tensor | None = None  # [B, T]   what a symbol that ends a segment gives to the next; None: nothing
+    scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
+    losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
+    live: Tensor | None = None  # [B, T]    bool: here the loss reaches the cutter; None: nothing learns
 
 
 @dataclass(frozen=True)
-class Cuts:
-    """Where a segmenter has cut, before it makes vectors of the segments."""
+class Segments:
+    """What a segmenter returns. B sentences, S segments, D features."""
 
-    longest: Tensor | int  # [] most segments of a sentence; a tensor on a GPU has to be waited for
+    vectors: Tensor  # [B, S, D] one vector per segment, zero beyond a sentence's last one
+    lengths: Tensor  # [B]       segments in each sentence
+    cuts: Cuts
+    state: object | None = None  # what the next piece of the same sentences continues from (streaming)
+
+    @property
+    def ends(self) -> Tensor:
+        """[B, T] bool: this symbol ends a segment."""
+        return self.cuts.ends
+
+    @property
+    def weights(self) -> Tensor:
+        """[B, T]: what this symbol gives to its segment."""
+        return self.cuts.weights
+
+    @property
+    def spill(self) -> Tensor | None:
+        """[B, T]: what a symbol that ends a segment gives to the next one."""
+        return self.cuts.spill
+
+    @property
+    def scores(self) -> Tensor | None:
+        """[B, T] in [0, 1], for analysis."""
+        return self.cuts.scores
+
+    @property
+    def live(self) -> Tensor | None:
+        """[B, T] bool: here the loss reaches the cutter."""
+        return self.cuts.live
+
+    @property
+    def penalty(self) -> Tensor:
+        """[B]: the auxiliary loss of that name, before tau; of pieces, the last has it all."""
+        return self.cuts.losses.get("penalty", self.vectors.new_zeros(len(self.lengths)))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Cuts before vectors are made of them, with what the segmenter needs to make them."""
+
+    cuts: Cuts
     parts: Any  # the segmenter's own; no shape in it depends on where the cuts are
 
 
-class Segmenter(nn.Module):
+class BaseSegmenter(nn.Module):
     """Reads symbols and returns vectors; how many vectors is its own business.
 
-    A subclass sets `output_dim` and owns its reader (an embedding, a convolution, a pretrained encoder), so
-    symbol ids are all that it takes. Nothing downstream knows which segmenter it has. It defines `cut` and
-    `emit`, which training on a GPU can capture in graphs as they are, or the whole of `forward`.
+    Most segmenters are `Segmenter(reader, cutter, pooling)`. A subclass of this one is a mechanism that
+    cannot be taken apart: it sets `output_dim` and defines `cut` and `emit`, which training on a GPU captures
+    in graphs, or the whole of `forward`. Nothing downstream knows which segmenter it has.
     """
 
     output_dim: int
-    one_each = False  # whether every symbol is a segment, so that nobody has to ask how many there are
-    learn_halting = True  # whether training changes what scores the symbols, where something does
+    figures: tuple[Figure, ...] = ()  # what is measured of its cuts
+    loss_weights: Mapping[str, float] = {}  # by name; that of "penalty" is the config's tau
+    sums_to: float | None = None  # the sum of scores at which a segment ends; None: scores are not summed
+    takes_cuts: bool = True  # whether cuts can be given to it
+    carries: bool = False  # whether what a sum exceeds that by counts for the next segment
 
     def forward(
-        self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        state: object | None = None,
+        final: bool = True,
+        given: Tensor | None = None,
     ) -> Segments:
-        """Segment `symbols` [B, T]; `final=False` leaves each last segment open for the next piece."""
-        cuts = self.cut(symbols, lengths, state, final)
-        return self.emit(cuts, int(cuts.longest))  # the one synchronisation with a GPU
+        """Segment `symbols` [B, T]; `final=False` leaves each last segment open for the next piece.
 
-    def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
+        `given` [B, T] int8: 1 cut after this symbol, -1 do not, 0 as the segmenter decides.
+        """
+        draft = self.cut(symbols, lengths, state, final, given)
+        return self.emit(draft, int(draft.cuts.segments))  # where it is a tensor, a GPU has to be waited for
+
+    def cut(
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        state: object | None = None,
+        final: bool = True,
+        given: Tensor | None = None,
+    ) -> Draft:
         """The part of `forward` that comes before the number of segments is known."""
         raise NotImplementedError
 
-    def emit(self, cuts: Cuts, size: int) -> Segments:
-        """The rest of it, with room for `size` segments a sentence."""
+    def emit(self, draft: Draft, size: int) -> Segments:
+        """The rest of it, with room for `size` segments per sentence."""
         raise NotImplementedError
+
+    def room(self, symbols: int) -> int | None:
+        """Most segments of so many symbols, where their number tells it; None: the text decides."""
+        return None
+
+    def uncaptured(self) -> str | None:
+        """Why training cannot capture this segmenter in CUDA graphs; None where it can."""
+        if type(self).forward is not BaseSegmenter.forward:
+            return f"{type(self).__name__} defines forward as a whole, not cut and emit"
+        return None
+
+    def needs_given(self) -> bool:
+        """Whether it cuts only where cuts are given."""
+        return False
+
+    def check_tau(self, tau: float) -> None:
+        """Raise ValueError where a penalty of this weight makes no sense."""
+
+    def remark(self, live: float | None, length: float, first: bool) -> str | None:
+        """Advice on a model with segments of this length, if any; `first`: training has not begun yet."""
+        return None
+
+    def flops(self, symbols: int, segments: int) -> int | None:
+        """Floating-point operations of one sentence, </s> included; None where nobody has counted."""
+        return None
+
+    def shared_cell(self) -> dict[str, nn.Module]:
+        """The cell, halting and output layer that ACT-DEC may share; ValueError where there are none."""
+        raise ValueError("share needs a segmenter of type act, whose parameters it takes")
 
     def __call__(
         self,
@@ -75,73 +167,24 @@ class Segmenter(nn.Module):
         lengths: Tensor | Sequence[int],
         state: object | None = None,
         final: bool = True,
+        given: Tensor | None = None,
     ) -> Segments:
-        given = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")  # a copy
-        check_batch(symbols, given)
-        if given is not lengths:
-            given = given.to(symbols.device, torch.long)
-        return super().__call__(symbols, given, state, final)
+        sizes = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")  # a copy
+        check_batch(symbols, sizes)
+        if given is not None and (given.shape != symbols.shape or given.dtype != torch.int8):
+            what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
+            raise ValueError(f"given should be int8 {list(symbols.shape)}, as symbols are, not {what}")
+        if sizes is not lengths:
+            sizes = sizes.to(symbols.device, torch.long)
+        return super().__call__(symbols, sizes, state, final, given)
 
 
 def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:
-    """How `ends` [B, T] cut: symbols, segments, symbols that end none [3]; </s> is left out, as in analysis.
+    """How `ends` [B, T] cut: symbols and segments [2]; </s> is left out, as in analysis.
 
     The last of `lengths` [B] symbols is </s> and ends a segment; a row of padding has one or none.
     """
     symbols, halted = (lengths - 1).clamp(min=0).sum(), ends.sum() - (lengths > 0).sum()
     last = ends.gather(1, (lengths - 2).clamp(min=0)[:, None]).squeeze(1)
     open_ended = (~last & (lengths > 1)).sum()  # whose last segment has </s> in it as well
-    return torch.stack((symbols, halted + open_ended, symbols - halted))
-
-
-def check_batch(
-    symbols: Tensor, lengths: Tensor, names: tuple[str, str, str] = ("symbols", "lengths", "T")
-) -> None:
-    """Refuse what is no [B, T] with lengths [B], before it is broadcast; a GPU is not waited for."""
-    what, sizes, axis = names
-    if symbols.dim() != 2:
-        raise ValueError(f"{what} should be [B, {axis}], not {list(symbols.shape)}")
-    if lengths.shape != symbols.shape[:1]:
-        rows = f"B = {len(symbols)}, one for each row of {what}"
-        raise ValueError(f"{sizes} should be [B] with {rows}, not {list(lengths.shape)}")
-    if lengths.is_floating_point() and len(lengths):  # an empty list has no other type
-        raise ValueError(f"{sizes} should be whole numbers")
-    # On a GPU, asking would make it wait.
-    known = lengths.long() if lengths.device.type == "cpu" else None
-    if known is not None and bool(((known < 0) | (known > symbols.shape[1])).any()):
-        raise ValueError(f"{sizes} should be from 0 to {axis} = {symbols.shape[1]}")
-
-
-def check_sizes(**sizes: int) -> None:
-    """Refuse sizes below 1, by the names that a config has them by."""
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
-
-
-def check_shares(**shares: float) -> None:
-    """Refuse what is no share of something, or all of it."""
-    for name, value in shares.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"{name} must be at least 0 and less than 1, not {value}")
-
-
-def check_finite(**numbers: float) -> None:
-    """Refuse nan and the infinities."""
-    for name, value in numbers.items():
-        if not math.isfinite(value):
-            raise ValueError(f"{name} must be finite, not {value}")
-
-
-def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
-    """A new nn.Embedding; on the meta device not drawn, which would import half of torch for nothing."""
-    check_sizes(vocab_size=vocab_size)
-    weight = torch.empty(vocab_size, embedding_dim)
-    if not weight.is_meta:
-        nn.init.normal_(weight)
-    return nn.Embedding(vocab_size, embedding_dim, _weight=weight)
-
-
-def positions_mask(lengths: Tensor, size: int) -> Tensor:
-    """[B, size] bool: True on the first `lengths[b]` positions of row b."""
-    return torch.arange(size, device=lengths.device) < lengths[:, None]
+    return torch.stack((symbols, halted + open_ended))

@@ -1,16 +1,18 @@
-"""The segmenter of word, BPE, wordpiece and character models: one vector a symbol."""
+"""The segmenter of word, BPE, wordpiece and character models: one vector per symbol."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from caesura.segmenters.base import Cuts, Segmenter, Segments, check_sizes, embedding_table, positions_mask
+from caesura.layers.basics import embedding_table, positions_mask
+from caesura.layers.checks import check_sizes
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments
 
 
-class LookupSegmenter(Segmenter):
-    """A table: every symbol is a segment of its own, and its embedding is the segment's vector."""
+class LookupSegmenter(BaseSegmenter):
+    """A table: every symbol, </s> too, is a segment, and its embedding is the segment's vector."""
 
-    one_each = True
+    takes_cuts = False
 
     def __init__(self, vocab_size: int, embedding_dim: int) -> None:
         super().__init__()
@@ -18,19 +20,30 @@ class LookupSegmenter(Segmenter):
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.output_dim = embedding_dim
 
-    def cut(self, symbols: Tensor, lengths: Tensor, state: object | None = None, final: bool = True) -> Cuts:
-        """Everywhere; pieces of a sentence need no state."""
-        return Cuts(symbols.shape[1], (symbols, lengths))
-
-    def emit(self, cuts: Cuts, size: int) -> Segments:
-        """Look each symbol up."""
-        symbols, lengths = cuts.parts
+    def cut(
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        state: object | None = None,
+        final: bool = True,
+        given: Tensor | None = None,
+    ) -> Draft:
+        """Everywhere; pieces of a sentence need no state, and no other cuts can be given."""
+        if given is not None:
+            raise ValueError("a lookup segmenter cuts after every symbol: cuts cannot be given to it")
         mask = positions_mask(lengths, symbols.shape[1])
-        vectors = self.embedding(symbols).masked_fill(~mask[..., None], 0)
-        return Segments(
-            vectors=vectors,
-            lengths=lengths,
-            ends=mask,
-            weights=mask.to(vectors.dtype),
-            penalty=vectors.new_zeros(len(symbols)),
-        )
+        return Draft(Cuts(mask, mask.to(self.embedding.weight.dtype), symbols.shape[1]), (symbols, lengths))
+
+    def emit(self, draft: Draft, size: int) -> Segments:
+        """Look each symbol up."""
+        symbols, lengths = draft.parts
+        vectors = self.embedding(symbols).masked_fill(~draft.cuts.ends[..., None], 0)
+        return Segments(vectors, lengths, draft.cuts)
+
+    def room(self, symbols: int) -> int:
+        """As many as symbols."""
+        return symbols
+
+    def flops(self, symbols: int, segments: int) -> int:
+        """Looking up is not counted."""
+        return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
 from caesura.model import Translator
+from caesura.segmenters.figures import Figure
 
 CARD = "README.md"
 
@@ -30,7 +31,7 @@ def write_card(folder: Path, model: Translator, found: Evaluation, validation: d
 
 On the dev set, greedy:
 
-{figures(found.record())}
+{figures(found.record(), model.segmenter.figures)}
 
 Trained on {names} with seed {config.training.seed}: best after {validation["update"]} updates,
 {validation["sentences"]} sentences, {validation["seconds"]:.0f} seconds on {model.device.type}.
@@ -61,11 +62,9 @@ def _listed(options: Mapping[str, Any]) -> str:
     return "".join(f", {name} {value!r}" for name, value in options.items())  # a space is seen
 
 
-def figures(found: Mapping[str, Any]) -> str:
-    """A list of what an evaluation's record has."""
-    scores, cut, written, share = (
-        found[name] for name in ("scores", "segments", "output_segments", "gradient_share")
-    )
+def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
+    """A list of what an evaluation's record has, with the segmenter's `own` figures."""
+    scores, cut, written = (found[name] for name in ("scores", "segments", "output_segments"))
     lines = [
         f"BLEU {scores['bleu']:.2f} (`{scores['signatures']['bleu']}`)",
         f"chrF2 {scores['chrf']:.2f} (`{scores['signatures']['chrf']}`)",
@@ -75,6 +74,8 @@ def figures(found: Mapping[str, Any]) -> str:
     ]
     if written is not None:
         lines.append(f"segment length of outputs: mean {written['mean']:.3f}, longest {written['longest']}")
-    unit = "no halting unit" if share is None else f"{share:.1%}"
-    lines.append(f"characters whose halting score gets a gradient: {unit}")
+    for figure in own:
+        if figure.name in found["figures"]:
+            value = figure.shown(found["figures"][figure.name])
+            lines.append(f"{figure.heading}: {value} ({figure.unit}): {figure.definition}")
     return "\n".join(f"- {line}" for line in lines)

@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from caesura.data.batching import Batch, collate, rounded
+from caesura.data.batching import Batch, Ids, collate, rounded
 from caesura.data.corpus import Corpus
 
+Pairs = Corpus | Sequence[tuple[Ids, Ids]]  # a list will do where no cuts are given
 AHEAD = 3  # batches that wait for the GPU
 
 
-def feed(corpus: Corpus, plan: Sequence[NDArray[np.int64]], device: torch.device) -> Iterator[Batch]:
+def feed(corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device) -> Iterator[Batch]:
     """The batches that `plan` names, in its order and in host memory, pinned where a GPU fetches them."""
     if device.type != "cuda":
         for rows in plan:
-            yield collate([corpus[i] for i in rows], rows)
+            yield collate([corpus[i] for i in rows], rows, cuts=_cuts(corpus, rows))
         return
     with ThreadPoolExecutor(1, "feed") as worker:
         waiting: deque[Future[Batch]] = deque()
@@ -32,12 +33,19 @@ def feed(corpus: Corpus, plan: Sequence[NDArray[np.int64]], device: torch.device
             yield waiting.popleft().result()
 
 
-def padded(corpus: Corpus, rows: NDArray[np.int64]) -> Batch:
+def padded(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
     """A batch of a size that comes again, so that the graphs of its shape can be used again."""
     pairs = [corpus[i] for i in rows]
     T, U = (max(len(pair[side]) for pair in pairs) + 1 for side in (0, 1))
-    return collate(pairs, rows, (rounded(len(rows)), rounded(T), rounded(U)))
+    return collate(pairs, rows, (rounded(len(rows)), rounded(T), rounded(U)), _cuts(corpus, rows))
 
 
-def _pinned(corpus: Corpus, rows: NDArray[np.int64]) -> Batch:
+def _cuts(corpus: Pairs, rows: NDArray[np.int64]) -> list[NDArray[np.int8]] | None:
+    if not isinstance(corpus, Corpus):
+        return None
+    cuts = [own for i in rows if (own := corpus.cuts(int(i))) is not None]
+    return cuts or None
+
+
+def _pinned(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
     return padded(corpus, rows).pin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,18 @@ from caesura.errors import InputError, missing_extra
 
 METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
 MAX_BYTES = 1 << 28  # of a log that is read: over half a million lines
+# What logs and results of earlier versions call a figure, and its name.
+EARLIER = {
+    "gradient_share": "live",
+    "inside": "live",
+    "output_gradient_share": "output_live",
+    "output_inside": "output_live",
+}
+
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names that they have today."""
+    return {EARLIER.get(name, name): value for name, value in values.items()}
 
 
 class Journal:
@@ -33,6 +46,9 @@ class Journal:
             with path.open("ab") as file:
                 os.ftruncate(file.fileno(), min(sizes.get(name, 0), file.tell()))
             self._files[name] = path.open("a", encoding="utf-8")
+        with (folder / VALIDATIONS).open(encoding="utf-8") as file:
+            line = file.readline()
+        self._header = line.rstrip("\n").split("\t") if line else None
         self._board: Any = None
         if tensorboard:
             self._board = SummaryWriter(folder / "tensorboard", purge_step=update + 1)
@@ -46,10 +62,12 @@ class Journal:
                     self._board.add_scalar(f"{kind}/{name}", value, update)
 
     def validation(self, columns: dict[str, Any]) -> None:
-        """One line of validations.tsv, under a header."""
-        if self._files[VALIDATIONS].tell() == 0:
+        """One line of validations.tsv, under a header; what a header that is there lacks is left out."""
+        if self._header is None:
+            self._header = [*columns]
             self._write(VALIDATIONS, "\t".join(columns))
-        self._write(VALIDATIONS, "\t".join(_cell(value) for value in columns.values()))
+        names = [EARLIER.get(name, name) for name in self._header]
+        self._write(VALIDATIONS, "\t".join(_cell(columns.get(name)) for name in names))
 
     def sizes(self) -> dict[str, int]:
         """Bytes written so far, on disk."""
@@ -72,7 +90,7 @@ class Journal:
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a model folder's metrics.jsonl that are whole; none where it is not there."""
+    """The lines of a model folder's metrics.jsonl that are whole, by today's names; none without the file."""
     path = folder / METRICS
     if not path.is_file():
         return []
@@ -85,7 +103,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         except RecursionError as problem:
             raise InputError(f"{path}: not the log of a training: {problem}") from problem
         if isinstance(record, dict) and "kind" in record:
-            found.append(record)
+            found.append(renamed(record))
     return found
 
 

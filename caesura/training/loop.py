@@ -19,12 +19,13 @@ from caesura.data.tensors import DamagedError
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.evaluate import evaluate
 from caesura.kernels import pick, used
+from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
 from caesura.training.feed import feed
 from caesura.training.interrupt import BUDGET, Interrupt, Stop
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
-from caesura.training.run import WINDOW, Reporter, Run, open_run
+from caesura.training.run import Reporter, Run, open_run
 from caesura.training.schedule import bound_reached, rate_at
 from caesura.training.step import Step
 from caesura.training.validation import Example, log_record, summarise
@@ -179,17 +180,13 @@ def _log(run: Run) -> float | None:
     """Write the means since the last line of the log, and start anew; None where all updates were skipped."""
     run.check()
     progress = run.progress
-    window = dict(zip(WINDOW, run.window.tolist(), strict=True))
+    window = dict(zip(run.summed, run.window.tolist(), strict=True))
     if not window["updates"]:
         return None
-    per_sentence = {
-        name: window[name] / window["sentences"]
-        for name in ("loss", "penalty", "remainder", "decoder_penalty")
-    }
     cross_entropy = window["cross_entropy"] / window["symbols"]
     values = {
-        **per_sentence,
-        **_lengths(run, window),
+        "loss": window["loss"] / window["sentences"],
+        **_of_cuts(run, window),
         "cross_entropy": cross_entropy,
         "tau": run.config.model.segmenter.tau,
         "decoder_tau": run.config.model.decoder.tau,
@@ -205,18 +202,19 @@ def _log(run: Run) -> float | None:
     return cross_entropy
 
 
-def _lengths(run: Run, window: dict[str, float]) -> dict[str, float]:
-    """Of training text, in symbols: how long segments are, and the share of symbols inside, that end none.
-
-    Those are what gives a halting unit its gradient; of one that does not learn the share is left out.
-    """
-    found = {}
-    for prefix, symbols in (("", "source_symbols"), ("output_", "output_symbols")):
-        count, segments = window[symbols], window[f"{prefix}segments"]
-        if segments and (prefix or not run.model.segmenter.one_each):
-            found[f"{prefix}segment_length"] = count / segments
-            if prefix or run.model.segmenter.learn_halting:
-                found[f"{prefix}inside"] = window[f"{prefix}inside"] / count
+def _of_cuts(run: Run, window: dict[str, float]) -> dict[str, float]:
+    """Of training text: symbols per segment and the segmenter's figures; of a decoder that cuts, the same."""
+    found, figures = {}, run.model.segmenter.figures
+    if figures and window["segments"]:
+        found["segment_length"] = window["source_symbols"] / window["segments"]
+    for figure in figures:
+        if (value := ratio((window[figure.name], window[f"{figure.name} of"]))) is not None:
+            found[figure.name] = value
+    if run.model.decoder.segmenting:
+        found["decoder_penalty"] = window["decoder_penalty"] / window["sentences"]
+        if window["output_segments"]:
+            found["output_segment_length"] = window["output_symbols"] / window["output_segments"]
+            found["output_live"] = window["output_live"] / window["output_symbols"]
     return found
 
 
@@ -247,7 +245,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started
-    result = summarise(progress, _last_rate(run), found, verdict)
+    result = summarise(progress, _last_rate(run), found, verdict, run.model.segmenter)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
         write_card(run.folder, run.model, found, asdict(result))
@@ -258,7 +256,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     rows = zip(dev.sources, found.outputs, dev.references, strict=True)
     examples = [Example(*row) for row in islice(rows, settings.examples)]
     run.journal.record("validation", progress.update, log_record(result, found, examples))
-    run.journal.validation(asdict(replace(result, seconds=round(result.seconds, 1))))
+    run.journal.validation(replace(result, seconds=round(result.seconds, 1)).columns())
     run.save()
     reporter.validation(result, examples)
     return True

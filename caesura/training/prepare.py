@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from caesura.config import Config, Files
+from caesura.config import Config, FileCuts, Files, SymbolCuts
 from caesura.data.corpus import Corpus, ParallelText
+from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
+from caesura.data.files import digest
 from caesura.data.sentences import Numbered, Sentences, read_sentences
-from caesura.data.vocabulary import Vocabulary, load_vocabulary
+from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
 from caesura.errors import InputError
-from caesura.model_folder import SRC_VOCABULARY, TRG_VOCABULARY
+from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabularies
 
 LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
 
@@ -26,7 +29,8 @@ class Prepared:
     trg_vocabulary: Vocabulary
     corpus: Corpus
     dev: Sentences
-    digests: list[str]  # of all text and both vocabularies, so that a resumed run can tell if they changed
+    digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
+    cuts_vocabulary: Vocabulary | None = None  # of the symbols at whose ends the source is cut
 
 
 def prepare(
@@ -46,7 +50,7 @@ def prepare(
     if not dev.sources:
         raise InputError(f"{parallel_text(data.dev).src}: the dev set is empty; a validation needs sentences")
     if resuming:
-        vocabularies = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
+        vocabularies = load_vocabularies(folder, config)
     else:
         pairs = text.pairs(data.errors, with_bounds=False)
         if not any(src and src.strip() and trg and trg.strip() for src, trg, _ in pairs):
@@ -54,11 +58,12 @@ def prepare(
         tallies = WordTally(), WordTally()
         vocabularies = _train_vocabularies(config, text, tallies, progress)
         save_words(folder / WORDS, *(tally.result() for tally in tallies))
-        for vocabulary, name in zip(vocabularies, (SRC_VOCABULARY, TRG_VOCABULARY), strict=True):
-            vocabulary.save(folder / name)
+        save_vocabularies(folder, vocabularies)
+    src_vocabulary, trg_vocabulary, cuts_vocabulary = vocabularies
     corpus = Corpus.build(
         text,
-        *vocabularies,
+        src_vocabulary,
+        trg_vocabulary,
         folder=folder / "cache",
         name="train",
         max_src=data.src.max_length or LONGEST,
@@ -67,12 +72,29 @@ def prepare(
         errors=data.errors,
         progress=lambda lines: progress("numbering the training text", lines),
         say=say,
+        cuts=cuts_of(config, "train", cuts_vocabulary),
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
-    fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies]
-    dev = replace(dev, sources=Numbered(dev.sources, vocabularies[0]))  # which every validation translates
-    return Prepared(*vocabularies, corpus, dev, [*text_digests(config), *fingerprints])
+    fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies if vocabulary is not None]
+    sources = Numbered(dev.sources, src_vocabulary)  # which every validation translates
+    if (cuts := cuts_of(config, "dev", cuts_vocabulary)) is not None:
+        sources = sources.cut_by(cuts, parallel_text(data.dev).src, dev.too_long, data.errors)
+    digests = [*text_digests(config), *fingerprints]
+    return Prepared(
+        src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, cuts_vocabulary
+    )
+
+
+def cuts_of(
+    config: Config, part: Literal["train", "dev", "test"], vocabulary: Vocabulary | None = None
+) -> TextCuts | OffsetFile | None:
+    """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
+    cuts = config.data.cuts
+    if not isinstance(cuts, FileCuts):
+        return text_cuts(cuts, vocabulary)
+    path = getattr(cuts, part)
+    return None if path is None else OffsetFile(path)
 
 
 def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None:
@@ -86,6 +108,18 @@ def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None
             if not path.is_file():
                 key = f"data.{part}{side}"
                 raise config.error(key, f"no file {path}; put the text there, or --set {key}=FILE")
+    for part, path in cuts_files(config, parts).items():
+        if not path.is_file():
+            key = f"data.cuts.{part}"
+            raise config.error(key, f"no file {path}; put the offsets there, or --set {key}=FILE")
+
+
+def cuts_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> dict[str, Path]:
+    """The files of `data.cuts`, by the part of the text that they cut."""
+    cuts = config.data.cuts
+    if not isinstance(cuts, FileCuts):
+        return {}
+    return {part: path for part in parts if (path := getattr(cuts, part)) is not None}
 
 
 def parallel_text(corpus: Files | Path) -> ParallelText:
@@ -94,8 +128,9 @@ def parallel_text(corpus: Files | Path) -> ParallelText:
 
 
 def text_digests(config: Config) -> list[str]:
-    """The hashes of the training text and the dev set."""
-    return [*parallel_text(config.data.train).digests(), *parallel_text(config.data.dev).digests()]
+    """The hashes of the training text and the dev set, and of the files of their cuts."""
+    texts = [*parallel_text(config.data.train).digests(), *parallel_text(config.data.dev).digests()]
+    return [*texts, *map(digest, cuts_files(config).values())]
 
 
 def _train_vocabularies(
@@ -103,22 +138,30 @@ def _train_vocabularies(
     text: ParallelText,
     tallies: tuple[WordTally, WordTally],
     progress: Callable[[str, int], None],
-) -> tuple[Vocabulary, Vocabulary]:
-    """Both vocabularies; each side is read once, so its words are counted on the way."""
+) -> Vocabularies:
+    """All vocabularies; each side is read once, so its words are counted on the way, but for cuts."""
     data = config.data
 
-    def lines(*columns: int) -> Iterator[str]:
+    def lines(*columns: int, counted: bool = True) -> Iterator[str]:
         for number, pair in enumerate(text.pairs(data.errors, with_bounds=False), 1):
             if number % 10_000 == 0:
                 progress("reading the vocabulary", number)
             for column in columns:
                 line = pair[column]
                 if isinstance(line, str):
-                    tallies[column].add(line)
+                    if counted:
+                        tallies[column].add(line)
                     yield line
 
     if data.joint:
         joint = train_vocabulary(data.src.level, lines(0, 1), data.src.voc_limit)
-        return joint, joint
+        return Vocabularies(joint, joint)  # of subwords, which are not cut at the ends of others
     src = train_vocabulary(data.src.level, lines(0), data.src.voc_limit)
-    return src, train_vocabulary(data.trg.level, lines(1), data.trg.voc_limit)
+    trg = train_vocabulary(data.trg.level, lines(1), data.trg.voc_limit)
+    if not isinstance(data.cuts, SymbolCuts):
+        return Vocabularies(src, trg)
+    try:
+        cuts = train_vocabulary(data.cuts.type, lines(0, counted=False), data.cuts.voc_limit)
+    except InputError as problem:
+        raise config.error("data.cuts.voc_limit", str(problem)) from problem
+    return Vocabularies(src, trg, cuts)

@@ -13,11 +13,12 @@ from torch.nn import functional as F
 from caesura.config import Config, Training
 from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
+from caesura.decoders.base import Decoded
 from caesura.encoders.base import Encoded
 from caesura.evaluation.scores import bleu_metric
 from caesura.model import Loss, Translator
 from caesura.search.sampling import sample
-from caesura.segmenters.base import Segments, count_cuts
+from caesura.segmenters.base import Segments
 
 Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 to 1
 
@@ -30,7 +31,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     """
     if batch.trg_out is None or batch.trg_lengths is None:
         raise ValueError("a loss needs a batch with targets")
-    settings, parts = model.config.training, model.config.model
+    settings = model.config.training
     encoded = model.encoder(segments.vectors, segments.lengths)
     count = len(batch)  # rows of padding are behind
     lengths = batch.trg_lengths.tolist()[:count]
@@ -44,15 +45,17 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     totals, penalties = _forced(model, repeated, targets)
     first = torch.tensor(np.unique(owners, return_index=True)[1], device=model.device)  # the references
     risk = (_shares(settings.risk_alpha * totals, rows, count) * costs.to(totals)).sum()
-    penalty, decoder_penalty = segments.penalty[:count].mean(), penalties[first].mean()
-    total = risk / count + parts.segmenter.tau * penalty + parts.decoder.tau * decoder_penalty
-    remainder = ((segments.weights * segments.ends).sum(1) / batch.src_lengths)[:count].mean()
-    sentences = batch.trg_lengths.new_tensor(count)
-    cuts = count_cuts(segments.ends, batch.src_lengths)
+    real = batch.trg_lengths > 0
+    written = Decoded(segments.vectors, F.pad(penalties[first], (0, len(real) - count)))
+    terms = model.auxiliary(segments, written, real)
     return Loss(
-        total, -totals[first].sum(), batch.trg_lengths.sum(), sentences, penalty, remainder, decoder_penalty,
-        cuts, torch.zeros_like(cuts),  # what is drawn is no measure of the text
-    )  # fmt: skip
+        total=sum(terms, risk / count),
+        auxiliary=sum(terms, torch.zeros_like(risk)),
+        cross_entropy=-totals[first].sum(),
+        symbols=batch.trg_lengths.sum(),
+        sentences=real.sum(),
+        counts=model.counts(segments, batch.src_lengths, real, written, batch.trg_lengths),
+    )
 
 
 def _forced(model: Translator, encoded: Encoded, targets: list[list[int]]) -> tuple[Tensor, Tensor]:

@@ -25,10 +25,10 @@ from caesura.data.tensors import DamagedError, load_tensors
 from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
-from caesura.evaluation.evaluate import gradient_share
+from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.kernels import pick
 from caesura.model import Translator
-from caesura.model_folder import CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
+from caesura.model_folder import CONFIG, CUTS_VOCABULARY, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
 from caesura.training.card import CARD
 from caesura.training.changes import (
     refuse_changes,
@@ -52,11 +52,9 @@ from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.validation import Example, Validation
 
-FILES = (CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, WORDS, CARD, METRICS, VALIDATIONS)
+VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY)
+FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
 FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
-
-LITTLE = 0.1  # of the characters with a halting gradient, below which training warns as it starts
-WINDOW = (*SUMS, "clipped", "updates")
 
 
 class Reporter(Protocol):
@@ -88,17 +86,22 @@ class Run:
     journal: Journal
     dev: Sentences
     guard: Guard
-    window: Tensor  # the sums of WINDOW since the last line of the log; on the device until read or saved
+    window: Tensor  # the sums of `summed` since the last line of the log; on the device until read or saved
     interrupt: Interrupt
     saved: float = field(default_factory=time.monotonic)  # when
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
     _writing: Future[Path] | None = None
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """What is summed up between two lines of the log."""
+        return *SUMS, *self.model.counted, "clipped", "updates"
+
     def save(self) -> None:
         """Write a checkpoint that belongs to exactly what is in the log now, while training goes on."""
         self.finish_writing()
         self.check()
-        self.progress.window = dict(zip(WINDOW, self.window.tolist(), strict=True))
+        self.progress.window = dict(zip(self.summed, self.window.tolist(), strict=True))
         self.progress.schedule = asdict(self.schedule)
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
@@ -167,7 +170,8 @@ def open_run(
         config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     # Under the config that the run was begun with, so that its file is the same beside all weights.
-    model = Translator.build(begun or config, data.src_vocabulary, data.trg_vocabulary).to(_device(config))
+    vocabularies = data.src_vocabulary, data.trg_vocabulary, data.cuts_vocabulary
+    model = Translator.build(begun or config, *vocabularies).to(_device(config))
     _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
@@ -182,12 +186,12 @@ def open_run(
         with write_beside(folder / CONFIG) as file:
             file.write(config.dump().encode())
     journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
-    sums = [progress.window.get(name, 0.0) for name in WINDOW]
-    window = torch.tensor(sums, dtype=torch.float64, device=model.device)
     guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
+    nothing = torch.zeros((), dtype=torch.float64, device=model.device)
     run = Run(
-        config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, window, interrupt
+        config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, nothing, interrupt
     )
+    run.window = nothing.new_tensor([progress.window.get(name, 0.0) for name in run.summed])
     opened.callback(run.close)  # from here on, whenever Ctrl-C may come
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({path})")
@@ -273,12 +277,11 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         return measured
 
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measuring("segments"))]
-    learns = run.model.segmenter.learn_halting
-    segments, share = segment_length(cut.covered for cut in cuts), gradient_share(cuts, learns)
+    segments, figures = segment_length(cut.covered for cut in cuts), figure_values(run.model, cuts)
     facts = {
         "segment_length": segments.mean,
         "longest_segment": segments.longest,
-        "gradient_share": share,
+        **figures,
         "parameters": run.model.parameter_count(),
         "src_vocabulary": len(data.src_vocabulary),
         "trg_vocabulary": len(data.trg_vocabulary),
@@ -289,19 +292,14 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "kernels": list(pick(run.model.device)),
     }
     said = [f"segments start at {segments.mean:.2f} characters (longest {segments.longest})"]
-    if not learns:
-        said.append("model.segmenter.learn_halting is false: where segments end will not change")
-    elif share is not None and share < LITTLE:
-        said.append(
-            "nearly every character halts at once, which leaves the halting unit little to learn from: "
-            "a lower model.segmenter.halting_bias starts with longer segments"
-        )
+    if remark := run.model.segmenter.remark(figures.get("live"), segments.mean, first=True):
+        said.append(remark)
     if run.model.decoder.segmenting:
         # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
         forced = run.model.segment_targets(run.dev.sources, run.dev.references, measuring("output segments"))
         written = segment_length(cut.covered for cut in forced)
         facts |= {"output_segment_length": written.mean, "longest_output_segment": written.longest}
-        facts |= {"output_gradient_share": gradient_share(forced)}
+        facts |= {"output_live": output_live(forced)}
         said.append(
             f"output segments start at {written.mean:.2f} (longest {written.longest}), on the references"
         )

@@ -17,15 +17,12 @@ from caesura.data.batching import TENSORS, Batch, rounded
 from caesura.errors import TrainingError
 from caesura.kernels.graphs import Graphs, out_of_memory, wanted
 from caesura.model import Loss, Translator
-from caesura.segmenters.base import Cuts, Segmenter
+from caesura.segmenters.base import Draft
 from caesura.training.risk import risk_loss
 from caesura.training.schedule import sampled_share
 
-# What a step gives to the log; the first four are the batch's, times its sentences, the last six its cuts.
-SUMS = (
-    *("loss", "penalty", "remainder", "decoder_penalty", "cross_entropy", "symbols", "sentences"),
-    *("source_symbols", "segments", "inside", "output_symbols", "output_segments", "output_inside"),
-)
+# What every step gives to the log, before what `Translator.counted` names; the loss is times its sentences.
+SUMS = ("loss", "cross_entropy", "symbols", "sentences")
 
 
 class Step:
@@ -36,8 +33,12 @@ class Step:
     ) -> None:
         self.model, self.settings, self.say = model, settings, say
         self.split = False  # whether a batch ever did not fit into memory
-        whole = type(model.segmenter).forward is not Segmenter.forward
-        self.graphs = Graphs(model.device) if wanted(model.device) and not whole else None
+        self.graphs = None
+        if wanted(model.device):
+            if reason := model.segmenter.uncaptured():
+                say(f"no CUDA graphs, and so slower: {reason}")
+            else:
+                self.graphs = Graphs(model.device)
         # On the device, so that a captured step reads what it is now.
         self.sampled = torch.zeros((), device=model.device) if settings.sampling else None
         self._inputs: dict[tuple[str, torch.Size], Tensor] = {}
@@ -47,7 +48,7 @@ class Step:
                     parameter.grad = torch.zeros_like(parameter)
 
     def __call__(self, batch: Batch, update: int = 0) -> Tensor:
-        """The sums of `SUMS` [13], in float64 and on the model's device; `update` others came before."""
+        """The sums of `SUMS` and `Translator.counted`, float64, on the device; `update` came before."""
         if not self.model.training:
             self.model.train()
         if self.sampled is not None:
@@ -72,7 +73,7 @@ class Step:
     def _loss(self, batch: Batch, update: int, risk: bool) -> Loss:
         batch = batch.to(self.model.device, non_blocking=True)
         with self._autocast():
-            segments = self.model.segmenter(batch.src, batch.src_lengths)
+            segments = self.model.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts)
             if risk:  # draws and scores its targets on the host
                 return risk_loss(self.model, batch, segments, update)
             return self.model.loss(batch, segments, self.sampled)
@@ -101,16 +102,16 @@ class Step:
     def _summed(self, batch: Batch, update: int, risk: bool, pieces: int) -> Tensor:
         assert batch.trg_lengths is not None
         self._clear()
-        sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.model.device)
-        symbols, sentences, parts = int(batch.trg_lengths.sum()), len(batch), self.model.config.model
+        count = len(SUMS) + len(self.model.counted)
+        sums = torch.zeros(count, dtype=torch.float64, device=self.model.device)
+        symbols, sentences = int(batch.trg_lengths.sum()), len(batch)
         for rows in np.array_split(np.arange(sentences), pieces):
             loss = self._loss(batch.rows(slice(int(rows[0]), int(rows[-1]) + 1)), update, risk)
             share = len(rows) / sentences
             total = loss.total * share
             # By symbols, the cross-entropy of a piece counts as much as its share of them.
             if not risk and self.settings.normalization == "symbols":
-                penalties = parts.segmenter.tau * loss.penalty + parts.decoder.tau * loss.decoder_penalty
-                total = (loss.total - penalties) * loss.symbols / symbols + penalties * share
+                total = (loss.total - loss.auxiliary) * loss.symbols / symbols + loss.auxiliary * share
             total.backward()
             sums += _sums(replace(loss, total=total.detach() / share))
         return sums
@@ -135,14 +136,26 @@ class Step:
 
     def _played(self, graphs: Graphs, batch: Batch) -> Tensor:
         B, T, U = batch.shape
-        inputs = self._on_device(batch)
-        if self.model.segmenter.one_each:
-            return graphs.play((B, T, U), lambda: self._gradients(inputs, self._cut(inputs), T)).result
+        inputs, room = self._on_device(batch), self._room(batch)
+        if room is not None:
+            key = B, T, U, room
+            return graphs.play(key, lambda: self._gradients(inputs, self._cut(inputs), room)).result
         played = graphs.play((B, T), lambda: self._cut(inputs))
-        cuts, number = played.result, played.number
-        S = min(T, rounded(int(cuts.longest)))  # the one synchronisation
-        key = None if number is None else (B, T, U, S, number)  # cuts without a graph will not come again
-        return graphs.play(key, lambda: self._gradients(inputs, cuts, S)).result
+        draft, number = played.result, played.number
+        S = min(T, rounded(int(draft.cuts.segments)))  # the one synchronisation
+        # Cuts without a graph will not come again.
+        after = None if number is None else (B, T, U, S, number)
+        return graphs.play(after, lambda: self._gradients(inputs, draft, S, again=True)).result
+
+    def _room(self, batch: Batch) -> int | None:
+        """Most segments of a sentence, where that is known before it is cut."""
+        T = batch.src.shape[1]
+        if batch.src_cuts is None:
+            return self.model.segmenter.room(T)
+        if not self.model.segmenter.needs_given():
+            return None
+        cuts = (batch.src_cuts > 0).sum(1).max()  # on the host, where batches come from
+        return min(T, rounded(int(cuts) + 1))
 
     def _on_device(self, batch: Batch) -> Batch:
         """The batch in buffers that all batches with these shapes share, and so do their graphs."""
@@ -153,27 +166,27 @@ class Step:
                 self._inputs[key] = torch.empty_like(tensor, device=self.model.device)
             return self._inputs[key].copy_(tensor, non_blocking=True)
 
-        inputs: dict[str, Any] = {name: placed(name, getattr(batch, name)) for name in TENSORS}
+        there = {name: tensor for name in TENSORS if (tensor := getattr(batch, name)) is not None}
+        inputs: dict[str, Any] = {name: placed(name, tensor) for name, tensor in there.items()}
         return replace(batch, **inputs)
 
-    def _cut(self, inputs: Batch) -> Cuts:
+    def _cut(self, inputs: Batch) -> Draft:
         # Graphs of several shapes follow this one, some of them captured when the weights have changed: that
         # what is saved here has since been overwritten is as it should be.
         with self._autocast(), saved_tensors_hooks(Tensor.detach, lambda saved: saved):
-            return self.model.segmenter.cut(inputs.src, inputs.src_lengths)
+            return self.model.segmenter.cut(inputs.src, inputs.src_lengths, given=inputs.src_cuts)
 
-    def _gradients(self, inputs: Batch, cuts: Cuts, S: int) -> Tensor:
+    def _gradients(self, inputs: Batch, draft: Draft, S: int, again: bool = False) -> Tensor:
+        """The gradients of a batch that is cut; with `again`, the cuts are a graph of their own."""
         with self._autocast():
-            loss = self.model.loss(inputs, self.model.segmenter.emit(cuts, S), self.sampled)
+            loss = self.model.loss(inputs, self.model.segmenter.emit(draft, S), self.sampled)
         self._clear()
-        # Cuts that are a graph of their own may come again.
-        loss.total.backward(retain_graph=not self.model.segmenter.one_each)
+        loss.total.backward(retain_graph=again)
         return _sums(loss)
 
 
 def _sums(loss: Loss) -> Tensor:
-    means = torch.stack((loss.total, loss.penalty, loss.remainder, loss.decoder_penalty)).detach().double()
-    rest = loss.cross_entropy.detach().double(), loss.symbols.double(), loss.sentences.double()
-    return torch.cat(
-        (means * loss.sentences, torch.stack(rest), loss.cuts.double(), loss.output_cuts.double())
-    )
+    parts = loss.total, loss.cross_entropy, loss.symbols, loss.sentences, *loss.counts.values()
+    sums = torch.stack([part.detach().double() for part in parts])
+    sums[0] *= loss.sentences
+    return sums

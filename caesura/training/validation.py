@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from caesura.evaluation.evaluate import Evaluation
 from caesura.output import Output
+from caesura.segmenters.base import BaseSegmenter
 from caesura.training.checkpoint import Progress
 from caesura.training.schedule import Verdict
 
@@ -34,15 +35,25 @@ class Validation:
     exact: float
     segment_length: float
     longest_segment: int
-    gradient_share: float | None
+    figures: dict[str, float]  # the segmenter's, by name
     output_segment_length: float | None  # of the translations; None where the decoder does not cut
     longest_output_segment: int | None
-    output_gradient_share: float | None
+    output_live: float | None
     boundary_f1: float | None
     verdict: Verdict
+    headline: list[str]  # the figures that are worth a place in one line, as text
+    remark: str | None  # what the segmenter has to say about such figures
+
+    def columns(self) -> dict[str, Any]:
+        """All numbers by name, in one row."""
+        values = asdict(self)
+        del values["headline"], values["remark"]
+        return {k: v for name, value in values.items() for k, v in _flat(name, value)}
 
 
-def summarise(progress: Progress, rate: float, found: Evaluation, verdict: Verdict) -> Validation:
+def summarise(
+    progress: Progress, rate: float, found: Evaluation, verdict: Verdict, segmenter: BaseSegmenter
+) -> Validation:
     """The figures of an evaluation at this point of training, reached with this learning rate."""
     own = found.boundaries["model"] if found.boundaries else None
     written = found.output_segments
@@ -57,18 +68,28 @@ def summarise(progress: Progress, rate: float, found: Evaluation, verdict: Verdi
         exact=found.scores.exact,
         segment_length=found.segments.mean,
         longest_segment=found.segments.longest,
-        gradient_share=found.gradient_share,
+        figures=found.figures,
         output_segment_length=written.mean if written else None,
         longest_output_segment=written.longest if written else None,
-        output_gradient_share=found.output_gradient_share,
+        output_live=found.output_live,
         boundary_f1=own.f1 if own else None,
         verdict=verdict,
+        headline=[
+            f"{figure.heading} {figure.shown(found.figures[figure.name])}"
+            for figure in segmenter.figures
+            if figure.headline and figure.name in found.figures
+        ],
+        remark=segmenter.remark(found.figures.get("live"), found.segments.mean, first=False),
     )
+
+
+def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else [(name, value)]
 
 
 def log_record(validation: Validation, found: Evaluation, examples: Sequence[Example]) -> dict[str, Any]:
     """All of it as a line of metrics.jsonl."""
-    values = asdict(validation)
+    values = validation.columns()
     del values["update"]
     if found.boundaries is not None:
         values["boundaries"] = {name: asdict(row) for name, row in found.boundaries.items()}
@@ -82,4 +103,4 @@ def log_record(validation: Validation, found: Evaluation, examples: Sequence[Exa
         }
         for source, output, reference in examples
     ]
-    return {**values, "signatures": found.scores.signatures}
+    return {**values, "headline": validation.headline, "signatures": found.scores.signatures}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from helpers import ACT, ACT_DECODER, LOOKUP, tiny_model
 
-from caesura.analysis.cost import flops, gru_flops, mean_flops, part_sizes, training_seconds
+from caesura.analysis.cost import flops, mean_flops, part_sizes, training_seconds
+from caesura.layers.basics import gru_flops
 
 
 def test_a_gru_step_is_six_products() -> None:
@@ -27,6 +28,19 @@ def test_a_lookup_costs_nothing() -> None:
     found = flops(tiny_model(LOOKUP), 5, 5, 1)
     assert found is not None
     assert found["segmenter"] == 0
+
+
+def test_parts_are_counted_by_themselves_and_one_without_a_formula_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = {"type": "bigru", "embedding_dim": 4, "size": 3}
+    cif = {"reader": reader, "cutter": "cif", "pooling": "weighted", "rate": {"target": 2.0}, "output_dim": 5}
+    model = tiny_model({"type": "parts"} | cif)
+    found = flops(model, symbols=5, segments=3, targets=2)
+    assert found is not None
+    assert found["segmenter"] == 5 * 2 * gru_flops(4, 3) + 5 * 2 * 6 + 3 * 2 * 6 * 5
+    monkeypatch.setattr(model.encoder, "flops", lambda segments: None)
+    assert flops(model, symbols=5, segments=3, targets=2) is None
 
 
 def test_the_mean_is_over_sentences_and_not_of_mean_sizes() -> None:

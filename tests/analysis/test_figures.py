@@ -132,12 +132,12 @@ def lines(axes: Axes) -> list[tuple[list[float], list[float]]]:
 
 def test_each_panel_of_a_history_shows_its_values() -> None:
     halting = history(1)
-    lookup = replace(history(2), gradient_share=None, penalty=[0.0] * 4)
+    lookup = replace(history(2), live=None, penalty=[0.0] * 4)
     runs, at = {"char": lookup, "act": halting}, halting.sentences
     for score, values in (("bleu", [lookup.bleu, halting.bleu]), ("exact", [lookup.exact, halting.exact])):
         length, share, scored, penalty = draw.history_figure(runs, score).axes
         assert lines(length) == [(at, lookup.segment_length), (at, halting.segment_length)]
-        assert lines(share) == [(at, halting.gradient_share)]
+        assert lines(share) == [(at, halting.live)]
         assert lines(scored) == [(at, y) for y in values]
         assert lines(penalty) == [(at, halting.penalty)]
         assert [t.get_text() for t in length.texts] == [t.get_text() for t in scored.texts] == list(runs)
@@ -148,7 +148,7 @@ def test_each_panel_of_a_history_shows_its_values() -> None:
 
 
 def test_a_share_that_is_always_0_is_drawn() -> None:
-    stuck = replace(history(1), gradient_share=[0.0] * 4)
+    stuck = replace(history(1), live=[0.0] * 4)
     assert lines(draw.history_figure({"act": stuck}).axes[1]) == [(stuck.sentences, [0.0] * 4)]
 
 

@@ -9,15 +9,30 @@ import pytest
 from analysis.cuts import cut
 from helpers import ACT, tiny_model
 
-from caesura.analysis.halting import HaltingStatistics, HaltingTally, halting_trace, history
-from caesura.evaluation.evaluate import gradient_share
+from caesura.analysis.halting import (
+    HaltingStatistics,
+    HaltingTally,
+    halting_trace,
+    has_halting_unit,
+    history,
+)
+from caesura.evaluation.evaluate import figure_values
 from caesura.output import Segmentation
 
 TEXTS = ["abcde", "hgfedcba", "a", "bbbb"]
 
 
-def counted_in(cuts: Iterable[Segmentation], learns: bool = True) -> HaltingStatistics | None:
-    tally = HaltingTally(learns)
+CIF = {
+    "type": "parts",
+    "reader": {"type": "gru", "embedding_dim": 4, "size": 5},
+    "cutter": {"type": "cif"},
+    "pooling": {"type": "weighted"},
+    "rate": {"target": 2.5},
+}
+
+
+def counted_in(cuts: Iterable[Segmentation]) -> HaltingStatistics | None:
+    tally = HaltingTally()
     for one in cuts:
         tally.add(one)
     return tally.result()
@@ -45,7 +60,7 @@ def test_a_models_trace_halts_where_its_sum_reaches_the_threshold() -> None:
 def test_scores_are_counted_by_what_they_do() -> None:
     found = counted_in([cut("ab|c", [0.04, 0.96, 1.0]), cut("d", [0.5])])
     assert found is not None
-    assert (found.symbols, found.gradient_share) == (4, 0.25)
+    assert (found.symbols, found.live) == (4, 0.25)
     assert found.mean == pytest.approx(0.625)
     assert [i for i, n in enumerate(found.going_on) if n] == [0]
     assert {i: n for i, n in enumerate(found.halting) if n} == {10: 1, 19: 2}
@@ -53,13 +68,38 @@ def test_scores_are_counted_by_what_they_do() -> None:
 
 @pytest.mark.parametrize("learns", [True, False])
 def test_the_share_is_the_evaluations(learns: bool) -> None:
-    outputs = tiny_model(ACT).process(TEXTS, None)
-    found = [output.segmentation for output in outputs]
-    counted = counted_in(found, learns)
+    model = tiny_model(ACT | {"learn_halting": learns, "tau": 0.0, "halting_bias": -0.3})
+    found = [output.segmentation for output in model.process(TEXTS, None)]
+    counted = counted_in(found)
     assert counted is not None
-    assert counted.gradient_share == gradient_share(found, learns)
-    assert (counted.gradient_share > 0) == counted.learns == learns
+    assert counted.live == figure_values(model, found).get("live")
+    assert (counted.live is not None) == counted.learns == learns
     assert sum(counted.going_on) > 0
+    if learns:
+        assert counted.live == sum(counted.going_on) / counted.symbols
+
+
+def test_what_cif_has_too_much_at_an_end_counts_for_the_next_segment() -> None:
+    model = tiny_model(CIF)
+    assert not has_halting_unit(model.segmenter)
+    for text, output in zip(TEXTS, model.process(TEXTS, None), strict=True):
+        cut = output.segmentation
+        found = halting_trace(model, text, cut)
+        assert found is not None
+        assert found.sums is not None
+        assert found.threshold == 1.0
+        assert sum(found.scores) == pytest.approx(max(1, round(len(text) / 2.5)), abs=1e-4)
+        for total, end in zip(found.sums[:-1], found.halts, strict=False):
+            assert (total >= 1 - 1e-6) == end  # at the last character </s> ends the last segment
+        assert found.sums[-1] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_scores_that_are_not_summed_have_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(ACT)
+    monkeypatch.setattr(model.segmenter, "sums_to", None)
+    found = halting_trace(model, "ab", cut("a|b", [0.5, 0.75]))
+    assert found is not None
+    assert (found.scores, found.sums, found.threshold) == ([0.5, 0.75], None, None)
 
 
 def test_a_model_without_a_halting_unit_has_none() -> None:
@@ -69,12 +109,13 @@ def test_a_model_without_a_halting_unit_has_none() -> None:
     assert halting_trace(model, "abc", output.segmentation) is None
 
 
-def test_the_history_of_a_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("live", ["live", "gradient_share"])  # today, and in earlier versions
+def test_the_history_of_a_run(tmp_path: Path, live: str) -> None:
     records = [
-        {"kind": "start", "update": 0, "segment_length": 2.0, "gradient_share": 0.5},
+        {"kind": "start", "update": 0, "segment_length": 2.0, live: 0.5},
         {"kind": "train", "update": 5, "sentences": 50, "penalty": -0.1},
         {"kind": "validation", "update": 5, "sentences": 50, "segment_length": 3.0, "bleu": 7.5,
-         "exact": 0.25, "gradient_share": 0.75},
+         "exact": 0.25, live: 0.75},
     ]  # fmt: skip
     lines = [json.dumps(record) for record in records]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tr']))
@@ -84,7 +125,7 @@ def test_the_history_of_a_run(tmp_path: Path) -> None:
     assert math.isnan(found.bleu[0])
     assert math.isnan(found.exact[0])
     assert (found.bleu[1], found.exact[1]) == (7.5, 0.25)
-    assert found.gradient_share == [0.5, 0.75]
+    assert found.live == [0.5, 0.75]
     assert (found.penalty_at, found.penalty) == ([50.0], [-0.1])
 
 

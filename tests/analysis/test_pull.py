@@ -144,7 +144,7 @@ def test_a_shift_cuts_anew_and_is_taken_back() -> None:
         bias += 1
     after, symbols = model(batch), int(batch.trg_lengths.sum())
     assert found["anew 1"] == pytest.approx((after.cross_entropy - before.cross_entropy).item() / symbols)
-    assert found["longer 1"] == pytest.approx((before.cuts[1] / after.cuts[1]).item())
+    assert found["longer 1"] == pytest.approx((before.counts["segments"] / after.counts["segments"]).item())
     assert found["held 1"] != found["anew 1"]
 
 

@@ -135,7 +135,7 @@ def test_models_that_cut_the_first_line_alike_are_named_together(
     ("given", "more", "told", "also"),
     [
         ("", "", "halts after 0%", ""),
-        ("ac", ", cut after ac", "segments end after 25%", ", and after ac"),
+        ("ac", ", cut_after ac", "segments end after 25%", ", and after ac"),
     ],
 )
 def test_cuts_that_are_given_are_not_told_as_the_units(
@@ -145,7 +145,7 @@ def test_cuts_that_are_given_are_not_told_as_the_units(
     segmenter = ACT | {"cut_after": given, "halting_bias": -20.0, "learn_halting": False, "tau": 0.0}
     lines = [Line(1, "abbcde"), Line(2, "dd")]
     html = Report([analyse(subject(segmenter), lines, "text", None, replace(SMALL, translate=0))]).page()[0]
-    assert f"tau 0, halting not learnt{more}, 1 encoder layer" in html
+    assert f"tau 0, halting_bias -20, learn_halting false{more}, 1 encoder layer" in html
     assert f"reads 8 symbols and {told} of them; it does not learn." in html
     assert f"reaches 0.99{also}.</p>" in html
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from cli.program import Done, caesura, refusal, with_config, write_config
 from folders.test_strangers import at_most, little_memory
-from helpers import split_pieces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from caesura.data.tensors import load_tensors, save_tensors
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
+from caesura.evaluation.pieces import split_pieces
 from caesura.model import Translator
 
 LONGEST = 200  # testing.max_input of the models

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from cli.program import AT_ONCE, caesura, contents, refusal, write_config
-from helpers import split_pieces
+
+from caesura.evaluation.pieces import split_pieces
 
 Write = Callable[[str, bytes | str], Path]
 

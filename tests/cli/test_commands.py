@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sacrebleu
 from cli.program import GERMAN, SYSTEMS, caesura, refusal, with_config
-from helpers import split_pieces
 
 from caesura import Translator
+from caesura.evaluation.pieces import split_pieces
 
 Write = Callable[[str, bytes | str], Path]
 
@@ -224,13 +224,13 @@ def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: 
     pairs = list(zip(translations, references, strict=True))
     assert found["scores"]["exact"] == sum(a == b for a, b in pairs) / len(pairs)
     assert set(found["scores"]["signatures"]) == {"bleu", "chrf", "chrf_bigram"}
-    assert (found["gradient_share"] is None) == (system == "word")
+    assert ("live" in found["figures"]) == (system != "word")
     assert found["boundaries"] is None
     done = caesura("evaluate", models[system], "--src", src, "--trg", trg)
     assert done.status == 0
     for shown in (f"{bleu:.2f}", f"{chrf:.2f}", "tok:13a", f"{found['segments']['mean']:.3f}"):
         assert shown in done.out
-    assert ("halting gradient" in done.out) == (system != "word")
+    assert ("remainder" in done.out) == (system != "word")
     assert ("segment length of outputs" in done.out) == (system == "act-act")
     assert (found["output_segments"] is None) == (system != "act-act")
     if system == "act-act":
@@ -238,7 +238,7 @@ def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: 
         pieces = [piece for row in rows for piece in split_pieces(row)]
         assert found["output_segments"]["segments"] == len(pieces)
         assert found["output_segments"]["characters"] == len("".join(pieces))
-        assert 0 < found["output_gradient_share"] < 1
+        assert 0 < found["output_live"] < 1
     assert system != "word" or bleu > 10, "a score of zero would agree with many mistakes"
 
 

@@ -59,7 +59,7 @@ def test_the_saved_config_trains_the_same_model_again(models: dict[str, Path], t
 @pytest.mark.parametrize(
     ("bias", "learnt", "told"),
     [
-        (20, "true", "has 1.00 characters a segment, which leave the halting unit next to no gradient"),
+        (20, "true", "has 1.00 characters per segment, which leave the halting unit next to no gradient"),
         (1, "true", None),
         (-9, "true", "which a larger model.segmenter.tau would shorten"),
         (20, "false", None),
@@ -134,7 +134,7 @@ def test_a_validation_shows_scores_segments_and_examples(corpus: Path, tmp_path:
     bound = ("--set", "training.updates=2", "--set", "training.examples=2")
     done = caesura("train", config, "--out", tmp_path / "out", *bound)
     [line] = [line for line in done.lines if "BLEU" in line]
-    for name in ("20 sentences", "BLEU", "chrF2", "segments 1.", "(max 2)", "halting gradient", "best"):
+    for name in ("20 sentences", "BLEU", "chrF2", "segments 1.", "(max 2)", "live", "best"):
         assert name in line
     examples = done.lines[done.lines.index(line) + 1 :][:4]
     sources = (corpus / "dev.de").read_text().split("\n")
@@ -255,5 +255,5 @@ def test_metrics_are_json_lines_with_the_loss_in_its_parts(models: dict[str, Pat
     logged = [record for record in records if record["kind"] == "train"]
     assert [record["update"] for record in logged] == [1, 2, 5, 10, 20, 50]
     for record in logged:
-        assert {"cross_entropy", "penalty", "tau", "loss", "learning_rate"} <= set(record)
+        assert {"cross_entropy", "tau", "loss", "learning_rate"} <= set(record)
         assert "segment_length" not in record, "in symbols, which are not cut here"

@@ -39,6 +39,18 @@ def test_a_source_alone_makes_a_batch():
     assert batch.indices.tolist() == [9, 4]
 
 
+def test_cuts_are_as_wide_as_the_sources_and_free_beyond_them():
+    cuts = [np.array([0, 1, -1], np.int8), None, np.array([], np.int8)]
+    batch = collate([([5, 6, 7], [4]), ([8], [4]), ([], [4])], shape=(4, 6, 2), cuts=cuts)
+    assert batch.src_cuts.dtype == torch.int8
+    assert batch.src_cuts.tolist() == [[0, 1, -1, 0, 0, 0], [0] * 6, [0] * 6, [0] * 6]
+    assert collate([([5], None)], cuts=[np.array([1], np.int8)]).src_cuts.tolist() == [[1, 0]]
+    assert collate([([5], None)]).src_cuts is None
+    for wrong in ([np.array([1, 0], np.int8)], [], [None, None]):
+        with pytest.raises(ValueError, match=r"cuts|zip"):
+            collate([([5], None)], cuts=wrong)
+
+
 def test_a_batch_moves_whole():
     batch = collate([([5], [6, 7])]).to("meta")
     tensors = [batch.src, batch.src_lengths, batch.trg_in, batch.trg_out, batch.trg_lengths]

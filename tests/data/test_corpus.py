@@ -7,9 +7,11 @@ import random
 import numpy as np
 import pytest
 
+from caesura.config import RuleCuts
 from caesura.data import corpus as corpus_module
 from caesura.data import files
 from caesura.data.corpus import Corpus, ParallelText
+from caesura.data.cuts import OffsetFile, RuledCuts
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 
@@ -297,3 +299,88 @@ def test_the_bytes_on_disk_are_fixed(tmp_path, chars):
     idx = (tmp_path / "c.idx").read_bytes()
     assert idx[4096:] == np.array([0, 2, 3], dtype="<i8").tobytes()
     assert json.loads(idx[8:4096])["made_from"]["vocabularies"] == [chars.fingerprint] * 2
+
+
+# Cuts beside the ids
+
+SPACES = RuledCuts(RuleCuts(type="whitespace"))
+
+
+def listed(corpus):
+    """The ids and cuts of every pair."""
+    return [(*(side.tolist() for side in corpus[i]), corpus.cuts(i).tolist()) for i in range(len(corpus))]
+
+
+def test_the_cuts_of_kept_pairs_lie_beside_their_ids(build, chars, tmp_path):
+    lines = ["3", "1 2", "", "2 4", "4 5", "1"]
+    from_file = OffsetFile(write(tmp_path / "t.cuts", lines))
+    kept = [0, 1, 3]  # the others are empty or too long
+    corpus, _ = build(max_src=20, cuts=from_file)
+    for i, line in enumerate(kept):
+        ends = [*map(int, lines[line].split())]
+        assert corpus.cuts(i).tolist() == [int(at in ends) for at in range(1, len(SRC[line]) + 1)]
+        assert corpus[i][0].tolist() == chars.encode(SRC[line])
+    assert corpus.cuts(-1).tolist() == corpus.cuts(2).tolist()
+    assert corpus.cuts(0).dtype == np.int8
+    by_rule, _ = build(max_src=20, cuts=SPACES)
+    assert [np.flatnonzero(by_rule.cuts(i)).tolist() for i in range(3)] == [[2], [2], []]
+
+
+def test_a_corpus_without_cuts_has_the_format_that_it_had(build, tmp_path):
+    corpus, _ = build()
+    assert corpus.cuts(0) is None
+    plain = (tmp_path / "cache" / "train.idx").read_bytes()
+    header = json.loads(plain[8:4096])
+    assert set(header) == {"made_from", "dtype", "pairs", "ids", "report", "crc32"}
+    assert set(header["made_from"]) == {"format", "text", "vocabularies", "settings"}
+    assert len(header["crc32"]) == 3
+    assert build(cuts=SPACES)[1]
+    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".bin", ".cut", ".idx"]
+    assert build()[1]
+    assert (tmp_path / "cache" / "train.idx").read_bytes() == plain
+    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".bin", ".idx"]
+
+
+def test_another_source_of_cuts_builds_again(build, tmp_path):
+    path = write(tmp_path / "t.cuts", ["1", "", "", "", "", ""])
+    for cuts in (SPACES, RuledCuts(RuleCuts(type="whitespace", most=3)), OffsetFile(path)):
+        assert build(cuts=cuts)[1]
+        assert not build(cuts=cuts)[1]
+    write(path, ["2", "", "", "", "", ""])
+    corpus, rebuilt = build(cuts=OffsetFile(path))
+    assert rebuilt
+    assert np.flatnonzero(corpus.cuts(0)).tolist() == [1]
+
+
+def test_torn_or_changed_cuts_are_noticed(build, tmp_path):
+    whole = listed(build(cuts=SPACES)[0])
+    path = tmp_path / "cache" / "train.cut"
+    content = path.read_bytes()
+    assert len(content) == sum(len(src) for src, _, _ in whole)
+    for spoilt in (content[:-1], content + b"\0", b"", bytes([content[0] ^ 1]) + content[1:], None):
+        path.unlink() if spoilt is None else path.write_bytes(spoilt)
+        with pytest.raises(InputError, match="built again"):
+            Corpus.load(tmp_path / "cache", "train")
+        corpus, rebuilt = build(cuts=SPACES)
+        assert rebuilt
+        assert listed(corpus) == whole
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("count", [5, 7, 0])
+def test_cuts_for_another_number_of_lines_leave_nothing(build, tmp_path, count):
+    path = write(tmp_path / "t.cuts", [""] * count)
+    with pytest.raises(InputError, match=rf"t\.de has 6 lines, .*t\.cuts has {count} lines"):
+        build(cuts=OffsetFile(path))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_cuts_are_flushed_in_order(tmp_path, chars, monkeypatch):
+    src = ["das" * (i % 5 + 1) + " und" * (i % 3) for i in range(100)]
+    text = ParallelText(write(tmp_path / "a", src), write(tmp_path / "b", src))
+    whole = listed(Corpus.build(text, chars, chars, tmp_path, "c", cuts=SPACES))
+    monkeypatch.setattr(corpus_module, "_FLUSH", 50)
+    assert listed(Corpus.build(text, chars, chars, tmp_path, "d", cuts=SPACES)) == whole
+    assert [row[2] for row in whole] == [
+        [int(line[at : at + 1] == " ") for at in range(1, len(line) + 1)] for line in src
+    ]

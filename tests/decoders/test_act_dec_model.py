@@ -164,11 +164,11 @@ def test_output_for_json_has_the_pieces_of_every_hypothesis() -> None:
 def test_the_loss_has_the_decoders_penalty_by_its_own_tau() -> None:
     model, batch = tiny_model(ACT, decoder=ACT_DECODER), collate(PAIRS)
     loss = model(batch)
-    encoded = model.encode(batch.src, batch.src_lengths)[1]
-    penalty = model.decoder(encoded, batch.trg_in, batch.trg_lengths).penalty.mean()
-    torch.testing.assert_close(loss.decoder_penalty, penalty)
-    expected = loss.cross_entropy / loss.symbols + 0.7 * loss.penalty + 0.4 * penalty
-    torch.testing.assert_close(loss.total, expected)
+    segments, encoded = model.encode(batch.src, batch.src_lengths)
+    penalty = model.decoder(encoded, batch.trg_in, batch.trg_lengths).penalty
+    torch.testing.assert_close(loss.counts["decoder_penalty"], penalty.sum())
+    torch.testing.assert_close(loss.auxiliary, 0.7 * segments.penalty.mean() + 0.4 * penalty.mean())
+    torch.testing.assert_close(loss.total, loss.cross_entropy / loss.symbols + loss.auxiliary)
     loss.total.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -191,8 +191,10 @@ def test_shared_parameters_are_one_set_that_learns_from_both_sides(tmp_path: Pat
         if name.startswith(("decoder.inner", "decoder.halting", "decoder.output"))
     ]
     loss, weight = model(collate(PAIRS)), model.segmenter.cell.weight_hh
-    assert gradient(loss.penalty, weight).any()
-    assert gradient(loss.decoder_penalty, weight).any()
+    assert gradient(loss.counts["decoder_penalty"], weight).any()
+    batch = collate(PAIRS)
+    segments, _ = model.encode(batch.src, batch.src_lengths)
+    assert gradient(segments.penalty.mean(), weight).any()
 
     # The same weights in two sets: the gradient of the one is the sum of both.
     names = {

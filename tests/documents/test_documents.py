@@ -1,10 +1,12 @@
 """What the documents say is run: code, commands, links, recipes."""
 
+import inspect
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -19,6 +21,7 @@ from caesura.cli import app
 from caesura.components import resolve
 from caesura.config import load_config
 from caesura.experiments import recipe
+from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -154,7 +157,7 @@ def test_the_list_of_keys_is_that_of_the_program(section: str, model: type[BaseM
 
 def test_the_reproduce_yaml_of_the_list_of_keys_can_be_read(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    _, block = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     shutil.copytree(ROOT / "recipes" / "multi30k", tmp_path, dirs_exist_ok=True)
     (tmp_path / recipe.FILE).write_text(block, encoding="utf-8")
     chosen = recipe.Chosen(tmp_path / "out")
@@ -163,3 +166,35 @@ def test_the_reproduce_yaml_of_the_list_of_keys_can_be_read(tmp_path: Path) -> N
     encoders = [resolve(system.members[1].load()).model.encoder for system in (char, deep)]
     assert deep.title == "char, 3 layers"
     assert [encoder.options["num_layers"] for encoder in encoders] == [1, 3]
+
+
+def test_the_segmenter_of_the_list_of_keys_can_be_built(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
+    block, _ = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    base = ROOT / "recipes" / "iwslt14" / "char.yaml"
+    (tmp_path / "parts.yaml").write_text(f"base: {base}\nname: parts\n{block}", encoding="utf-8")
+    segmenter = resolve(load_config(tmp_path / "parts.yaml")).model.segmenter
+    assert segmenter.options["rate"] == {"target": 4.0, "by": "scaling"}
+
+
+@pytest.mark.parametrize(
+    ("part_name", "registry"), [("reader", READERS), ("cutter", CUTTERS), ("pooling", POOLINGS)]
+)
+def test_the_list_of_keys_has_every_part_and_its_options(part_name: str, registry: dict[str, str]) -> None:
+    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
+    table = text.partition("| part | type | options | |")[2].partition("\n\n")[0]
+    rows: dict[str, dict[str, str]] = {kind: {} for kind in ("reader", "cutter", "pooling")}
+    part = ""
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        part = (cells[0].strip("`") or part) if cells else ""
+        if part in rows:
+            rows[part][cells[1].strip("`")] = cells[2]
+    known = rows[part_name]
+    assert {*known} == {name for name, place in registry.items() if isinstance(place, str)}
+    for name, place in registry.items():
+        if isinstance(place, str):  # what tests register are classes
+            module, _, cls = place.partition(":")
+            wanted = inspect.signature(getattr(import_module(module), cls)).parameters
+            options = {*wanted} - {"vocab_size", "input_dim", "args", "kwargs"}
+            assert {*re.findall(r"`(\w+)`", known[name])} == options, name

@@ -207,10 +207,12 @@ def test_the_named_parts_of_the_loss_add_up(segmenter: dict[str, Any], normaliza
     assert loss.symbols == sum(len(trg) + 1 for _, trg in PAIRS)
     divisor = {"symbols": int(loss.symbols), "sentences": 4}[normalization]
     tau = segmenter.get("tau", 0.0)
-    close(loss.total, loss.cross_entropy / divisor + tau * loss.penalty)
     segments, encoded = model.encode(batch.src, batch.src_lengths)
-    assert loss.penalty == segments.penalty.mean()
-    assert (loss.penalty != 0) == (segmenter is ACT)
+    penalty = segments.penalty.mean()
+    assert (penalty != 0) == (segmenter is ACT)
+    close(loss.auxiliary, tau * penalty)
+    close(loss.total, loss.cross_entropy / divisor + loss.auxiliary)
+    assert [*loss.counts] == [*model.counted]
     # Cross-entropy, literally: the logarithm of each reference symbol's probability, <pad> left out.
     assert batch.trg_in is not None
     assert batch.trg_out is not None
@@ -220,10 +222,12 @@ def test_the_named_parts_of_the_loss_add_up(segmenter: dict[str, Any], normaliza
         -probabilities[b, u, y].log() for b, (_, trg) in enumerate(PAIRS) for u, y in enumerate([*trg, 3])
     )
     close(loss.cross_entropy, torch.as_tensor(literal))
-    remainders = [
-        segments.weights[b][segments.ends[b]].sum() / (len(src) + 1) for b, (src, _) in enumerate(PAIRS)
-    ]
-    close(loss.remainder, torch.stack(remainders).mean())
+    if segmenter is ACT:
+        close(loss.counts["penalty"] / loss.counts["penalty of"], penalty)
+        remainders = [
+            segments.weights[b][segments.ends[b]].sum() / (len(src) + 1) for b, (src, _) in enumerate(PAIRS)
+        ]
+        close(loss.counts["remainder"] / loss.counts["remainder of"], torch.stack(remainders).mean())
 
 
 def test_the_decoders_penalty_is_weighed_by_its_own_tau() -> None:
@@ -239,7 +243,7 @@ def test_the_decoders_penalty_is_weighed_by_its_own_tau() -> None:
 
     model.decoder.register_forward_hook(penalise)
     loss = model(collate(PAIRS))
-    assert loss.decoder_penalty == 3.0
+    close(loss.auxiliary, torch.tensor(0.5 * 3.0, dtype=torch.float64))
     close(loss.total, plain.total + 0.5 * 3.0)
 
 
@@ -249,8 +253,10 @@ def test_the_loss_of_a_sentence_does_not_depend_on_its_batch(segmenter: dict[str
     together = model(collate(PAIRS))
     alone = [model(collate([pair])) for pair in PAIRS]
     close(together.cross_entropy, torch.stack([loss.cross_entropy for loss in alone]).sum())
-    close(together.penalty, torch.stack([loss.penalty for loss in alone]).mean())
-    close(together.remainder, torch.stack([loss.remainder for loss in alone]).mean())
+    close(together.auxiliary, torch.stack([loss.auxiliary for loss in alone]).mean())
+    assert [*together.counts] == [*model.counted]
+    for name, count in together.counts.items():
+        close(count, torch.stack([loss.counts[name] for loss in alone]).sum(), what=name)
 
 
 def test_a_segmenting_model_learns_through_every_parameter_but_the_paddings() -> None:

@@ -1,12 +1,11 @@
 """The shown form of pieces can be read back, whatever is in them."""
 
 import pytest
-from helpers import split_pieces
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.errors import InputError
-from caesura.evaluation.pieces import join_pieces
+from caesura.evaluation.pieces import join_pieces, split_pieces
 
 AWKWARD = st.sampled_from(list("|␣\\ ntrxu0aÄ東\n\t\r\0\x0b\x0c\x1c\x7f\x85\u2028\u2029\ud800"))
 ANY = st.characters(exclude_categories=[])
@@ -53,3 +52,36 @@ def test_different_pieces_look_different(one, other):
 def test_an_empty_piece_cannot_be_shown():
     with pytest.raises(InputError, match="empty piece"):
         join_pieces(["a", ""])
+
+
+@pytest.mark.parametrize(
+    ("shown", "at"),
+    [
+        ("a||b", 3),
+        ("|a", 1),
+        ("a|", 2),
+        ("|", 1),
+        ("ein haus", 4),
+        ("ab\\", 3),
+        (r"ab|\q", 4),
+        (r"\x4", 1),
+        (r"ü\xG0", 2),
+        (r"\u12", 1),
+        (r"\U0001f600", 1),
+    ],
+)
+def test_what_shows_no_pieces_is_told_with_its_place(shown, at):
+    with pytest.raises(InputError, match=rf"^f\.txt:7: character {at}: "):
+        split_pieces(shown, "f.txt:7")
+    with pytest.raises(InputError, match=rf"^character {at}: "):
+        split_pieces(shown)
+
+
+@given(st.text(AWKWARD | ANY, max_size=12))
+def test_any_line_is_pieces_or_an_error(shown):
+    try:
+        pieces = split_pieces(shown)
+    except InputError:
+        return
+    assert all(pieces)
+    assert split_pieces(join_pieces(pieces)) == pieces

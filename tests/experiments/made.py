@@ -18,7 +18,7 @@ def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> Result:
         "curve": {
             "sentences": [0, 8000, 16000, 24000], "seconds": [0.0, 30.0, 60.0, 90.0],
             "segment_length": [2.0, 1.5, 1.2, 1.1], "longest_segment": [2, 5, 5, 4],
-            "gradient_share": [0.5, 0.3, 0.2, 0.1],
+            "live": [0.5, 0.3, 0.2, 0.1],
             "bleu": [None, 5.0, 9.0, 8.0], "chrf": [None, 20.0, 30.0, 29.0],
         },
         "best": 2, "test": {"bleu": 8.5, "chrf": 29.5},
@@ -50,7 +50,7 @@ def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]
                 way = [goal + (start - goal) * math.exp(-i * (0.3 + abs(tau))) for i in range(12)]
                 curve: dict[str, list[float | None]] = {
                     "sentences": [8000 * i for i in range(12)], "seconds": [6.5 * i for i in range(12)],
-                    "segment_length": list(way), "gradient_share": [1 - 1 / length for length in way],
+                    "segment_length": list(way), "live": [1 - 1 / length for length in way],
                     "bleu": [None, *(20 - 5 * math.log(length) + i / 3 for i, length in enumerate(way[1:]))],
                     "chrf": [None, *(40.0 - length / 3 for length in way[1:])],
                 }  # fmt: skip
@@ -58,7 +58,7 @@ def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]
                 slide = [goal + (start - goal) * math.exp(-x * (0.3 + abs(tau)) / 8000) for x in seen]
                 training: dict[str, list[float | None]] = {
                     "sentences": [round(x) for x in seen], "segment_length": list(slide),
-                    "gradient_share": [1 - 1 / length for length in slide],
+                    "live": [1 - 1 / length for length in slide],
                     "cross_entropy": [5 - math.log10(x) + bias / 50 for x in seen],
                 }  # fmt: skip
                 name = f"tau={tau:g} b_h={bias:g}"

@@ -86,6 +86,27 @@ def test_each_finished_system_keeps_the_card_of_its_best_seed(recipe: Path) -> N
     assert linked in (out / "table.md").read_text(encoding="utf-8")
 
 
+def test_a_card_has_the_figures_of_a_test_also_where_an_earlier_version_made_it(recipe: Path) -> None:
+    out = recipe.parent / "out"
+    run(recipe, "--only", "act")
+    path, card = out / "second-act-1" / "test.json", out / "cards" / "second-act.md"
+    tested = json.loads(path.read_bytes())
+    own = {"live", "penalty", "remainder"}
+    assert {*tested["figures"]} == own
+    live = f"- live: {tested['figures']['live']:.1%} (of characters): share of characters"
+    first = card.read_text(encoding="utf-8")
+    assert live in first
+    assert "\n- remainder: " in first
+    [row] = json.loads((out / "table.json").read_bytes())["tables"]["second"]
+    assert own <= {*row["seeds"]["1"]["best"]}
+    tested["gradient_share"] = tested.pop("figures")["live"]
+    path.write_text(json.dumps(tested), encoding="utf-8")
+    run(recipe, "--only", "act")
+    again = card.read_text(encoding="utf-8")
+    assert live in again
+    assert "\n- remainder: " not in again
+
+
 def test_no_card_before_the_end_and_no_scores_before_the_test(recipe: Path) -> None:
     out = recipe.parent / "out"
     run(recipe, "--only", "word,act", "--time-limit", AT_ONCE)

@@ -19,6 +19,62 @@ from caesura.model import Translator
 from caesura.training.lock import hold
 
 
+def test_runs_that_an_earlier_version_has_kept_are_known_again(configs, tmp_path):
+    made = written(request_of(configs, tmp_path / "sweep", f"{TAU}=0,0.5"))
+    path = tmp_path / "sweep" / "sweep.json"
+    tree = json.loads(path.read_bytes())
+    for at, run in enumerate(tree["runs"]):
+        run |= {"digest": f"{at}23456789abc", "alike": "a", "base": "old", "sentences": 100}
+    [config] = tree["configs"].values()
+    del config["model"]["segmenter"]["cut_after"], config["data"]["cuts"]  # which it did not know yet
+    path.write_text(json.dumps(tree | {"configs": {"old": config}}), encoding="utf-8")
+    read = load(path)
+    assert [(run.digest, run.alike, run.base) for run in read.runs] == [
+        (run.digest, run.alike, run.base) for run in made.runs
+    ]
+    assert {*read.configs} == {*made.configs}
+    module._refuse_others(tmp_path / "sweep", _points(request_of(configs, tmp_path, f"{TAU}=0,0.5")))
+    other = _points(request_of(configs, tmp_path, f"{TAU}=0", common=["model.encoder.num_layers=2"]))
+    with pytest.raises(InputError, match="was trained with another config"):
+        module._refuse_others(tmp_path / "sweep", other)
+
+
+def _points(request):
+    return module.points(module._plan(request, module._rows(request)))
+
+
+LISTED = """\
+- name: act
+  settings: {model.segmenter: {reader: &gru {type: gru, embedding_dim: 8, size: 8}, cutter: act, \
+pooling: weighted}}
+- name: cif
+  settings: {model.segmenter: {reader: GRU, cutter: cif, pooling: weighted, rate: {target: 3.0}}}
+"""
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_sweep_over_cutters_has_the_figures_of_each(configs, tmp_path):
+    listed = tmp_path / "list.yaml"
+    listed.write_text(LISTED.replace("GRU", "{type: gru, embedding_dim: 8, size: 8}"), encoding="utf-8")
+    out, more = tmp_path / "sweep", {"limits": Limits(parallel=2), "test": False, "listed": listed}
+    assert run_sweep(request_of(configs, out, **more), Heard())
+    found = load(out / "sweep.json")
+    act, cif = found.runs
+    assert (act.name, cif.name) == ("act seed=1", "cif seed=1")
+    assert {*found.shown} == {"live", "penalty", "remainder", "spill"}
+    assert {*act.curve} & {*found.shown} == {"live", "penalty", "remainder"}
+    assert {*cif.curve} & {*found.shown} == {"live", "spill"}
+    assert len(act.curve["penalty"]) == len(cif.curve["spill"]) == 3
+    assert {"live", "spill"} <= {*cif.training}
+    assert cif.first("segment_length") == pytest.approx(3.0, abs=0.5)
+    written = (out / "table.md").read_text(encoding="utf-8")
+    assert "| live: start | live: end | penalty: start | penalty: end |" in written
+    assert found.figures["spill"].definition in written
+    before = (out / "sweep.json").read_bytes()
+    assert run_sweep(request_of(configs, out, **more), Heard())  # known again, and not trained twice
+    assert (out / "sweep.json").read_bytes() == before
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     out, heard = tmp_path / "sweep", Heard()
@@ -30,9 +86,9 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert (run.status, run.reason, run.updates) == ("finished", "20 updates", 20)
     assert run.settings == {TAU: 0.0}
     assert run.curve["sentences"] == [0, 100, 200]
-    assert len(run.curve["segment_length"]) == len(run.curve["gradient_share"]) == 3
+    assert len(run.curve["segment_length"]) == len(run.curve["live"]) == 3
     assert run.curve["bleu"][0] is None
-    told = ("sentences", "segment_length", "gradient_share", "cross_entropy", "loss", "penalty")
+    told = ("sentences", "segment_length", "live", "cross_entropy", "loss", "penalty", "remainder")
     assert {*run.training} == {*told}
     assert {*word.training} == {"sentences", "cross_entropy", "loss"}
     assert run.training["sentences"] == word.training["sentences"]

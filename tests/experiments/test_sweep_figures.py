@@ -10,8 +10,8 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from caesura.analysis.plots import svg_of
 from caesura.experiments.sweep_figures import (
     figures,
-    gradient_curves,
     length_curves,
+    live_curves,
     loss_and_length,
     loss_curves,
     score_and_length,
@@ -90,8 +90,8 @@ def test_the_curves_are_the_values():
     assert list(line.get_ydata()) == run.curve["segment_length"]
     marks = [m for m in length_curves(sweep([run])).axes[0].lines if m.get_marker() == "o"]
     assert [(list(m.get_xdata()), list(m.get_ydata())) for m in marks] == [([0], [2.0]), ([24000], [1.1])]
-    share, *_ = lines(gradient_curves(sweep([run])))
-    assert list(share.get_ydata()) == run.curve["gradient_share"]
+    share, *_ = lines(live_curves(sweep([run])))
+    assert list(share.get_ydata()) == run.curve["live"]
 
 
 def test_dots_stand_at_the_end_and_lead_to_the_best():
@@ -159,8 +159,8 @@ def test_a_key_that_does_not_vary_takes_no_dashes_from_one_that_does():
 
 def test_the_times_of_dots_say_that_they_were_shared():
     shared, alone = sweep([result()]), sweep([result(parallel=1)])
-    assert texts(score_and_length(shared))[-2:] == ["10 ms an update", "(up to 4 side by side)"]
-    assert texts(score_and_length(alone))[-1] == "10 ms an update"
+    assert texts(score_and_length(shared))[-2:] == ["10 ms per update", "(up to 4 side by side)"]
+    assert texts(score_and_length(alone))[-1] == "10 ms per update"
 
 
 def test_dots_of_many_runs_are_smaller():
@@ -171,9 +171,9 @@ def test_dots_of_many_runs_are_smaller():
 
 
 def test_what_training_told_is_drawn_from_the_start_on_a_scale_that_shows_it():
-    told = {"sentences": [64, 192, 448], "segment_length": [1.9, 1.7, 1.6], "gradient_share": [0.4, 0.3, 0.2]}
+    told = {"sentences": [64, 192, 448], "segment_length": [1.9, 1.7, 1.6], "live": [0.4, 0.3, 0.2]}
     made = sweep([result(training=told), result("x")])
-    for draw, field in ((length_curves, "segment_length"), (gradient_curves, "gradient_share")):
+    for draw, field in ((length_curves, "segment_length"), (live_curves, "live")):
         figure = draw(made)
         line, validated = lines(figure)
         assert list(line.get_xdata()) == [0, 64, 192, 448]
@@ -273,7 +273,7 @@ def test_a_run_that_ends_where_it_began_has_a_ring_around_its_dot_and_no_arrow()
 
 
 def test_a_baseline_that_does_not_cut_the_output_is_a_line_at_its_score():
-    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    columns = {"output_segment_length": [1.1, 9.0], "output_live": [0.1, 0.8], "bleu": [None, 1.0]}
     axes = figures(sweep([bare(**columns), baseline("char", 1.0, 20.0)]))["output-bleu"].axes[0]
     assert [text.get_text() for text in axes.texts] == ["char"]
     assert [20.0, 20.0] in [list(line.get_ydata()) for line in axes.lines]
@@ -297,7 +297,7 @@ def bare(**columns):
         ([result()], []),
         ([bare()], [TAU]),
         ([bare(bleu=[None, None])], [TAU, BIAS]),
-        ([bare(bleu=[None, math.nan], gradient_share=[None, None])], ["training.batch_size"]),
+        ([bare(bleu=[None, math.nan], live=[None, None])], ["training.batch_size"]),
         ([bare(segment_length=[0.0, 0.0], bleu=[None, 0.0])], [TAU]),
         ([bare(segment_length=[1.0, 1.0], bleu=[None, 0.0]), baseline("char", 1.0, 0.0)], [TAU]),
         ([baseline("char", 1.0, 20.0)], [TAU, BIAS]),
@@ -318,7 +318,7 @@ def test_nothing_at_all_draws_nothing():
 
 
 def test_a_decoder_that_segments_has_figures_of_its_output():
-    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    columns = {"output_segment_length": [1.1, 9.0], "output_live": [0.1, 0.8], "bleu": [None, 1.0]}
     drawn = figures(sweep([bare(**columns)]))
     assert {"output-trajectories", "output-start-and-end", "output-bleu", "output-gradient"} <= {*drawn}
     assert [tuple(dot.get_offsets()[0]) for dot in drawn["output-bleu"].axes[0].collections] == [(9.0, 1.0)]
@@ -328,18 +328,18 @@ def test_a_decoder_that_segments_has_figures_of_its_output():
 
 def test_what_ends_of_output_lines_are_of_is_said():
     told = {"sentences": [64, 192], "output_segment_length": [1.9, 1.7]}
-    columns = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8]}
+    columns = {"output_segment_length": [1.1, 9.0], "output_live": [0.1, 0.8]}
     said = texts(length_curves(sweep([replace(bare(**columns), training=told)]), "output_segment_length"))
     assert said[-2:] == ["start (dev references)", "end (translations)"]
 
 
 def test_a_source_that_nobody_segments_has_no_figures():
-    output = {"output_segment_length": [1.1, 9.0], "output_gradient_share": [0.1, 0.8], "bleu": [None, 1.0]}
+    output = {"output_segment_length": [1.1, 9.0], "output_live": [0.1, 0.8], "bleu": [None, 1.0]}
     still = bare(segment_length=[1.0, 1.0], **output)
     beside = baseline("act", 2.0, 3.0)
     names = {"output-trajectories", "output-start-and-end", "output-bleu", "output-gradient"}
     assert {*figures(sweep([still, still, beside]))} == names
-    halting = bare(segment_length=[1.0, 1.0], gradient_share=[0.0, 0.0], **output)
+    halting = bare(segment_length=[1.0, 1.0], live=[0.0, 0.0], **output)
     assert {*figures(sweep([still, halting]))} == names | {
         "trajectories",
         "start-and-end",

@@ -51,6 +51,32 @@ def test_a_grid_is_crossed_and_named(config):
     assert found[-1].values == {TAU: 0.03, BIAS: 1.0}
 
 
+PARTS = (
+    "model.segmenter={reader: {type: gru, embedding_dim: 8, size: 6}, cutter: act, pooling: weighted, tau: 0}"
+)
+
+
+def test_parts_are_named_by_their_types_and_what_is_not_as_by_default(config):
+    cutters = "model.segmenter.cutter=act,{type: act, epsilon: 0.25},{type: act, epsilon: 0.01},every"
+    with pytest.raises(
+        InputError, match=r"cutter=act seed=1: .* same run as|cutter=act seed=1: is given twice"
+    ):
+        grid(config, cutters, common=[PARTS])
+    cutters = "model.segmenter.cutter={type: act, epsilon: 0.25},{type: fixed, k: 2.5},every"
+    found = grid(config, cutters, "model.segmenter.reader.dropout=0,0.5", common=[PARTS])
+    names = "act(epsilon=0.25)", "fixed(k=2.5)", "every"
+    assert [point.name for point in found] == [
+        f"cutter={name} reader.dropout={share} seed=1" for name in names for share in ("0", "0.5")
+    ]
+    assert len({point.folder for point in found}) == 6
+    rates = grid(
+        config,
+        "model.segmenter.rate.target=2,3.5",
+        common=[PARTS, "model.segmenter.cutter=cif"],
+    )
+    assert [point.name for point in rates] == ["rate.target=2 seed=1", "rate.target=3.5 seed=1"]
+
+
 def test_a_value_that_cannot_be_seen_is_quoted(config):
     values = ["", " ", " f", "f ", "a b", "\t", "\xa0", '"', '" "']
     found = grid(config, f"model.segmenter.cut_after={','.join(map(json.dumps, values))}")

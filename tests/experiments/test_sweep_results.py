@@ -44,11 +44,11 @@ def test_a_sweep_reads_back_as_it_was(tmp_path):
 def test_tens_of_runs_are_small(tmp_path):
     validations = [
         {"sentences": 8000 * i, "seconds": i * 1.23456, "segment_length": 1 + math.sin(i) ** 2}
-        | {"gradient_share": math.cos(i) ** 2, "bleu": 20 + math.sin(i), "chrf": 40 + math.sin(i)}
+        | {"live": math.cos(i) ** 2, "bleu": 20 + math.sin(i), "chrf": 40 + math.sin(i)}
         | {"verdict": "wait"}
         for i in range(1, 1000)
     ]  # fmt: skip
-    columns, _ = curve({"segment_length": 2.0, "gradient_share": 0.5}, validations)
+    columns, _ = curve({"segment_length": 2.0, "live": 0.5}, validations, ["live"])
     runs = [replace(run, curve=columns) for run in grid([i / 10 for i in range(14)], [0.0, 1.0], seeds=3)]
     save(sweep(runs), tmp_path / "sweep.json")
     assert len(runs) == 84
@@ -63,7 +63,7 @@ def test_a_thinned_curve_keeps_its_ends_and_the_best(count, most, data):
     place = data.draw(st.integers(0, count))
     if place:
         validations[place - 1]["verdict"] = "best"
-    columns, best = curve({"segment_length": 0.0}, validations, most)
+    columns, best = curve({"segment_length": 0.0}, validations, most=most)
     kept = columns["sentences"]
     assert len(kept) == min(count + 1, len(kept)) <= most
     assert kept == sorted(set(kept))
@@ -116,7 +116,7 @@ def test_a_run_that_does_not_cut_tells_its_loss_at_the_same_places():
         {**line, "cross_entropy": 1 / i, "loss": 2 / i, "penalty": 0.0} for i, line in enumerate(told(200), 1)
     ]
     bare = [{key: value for key, value in line.items() if key != "segment_length"} for line in log]
-    cutting, beside = training_curve(log), training_curve(bare)
+    cutting, beside = training_curve(log, ["penalty"]), training_curve(bare)
     assert [*cutting] == ["sentences", "segment_length", "cross_entropy", "loss", "penalty"]
     assert beside == {key: cutting[key] for key in ("sentences", "cross_entropy", "loss")}
     assert cutting["sentences"] == training_curve(told(200))["sentences"]
@@ -133,7 +133,7 @@ def test_what_training_could_not_tell_is_passed_over():
 
 @given(st.integers(1, 500), st.integers(2, 60))
 def test_a_thinned_log_is_densest_at_the_start(count, most):
-    columns = training_curve(told(count), most)
+    columns = training_curve(told(count), most=most)
     kept = columns["sentences"]
     assert len(kept) == len(columns["segment_length"]) <= most
     assert kept == sorted(set(kept))
@@ -319,8 +319,8 @@ def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
 
 
 def test_every_column_is_in_one_part_of_the_markdown():
-    fields = "segment_length", "longest_segment", "gradient_share"
-    output = {f"output_{name}": [2.0] * 4 for name in ("segment_length", "gradient_share")}
+    fields = "segment_length", "longest_segment", "live"
+    output = {f"output_{name}": [2.0] * 4 for name in ("segment_length", "live")}
     run = result()
     curve = {name: [2.0] * 4 for name in fields} | output | {"longest_output_segment": [3.0] * 4} | run.curve
     both = {"overhead": 1.1, "coordination": 0.5}
@@ -343,28 +343,29 @@ def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
     assert title.startswith("2 runs, ")
     run, char = (dict(zip(heads, row, strict=True)) for row in rows)
     assert run == {
-        "run": "tau=0.1 b_h=1 seed=1", "start": "2.000", "end": "1.100", "grad.": "10.00%", "BLEU": "9.00",
+        "run": "tau=0.1 b_h=1 seed=1", "start": "2.000", "end": "1.100", "live": "10.00%", "BLEU": "9.00",
         "chrF2": "30.00", "test": "8.50", "F1": "0.330", "either": "0.660", "ms": "10.0",
         "ended": "budget spent",
     }  # fmt: skip
-    assert (char["grad."], char["end"]) == ("", "1.000")
+    assert (char["live"], char["end"]) == ("", "1.000")
 
 
 def test_a_terminal_explains_the_columns_that_are_there_and_no_others():
     made = result()
     bare = replace(made, test=None, boundaries={}, milliseconds=None)
     assert brief_table(sweep([bare]))[3] == (
-        "start, end: characters in a segment; grad.: of characters with a halting gradient, at the end; "
+        "start, end: characters in a segment; "
+        "live: share of characters at which the loss reaches the cutter, at the end; "
         "BLEU, chrF2: best on dev. All else: table.md"
     )
     none = replace(bare, curve={}, best=None)
     assert brief_table(sweep([none]))[3] == "All else: table.md"
-    outputs = {f"output_{name}": [2.0] * 4 for name in ("segment_length", "gradient_share")}
+    outputs = {f"output_{name}": [2.0] * 4 for name in ("segment_length", "live")}
     sides = {name: {"gold": 90, "f1": 0.5} for name in ("white space", "white space, either side")}
     full = replace(made, curve=made.curve | outputs, boundaries=sides)
     _, heads, _, legend = brief_table(sweep([full]))
     said = [
-        head for part in legend.split("; ") for head in re.split(r": (?!start|end|grad)", part)[0].split(", ")
+        head for part in legend.split("; ") for head in re.split(r": (?!start|end|live)", part)[0].split(", ")
     ]
     assert said == [head for head in heads if head not in ("run", "ended")]
     assert "F1: against white space, which goes with the word after it; either: with either word;" in legend

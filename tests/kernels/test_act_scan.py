@@ -98,6 +98,42 @@ def test_fused_is_the_reference_on_any_batch(lengths, size, bias, seed, inside):
         assert_close(found, wanted, 1e-10)
 
 
+def with_cuts(args: list[Tensor], seed: int) -> list[Tensor]:
+    """The same with random cuts, in padding too: 1 must halt, -1 must not, 0 as the score decides."""
+    drawn = torch.randint(-1, 2, args[10].shape, generator=torch.Generator().manual_seed(seed))
+    return [*args[:10], torch.where(args[10], 1, drawn).to(torch.int8)]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    st.integers(1, 6),
+    st.floats(-3, 5),
+    st.integers(0, 99),
+    st.booleans(),
+)
+def test_fused_is_the_reference_under_given_cuts(lengths, size, bias, seed, final):
+    args = with_cuts(problem(lengths, size, bias, seed, steps=max(lengths) + 1, final=final), seed)
+    results = run(fused, args), run(reference, args)
+    for found, wanted in zip(*results, strict=True):
+        assert_close(found, wanted, 1e-10)
+    outputs, real = results[0][0], args[9]
+    assert outputs["ends"][(args[10] > 0) & real].all()
+    assert not outputs["ends"][(args[10] < 0) | ~real].any()
+    assert not outputs["weights"][~real].any()
+    assert (outputs["weights"] >= 0).all()
+
+
+@pytest.mark.parametrize("function", [fused, reference])
+def test_cuts_in_int8_that_only_make_halt_are_those_in_bool(function):
+    args = problem([8, 3, 6], 4, 0.0)
+    args[10] |= torch.rand(args[10].shape, generator=torch.Generator().manual_seed(0)) < 0.3
+    for found, wanted in zip(
+        run(function, [*args[:10], args[10].to(torch.int8)]), run(function, args), strict=True
+    ):
+        assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
 @pytest.mark.parametrize("case", [([37, 20, 31, 1], 48, 1.0), ([37, 20, 31, 1], 48, -2.0)])
 def test_float32_is_close_to_float64(case):
     args = problem(*case)
@@ -109,8 +145,11 @@ def test_float32_is_close_to_float64(case):
 
 @pytest.mark.parametrize("function", [fused, reference])
 @pytest.mark.parametrize("bias", [-9.0, 0.0, 9.0])
-def test_the_gradient_is_the_slope(function, bias):
+@pytest.mark.parametrize("given", [False, True], ids=["free", "given"])
+def test_the_gradient_is_the_slope(function, bias, given):
     args = problem([4, 2], 2, bias)
+    if given:  # one goes on far beyond a sum of 1, one ends early
+        args[10] = torch.tensor([[-1, -1, -1, 1], [1, 1, 0, 0]], dtype=torch.int8)
     # No sum so near the threshold that gradcheck's steps cross it: f is not differentiable there.
     near = [reference(*args, epsilon=EPSILON + shift)[1] for shift in (-1e-4, 1e-4)]
     assert torch.equal(*near)

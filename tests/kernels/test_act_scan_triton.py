@@ -252,8 +252,12 @@ def test_a_symbol_outside_of_the_table_is_nan_and_hurts_no_other():
 def poisoned(monkeypatch) -> None:
     """Memory that nothing was written to holds NaN (or True)."""
     new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: new_empty(*a, **k).fill_(torch.nan))
-    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
+
+    def poison(tensor):
+        return tensor if tensor.dtype == torch.int8 else tensor.fill_(torch.nan)  # int8 has no NaN
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
 
 
 @pytest.mark.usefixtures("poisoned")

@@ -1,4 +1,4 @@
-"""The reference of a bidirectional GRU layer against PyTorch's own, on odd, ragged and poisoned batches."""
+"""The reference of a GRU layer against PyTorch's own, on odd, ragged and poisoned batches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels import VARIABLE
 from caesura.kernels.gru_layer import gru_layer_reference
+from caesura.segmenters.readers.recurrent import BiGru, Gru
 
 NAMES = ("inputs", "weight_hh", "bias_hh")
 
 
-def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0) -> list[Tensor]:
+def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0, N: int = 2) -> list[Tensor]:
     """Arguments in float64 for sentences of these lengths, with `extra` places of padding for all."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = (len(lengths), max(lengths) + extra, 2, 3 * H), (2, 3 * H, H), (2, 3 * H)
+    shapes = (len(lengths), max(lengths) + extra, N, 3 * H), (N, 3 * H, H), (N, 3 * H)
     inputs, weight, bias = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)
     return [inputs, torch.tensor(lengths), weight / H**0.5, bias]
 
@@ -34,11 +35,11 @@ def run(function, args: list[Tensor]) -> dict[str, Tensor]:
 
 def pytorch(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tensor) -> Tensor:
     """nn.GRU over packed sentences, its input weights such that they pass `inputs` through."""
-    H = weight_hh.shape[2]
-    through, zeros = torch.eye(6 * H, dtype=inputs.dtype), inputs.new_zeros(3 * H)
-    gru = nn.GRU(6 * H, H, batch_first=True, bidirectional=True).to(inputs.dtype)
+    N, H = len(weight_hh), weight_hh.shape[2]
+    through, zeros = torch.eye(3 * N * H, dtype=inputs.dtype), inputs.new_zeros(3 * H)
+    gru = nn.GRU(3 * N * H, H, batch_first=True, bidirectional=N == 2).to(inputs.dtype)
     weights = {}
-    for d, end in enumerate(("_l0", "_l0_reverse")):
+    for d, end in enumerate(("_l0", "_l0_reverse")[:N]):
         weights |= {f"weight_ih{end}": through[3 * H * d : 3 * H * (d + 1)], f"bias_ih{end}": zeros}
         weights |= {f"weight_hh{end}": weight_hh[d], f"bias_hh{end}": bias_hh[d]}
     packed = nn.utils.rnn.pack_padded_sequence(
@@ -59,29 +60,33 @@ def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     st.integers(1, 5),
     st.integers(0, 2),
     st.integers(0, 99),
+    st.integers(1, 2),
 )
-def test_the_reference_is_a_bidirectional_gru(lengths, H, extra, seed):
-    args = problem(lengths, H, extra, seed)
+def test_the_reference_is_a_gru_in_one_direction_or_two(lengths, H, extra, seed, N):
+    args = problem(lengths, H, extra, seed, N)
     assert_close(run(gru_layer_reference, args), run(pytorch, args))
 
 
-def test_the_gradient_is_the_slope():
-    inputs, lengths, *weights = problem([3, 1], 2)
+@pytest.mark.parametrize("N", [1, 2])
+def test_the_gradient_is_the_slope(N):
+    inputs, lengths, *weights = problem([3, 1], 2, N=N)
     leaves = [a.requires_grad_() for a in (inputs, *weights)]
     assert torch.autograd.gradcheck(lambda x, *w: gru_layer_reference(x, lengths, *w), leaves)
 
 
-def test_a_sentence_does_not_depend_on_its_batch():
-    inputs, lengths, *weights = problem([4, 1, 6], 3)
+@pytest.mark.parametrize("N", [1, 2])
+def test_a_sentence_does_not_depend_on_its_batch(N):
+    inputs, lengths, *weights = problem([4, 1, 6], 3, N=N)
     together = gru_layer_reference(inputs, lengths, *weights)
     for b, n in enumerate(lengths.tolist()):
         alone = gru_layer_reference(inputs[b : b + 1, :n], lengths[b : b + 1], *weights)
         torch.testing.assert_close(together[b : b + 1, :n], alone, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_padding_is_never_read_and_gets_nothing(poison):
-    args = problem([6, 2, 4], 3, extra=1)
+def test_padding_is_never_read_and_gets_nothing(poison, N):
+    args = problem([6, 2, 4], 3, extra=1, N=N)
     padding = torch.arange(7) >= args[1][:, None]
     poisoned = [args[0].masked_fill(padding[..., None, None], poison), *args[1:]]
     clean, found = run(gru_layer_reference, args), run(gru_layer_reference, poisoned)
@@ -90,8 +95,9 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     assert not clean["inputs"][padding].any()
 
 
-def test_an_empty_sentence_has_zeros_and_gives_nothing():
-    args = problem([3, 0, 2], 3)
+@pytest.mark.parametrize("N", [1, 2])
+def test_an_empty_sentence_has_zeros_and_gives_nothing(N):
+    args = problem([3, 0, 2], 3, N=N)
     found = run(gru_layer_reference, args)
     assert not found["states"][1].any()
     assert not found["inputs"][1].any()
@@ -116,3 +122,17 @@ def test_an_encoder_by_the_reference_is_the_encoder_by_pytorch(layers, monkeypat
         results[choice] = {"states": states, "summary": encoded.summary}
         results[choice] |= dict(zip(leaves, grads, strict=True))
     assert_close(results["reference"], results["fused"])
+
+
+@pytest.mark.parametrize("reader", [Gru, BiGru])
+def test_a_reader_by_the_reference_is_the_reader_by_pytorch(reader, monkeypatch):
+    torch.manual_seed(0)
+    layer, results = reader(9, 4, 3).double(), {}
+    symbols, lengths = torch.randint(9, (4, 6)), torch.tensor([6, 2, 0, 1])
+    for choice in ("reference", "fused"):
+        monkeypatch.setenv(VARIABLE, choice)
+        states = layer(symbols, lengths)
+        grads = torch.autograd.grad(states.sin().square().sum(), [*layer.parameters()])
+        results[choice] = {"states": states} | dict(zip(dict(layer.named_parameters()), grads, strict=True))
+    assert_close(results["reference"], results["fused"])
+    assert not results["fused"]["states"][torch.arange(6) >= lengths[:, None]].any()

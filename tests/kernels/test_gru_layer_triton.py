@@ -45,10 +45,10 @@ pytestmark = [
 ]
 
 
-def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0) -> list[Tensor]:
+def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0, N: int = 2) -> list[Tensor]:
     """Arguments in float64, inputs exact in bfloat16, with `extra` places of padding for all."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = (len(lengths), max(lengths) + extra, 2, 3 * H), (2, 3 * H, H), (2, 3 * H)
+    shapes = (len(lengths), max(lengths) + extra, N, 3 * H), (N, 3 * H, H), (N, 3 * H)
     inputs, weight, bias = (torch.randn(*shape, generator=generator) for shape in shapes)
     args = [a.to(DEVICE, torch.float64) for a in (inputs.bfloat16(), weight / H**0.5, bias)]
     return [args[0], torch.tensor(lengths, device=DEVICE), *args[1:]]
@@ -92,9 +92,10 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_triton_is_the_reference(case):
-    args = problem(*case)
+def test_triton_is_the_reference(case, N):
+    args = problem(*case, N=N)
     assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
 
 
@@ -105,9 +106,10 @@ def test_any_tile_will_do(tile, monkeypatch):
     assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
 
 
+@pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
-def test_padding_is_never_read_and_gets_nothing(poison):
-    args = problem([5, 2, 0], 5, extra=1)
+def test_padding_is_never_read_and_gets_nothing(poison, N):
+    args = problem([5, 2, 0], 5, extra=1, N=N)
     padding = torch.arange(6, device=DEVICE) >= args[1][:, None]
     poisoned = [args[0].masked_fill(padding[..., None, None], poison), *args[1:]]
     clean, found = run(layer, args, torch.float32), run(layer, poisoned, torch.float32)
@@ -116,9 +118,10 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     assert not clean["inputs"][padding].any()
 
 
+@pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_memory_may_hold_anything_before(dtype, monkeypatch):
-    args = problem([5, 2, 0, 3], 5, extra=1)
+def test_memory_may_hold_anything_before(dtype, N, monkeypatch):
+    args = problem([5, 2, 0, 3], 5, extra=1, N=N)
     wanted = run(layer, args, dtype)
     new_empty = Tensor.new_empty
 
@@ -177,8 +180,9 @@ def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
         assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
 
 
-def test_bf16_is_as_close_to_float64_as_the_eager_reference():
-    assert_bf16_is_as_good_as_eager(problem([9, 4, 1], 24))
+@pytest.mark.parametrize("N", [1, 2])
+def test_bf16_is_as_close_to_float64_as_the_eager_reference(N):
+    assert_bf16_is_as_good_as_eager(problem([9, 4, 1], 24, N=N))
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
@@ -223,16 +227,18 @@ def test_an_encoder_by_triton_is_the_encoder_by_the_reference(layers, monkeypatc
 
 
 @on_gpu
+@pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("case", PAPER.values(), ids=PAPER)
-def test_paper_sizes_in_float32(case):
-    args = problem(*case)
+def test_paper_sizes_in_float32(case, N):
+    args = problem(*case, N=N)
     assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
 
 
 @on_gpu
+@pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("case", PAPER.values(), ids=PAPER)
-def test_paper_sizes_in_bf16(case):
-    assert_bf16_is_as_good_as_eager(problem(*case))
+def test_paper_sizes_in_bf16(case, N):
+    assert_bf16_is_as_good_as_eager(problem(*case, N=N))
 
 
 @on_gpu

@@ -252,6 +252,23 @@ def test_a_search_asks_for_start_step_and_reorder_alone(monkeypatch: pytest.Monk
     assert beam_search(bare, encoded(tables), limits) == beam_search(SCRIPT, encoded(tables), limits)
 
 
+@pytest.mark.parametrize("limits", [[0, 0], [0, 4]])
+def test_a_limit_of_nothing_gives_a_hypothesis_without_symbols(limits: list[int]) -> None:
+    tables, sizes = table(2, seed=3), torch.tensor(limits)
+    searches = {
+        "greedy": greedy(SCRIPT, encoded(tables), sizes),
+        "beam": [pool[0] for pool in beam_search(SCRIPT, encoded(tables), sizes, beam=3)],
+        "sampling": sample(SCRIPT, encoded(tables), sizes, [0, 1]),
+    }
+    for name, found in searches.items():
+        assert len(found) == 2, name
+        for hypothesis, limit in zip(found, limits, strict=True):
+            assert len(hypothesis.symbols) <= limit, name
+            assert bool(hypothesis.symbols) == bool(limit), name
+            assert math.isfinite(hypothesis.score), name
+        assert (found[0].log_prob, found[0].score, found[0].finished) == (0.0, 0.0, False), name
+
+
 def test_an_empty_batch_has_no_hypotheses() -> None:
     nothing = torch.zeros(0, dtype=torch.long)
     assert greedy(SCRIPT, encoded(table(0, 0)), nothing) == []

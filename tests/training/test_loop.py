@@ -245,12 +245,12 @@ def test_the_loss_is_logged_in_its_named_parts(corpus: Path, tmp_path: Path) -> 
         assert record["tau"] == 0.1
         assert record["penalty"] != 0
         assert 0 < record["remainder"] < 1
-        assert record["decoder_penalty"] == 0
+        assert "decoder_penalty" not in record
         whole = record["cross_entropy"] + record["tau"] * record["penalty"]
         assert record["loss"] == pytest.approx(whole, rel=0.05)  # a mean per batch, a mean per symbol
         assert "clipped" not in record
         assert record["segment_length"] >= 1
-        assert 0 <= record["inside"] < 1
+        assert 0 <= record["live"] < 1
         assert "output_segment_length" not in record
 
 
@@ -263,7 +263,7 @@ def test_the_log_begins_with_the_segments_that_training_begins_with(corpus: Path
     [record] = train_records(tmp_path / "out")
     for prefix in ("", "output_"):
         assert record[f"{prefix}segment_length"] == pytest.approx(start[f"{prefix}segment_length"], rel=1e-12)
-        assert record[f"{prefix}inside"] == pytest.approx(start[f"{prefix}gradient_share"], rel=1e-12)
+        assert record[f"{prefix}live"] == pytest.approx(start[f"{prefix}live"], rel=1e-12)
 
 
 @pytest.mark.parametrize(("norm", "share"), [(1e-3, 1.0), (1e9, 0.0)])

@@ -58,13 +58,13 @@ def test_a_batch_in_pieces_has_the_gradients_and_sums_of_the_whole(
     model = tiny_model(segmenter, decoder=decoder, training=training)
     batch = collate(PAIRS[:11], shape=(13, 40, 20))
     whole = Step(model, model.config.training)(batch)
-    wanted = gradients(model) | dict(zip(SUMS, whole, strict=True))
+    wanted = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
     tried = too_large(monkeypatch, most)
     said: list[str] = []
     step = Step(model, model.config.training, said.append)
     for _ in range(2):
         sums = step(batch)
-        close(gradients(model) | dict(zip(SUMS, sums, strict=True)), wanted, 1e-12)
+        close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), wanted, 1e-12)
     assert said == ["a batch of 11 sentences does not fit into memory; such are split now"]
     assert tried[0] == 13
     assert [n for n in tried if n <= most]
@@ -75,9 +75,9 @@ def test_risk_in_pieces_is_that_of_the_whole() -> None:
     batch = collate(PAIRS[:6])
     step = Step(model, model.config.training)
     whole = step(batch, 4)
-    wanted = gradients(model) | dict(zip(SUMS, whole, strict=True))
+    wanted = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
     sums = step._in_pieces(batch, 4, True)
-    close(gradients(model) | dict(zip(SUMS, sums, strict=True)), wanted, 1e-12)
+    close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), wanted, 1e-12)
 
 
 def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:

@@ -1,5 +1,6 @@
 """Loss and gradients of a batch: padded as unpadded, replayed from graphs as computed anew."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_padding_in_every_direction_changes_neither_sums_nor_gradients(
         batch = collate(PAIRS[:5], shape=shape)
         assert len(batch) == 5
         sums = step(batch)
-        found.append(gradients(model) | dict(zip(SUMS, sums, strict=True)))
+        found.append(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)))
     assert batch.shape == (9, 40, 17)
     close(found[1], found[0], 1e-13)
 
@@ -53,15 +54,22 @@ def test_the_sums_are_those_of_the_loss() -> None:
     batch = collate(PAIRS[:3])
     with torch.no_grad():
         loss = model(batch)
-    sums = dict(zip(SUMS, Step(model, model.config.training)(batch).tolist(), strict=True))
-    for name in ("penalty", "remainder", "decoder_penalty"):
-        assert sums[name] == pytest.approx(3 * float(getattr(loss, name)), rel=1e-12), name
+        segments = model.segmenter(batch.src, batch.src_lengths)
+    names = (*SUMS, *model.counted)
+    sums = dict(zip(names, Step(model, model.config.training)(batch).tolist(), strict=True))
+    assert sums["penalty"] == pytest.approx(float(segments.penalty.sum()), rel=1e-12)
+    last = (segments.weights * segments.ends).sum(1) / batch.src_lengths
+    assert sums["remainder"] == pytest.approx(float(last.sum()), rel=1e-12)
+    assert sums["penalty of"] == sums["remainder of"] == 3
+    text = torch.arange(segments.ends.shape[1]) < batch.src_lengths[:, None] - 1
+    assert sums["live"] == int((~segments.ends & text).sum()) > 0
+    assert sums["live of"] == sums["source_symbols"]
     assert sums["loss"] == pytest.approx(3 * float(loss.total), rel=1e-12)
     assert sums["cross_entropy"] == pytest.approx(float(loss.cross_entropy), rel=1e-12)
     assert sums["sentences"] == 3
     assert sums["symbols"] == sum(len(target) + 1 for _, target in PAIRS[:3])
     assert sums["source_symbols"] == sum(len(source) for source, _ in PAIRS[:3])
-    assert sums["output_symbols"] == sums["output_segments"] == 0  # which nobody cuts
+    assert not any(name.startswith("output") for name in sums)  # which nobody cuts
 
 
 @given(st.integers(1, 5000))
@@ -104,16 +112,25 @@ PRECISIONS = {
 
 
 def side_by_side(
-    segmenter: dict[str, Any], decoder: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
+    segmenter: dict[str, Any],
+    decoder: dict[str, Any],
+    precision: str,
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[int, int] | None = None,
+    **sections: Any,
 ) -> Step:
-    """Steps with and without graphs over batches of a few shapes, while the weights change; the one with."""
+    """Steps with and without graphs over batches of a few shapes, while the weights change; the one with.
+
+    `given`: random cuts from the first to below the second.
+    """
     dtype, within = PRECISIONS[precision]
     training = {
         "precision": "bfloat16" if precision == "bfloat16" else "float32",
         "label_smoothing": 0.0 if precision == "float64" else 0.1,
     }
     plain, captured = (
-        tiny_model(segmenter, decoder=decoder, training=training).to(dtype).cuda() for _ in range(2)
+        tiny_model(segmenter, decoder=decoder, training=training, **sections).to(dtype).cuda()
+        for _ in range(2)
     )
     monkeypatch.setenv(graphs.VARIABLE, "0")
     plainly = Step(plain, plain.config.training)
@@ -125,6 +142,9 @@ def side_by_side(
     numbers = np.random.default_rng(0)
     for turn in range(24):
         batch = padded(PAIRS, numbers.permutation(40)[: (8, 16)[turn % 2]])
+        if given:
+            cuts = torch.from_numpy(numbers.integers(*given, batch.src.shape)).to(torch.int8)
+            batch = replace(batch, src_cuts=cuts.pin_memory())
         sums = [step(batch).clone() for step in (plainly, replayed)]
         torch.testing.assert_close(sums[1], sums[0], rtol=within, atol=1e-9)
         close(gradients(captured), gradients(plain), within)
@@ -161,6 +181,30 @@ def test_graphs_leave_a_halting_unit_alone_that_does_not_learn(
 def test_graphs_cut_where_the_config_says(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     step = side_by_side(ACT | {"cut_after": "ac"}, RECURRENT, precision, monkeypatch)
     assert len(step.model.segmenter.cut_after) == 2
+
+
+@needs_cuda
+@pytest.mark.parametrize("given", [None, (0, 2), (-1, 2)], ids=["own", "some", "all"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("cutter", ["every", "fixed", "random", "given", "act", "cif"])
+def test_graphs_serve_every_cutter(
+    cutter: str, precision: str, given: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cutter == "given" and given is None:
+        pytest.skip("it cuts only where cuts are given")
+    learns = cutter in ("act", "cif")
+    segmenter = {
+        "reader": {"type": "gru" if cutter == "random" else "bigru", "embedding_dim": 4, "size": 3},
+        "cutter": {"type": cutter, **({"k": 2.5} if cutter == "fixed" else {})},
+        "pooling": "weighted" if learns else "last" if cutter == "every" else "mean",
+        "output_dim": 5,
+        **({"rate": {"target": 2.0}} if cutter in ("random", "cif") else {}),
+    }
+    side = {"lang": "xx", "level": "char"}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side, "cuts": {"type": "whitespace"}}
+    step = side_by_side(segmenter, RECURRENT, precision, monkeypatch, given, data=data)
+    assert step.graphs is not None
+    assert len(step.graphs) >= 2
 
 
 @needs_cuda

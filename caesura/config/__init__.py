@@ -1,131 +1,38 @@
 """The configuration of a run: YAML in and out, every mistake named with its file, line and remedy."""
 
 import os
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PrivateAttr,
-    Tag,
-    ValidationError,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from caesura import yamlfile
+from caesura.config.text import Data, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
 from caesura.errors import InputError
 from caesura.phrasing import problems
 from caesura.yamlfile import Key, Place, Source, place_of, show
 
-Level = Literal["char", "word", "bpe", "wordpiece"]
-MAX_BASES = 4
-BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
-
-
-def _wrong(key: str, message: str) -> PydanticCustomError:
-    """A rule of our own, broken at `key` of the section being checked ("" for the value itself)."""
-    return PydanticCustomError("rule", "{message}", {"key": key, "message": message})
-
-
-def _file(path: Path) -> Path:
-    if not path.name:
-        raise _wrong("", "a file name is wanted")
-    return path
-
-
-def _table(path: Path) -> Path:
-    if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
-        raise _wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
-    return path
-
-
-def _corpus_kind(value: Any) -> str | None:
-    if isinstance(value, Mapping | Files):
-        return "<files>"
-    return "<table>" if isinstance(value, str | Path) else None
-
-
-class Section(BaseModel):
-    """One mapping of the file; unknown keys and near-miss types are refused, an empty one is its defaults."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty(cls, value: Any) -> Any:
-        return {} if value is None else value
-
-
-TextFile = Annotated[Path, Field(strict=False), AfterValidator(_file)]
-TableFile = Annotated[Path, Field(strict=False), AfterValidator(_table)]
-
-
-class Files(Section):
-    """Parallel text as two files, line by line."""
-
-    src: TextFile = Field(description="source sentences, one a line; plain, .gz or .xz")
-    trg: TextFile = Field(description="their translations, line by line")
-
-
-Corpus = Annotated[
-    Annotated[Files, Tag("<files>")] | Annotated[TableFile, Tag("<table>")], Discriminator(_corpus_kind)
+__all__ = [
+    "Component",
+    "Config",
+    "Data",
+    "FileCuts",
+    "Files",
+    "RuleCuts",
+    "Section",
+    "Side",
+    "SymbolCuts",
+    "Testing",
+    "Training",
+    "differences",
+    "flat",
+    "load_config",
 ]
 
-
-class Side(Section):
-    """How one language's text becomes symbols."""
-
-    lang: str = Field(min_length=1, description="language code, such as de")
-    level: Level = Field(description="what a symbol is: char, word, bpe or wordpiece")
-    voc_limit: int | None = Field(
-        default=None, ge=5, description="largest vocabulary, the 4 special symbols included; null: all"
-    )
-    max_length: int | None = Field(
-        default=None,
-        ge=1,
-        description="longest training sentence in symbols, longer pairs are dropped; null: 5000",
-    )
-
-    @model_validator(mode="after")
-    def _subwords_need_a_size(self) -> "Side":
-        if self.level in ("bpe", "wordpiece") and self.voc_limit is None:
-            raise _wrong("voc_limit", f"level {self.level} needs a vocabulary size, such as 15000")
-        return self
-
-
-class Data(Section):
-    """The text and how it is read; relative paths start from the folder of the file they are written in."""
-
-    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz or .xz")
-    dev: Corpus = Field(description="the same, for validation")
-    test: Corpus | None = Field(default=None, description="the same, for the final scores")
-    src: Side = Field(description="the source side")
-    trg: Side = Field(description="the target side")
-    joint: bool = Field(default=False, description="one subword vocabulary for both sides")
-    max_chars: int | None = Field(
-        default=None,
-        ge=1,
-        description="longest training sentence in characters, either side, whatever a symbol is; null: any",
-    )
-    errors: Literal["strict", "replace"] = Field(
-        default="strict", description="bytes that are not UTF-8: stop, or �"
-    )
-
-    @model_validator(mode="after")
-    def _joint_sides_agree(self) -> "Data":
-        if self.joint and self.src.level not in ("bpe", "wordpiece"):
-            raise _wrong("joint", f"only bpe and wordpiece can be joint, not {self.src.level}")
-        if self.joint and (self.src.level, self.src.voc_limit) != (self.trg.level, self.trg.voc_limit):
-            raise _wrong("joint", "src and trg must have the same level and voc_limit")
-        return self
+MAX_BASES = 4
+BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
 
 
 class Component(Section):
@@ -147,10 +54,16 @@ class PenalisedComponent(Component):
     tau: float = Field(default=0.0, description="weight of this component's penalty in the loss")
 
 
+class SegmenterComponent(PenalisedComponent):
+    """Reader, cutter and pooling, each with a type and options of its own, or a segmenter of one piece."""
+
+    type: str = Field(default="parts", min_length=1, description="parts (the default), lookup or act")
+
+
 class Model(Section):
     """The three parts of a translator."""
 
-    segmenter: PenalisedComponent = Field(description="symbols to segment vectors")
+    segmenter: SegmenterComponent = Field(description="symbols to segment vectors")
     encoder: Component = Field(description="segment vectors to states")
     decoder: PenalisedComponent = Field(description="states to target symbols")
 
@@ -238,7 +151,7 @@ class Training(Section):
     @model_validator(mode="after")
     def _decay_needs_an_end(self) -> "Training":
         if self.decay != "none" and (self.updates is None or self.updates <= self.warmup):
-            raise _wrong("decay", f"{self.decay} needs training.updates, more than training.warmup")
+            raise wrong("decay", f"{self.decay} needs training.updates, more than training.warmup")
         return self
 
 
@@ -293,21 +206,28 @@ class Config(Section):
         path = tuple(key.split("."))
         return InputError(place_of(self._places, path).says(path, message))
 
-    def check(self, section: str, options: type[BaseModel], given: Container[str] = ()) -> BaseModel:
-        """What the user wrote for a component, as `options`; `given` are keys that the program sets."""
+    def check(
+        self,
+        section: str,
+        values: Mapping[str, Any],
+        options: type[BaseModel],
+        given: Container[str] = (),
+        name: str = "",
+    ) -> BaseModel:
+        """What the user wrote in a section, as `options`; `given` are keys that the program sets.
+
+        `name` is the type of the component that the section describes.
+        """
         path = tuple(section.split("."))
-        component: Any = self
-        for part in path:
-            component = getattr(component, part)
         try:
-            return options.model_validate(component.options)
+            return options.model_validate(values)
         except ValidationError as invalid:
             wrong = problems(invalid, options, self._places, path, given, whole=Config)
             missing = [problem for problem in wrong if problem.message == "missing"]
             if missing and path in self._replaced:
                 wanted = " and ".join(".".join(problem.key) for problem in missing)
                 old, kind = self._replaced[path], (*path, "type")
-                said = f"{component.type} takes no options over from {old}; give {wanted} as well"
+                said = f"{name} takes no options over from {old}; give {wanted} as well"
                 wrong = [p for p in wrong if p not in missing]
                 wrong.append(yamlfile.Problem(place_of(self._places, kind), kind, said))
             yamlfile.refuse(wrong)
@@ -336,7 +256,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
     source = _read_with_bases(Path(path), 0 if bases else None)
     layer = Source({}, {}, [])
     for override in overrides:
-        layer = layer.under(yamlfile.read_override(override))
+        layer = layer.under(_name_parts(yamlfile.read_override(override)))
     source = source.under(layer)
     _resolve_paths(source)
     try:
@@ -373,6 +293,7 @@ def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def _read_with_bases(path: Path, depth: int | None) -> Source:
     """A file laid over the one that its `base` names, and so on; no base is allowed where `depth` is None."""
     source = yamlfile.read_file(path)
+    _name_parts(source)
     base = source.tree.pop("base", None)
     if ("base",) not in source.places:
         return source
@@ -389,6 +310,15 @@ def _read_with_bases(path: Path, depth: int | None) -> Source:
     return _read_with_bases(path.parent / base, depth + 1).under(source)
 
 
+def _name_parts(source: Source) -> Source:
+    """A segmenter with a reader is one of parts, and replaces one of another type that it is laid over."""
+    model = source.tree.get("model")
+    segmenter = model.get("segmenter") if isinstance(model, dict) else None
+    if isinstance(segmenter, dict) and "reader" in segmenter:
+        segmenter.setdefault("type", "parts")
+    return source
+
+
 def _resolve_paths(source: Source) -> None:
     def resolve(owner: dict[str, Any], key: Key) -> None:
         if (value := owner.get(key[-1])) and isinstance(value, str):
@@ -401,3 +331,5 @@ def _resolve_paths(source: Source) -> None:
             if isinstance(files := data.get(name), dict):
                 resolve(files, ("data", name, "src"))
                 resolve(files, ("data", name, "trg"))
+            if isinstance(cuts := data.get("cuts"), dict):
+                resolve(cuts, ("data", "cuts", name))

@@ -1,0 +1,200 @@
+"""The sections of a config that say what the text is and how it is read."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from caesura.phrasing import nearest
+from caesura.yamlfile import show
+
+Level = Literal["char", "word", "bpe", "wordpiece"]
+
+
+def wrong(key: str, message: str) -> PydanticCustomError:
+    """A rule of our own, broken at `key` of the section being checked ("" for the value itself)."""
+    return PydanticCustomError("rule", "{message}", {"key": key, "message": message})
+
+
+def _file(path: Path) -> Path:
+    if not path.name:
+        raise wrong("", "a file name is wanted")
+    return path
+
+
+def _table(path: Path) -> Path:
+    if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
+        raise wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
+    return path
+
+
+def _corpus_kind(value: Any) -> str | None:
+    if isinstance(value, Mapping | Files):
+        return "<files>"
+    return "<table>" if isinstance(value, str | Path) else None
+
+
+class Section(BaseModel):
+    """One mapping of the file; unknown keys and near-miss types are refused, an empty one is its defaults."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+TextFile = Annotated[Path, Field(strict=False), AfterValidator(_file)]
+TableFile = Annotated[Path, Field(strict=False), AfterValidator(_table)]
+
+
+class Files(Section):
+    """Parallel text as two files, line by line."""
+
+    src: TextFile = Field(description="source sentences, one a line; plain, .gz or .xz")
+    trg: TextFile = Field(description="their translations, line by line")
+
+
+Corpus = Annotated[
+    Annotated[Files, Tag("<files>")] | Annotated[TableFile, Tag("<table>")], Discriminator(_corpus_kind)
+]
+
+
+class Side(Section):
+    """How one language's text becomes symbols."""
+
+    lang: str = Field(min_length=1, description="language code, such as de")
+    level: Level = Field(description="what a symbol is: char, word, bpe or wordpiece")
+    voc_limit: int | None = Field(
+        default=None, ge=5, description="largest vocabulary, the 4 special symbols included; null: all"
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=1,
+        description="longest training sentence in symbols, longer pairs are dropped; null: 5000",
+    )
+
+    @model_validator(mode="after")
+    def _subwords_need_a_size(self) -> "Side":
+        if self.level in ("bpe", "wordpiece") and self.voc_limit is None:
+            raise wrong("voc_limit", f"level {self.level} needs a vocabulary size, such as 15000")
+        return self
+
+
+class RuleCuts(Section):
+    """Cuts of the source by what its characters are."""
+
+    type: Literal["characters", "whitespace", "punctuation"] = Field(description="which characters cut")
+    characters: str = Field(default="", description="with type characters: these")
+    side: Literal["before", "after"] = Field(default="before", description="where they cut")
+    most: int | None = Field(default=None, ge=1, description="longest segment in characters; null: any")
+
+    @model_validator(mode="after")
+    def _characters_are_named(self) -> "RuleCuts":
+        if (self.type == "characters") != bool(self.characters):
+            what = "type characters needs some" if not self.characters else f"not for type {self.type}"
+            raise wrong("characters", what)
+        return self
+
+
+class SymbolCuts(Section):
+    """Cuts where symbols end that are learnt from the source, while the model reads characters."""
+
+    type: Literal["bpe", "unigram", "wordpiece"] = Field(description="what the symbols are")
+    voc_limit: int = Field(ge=5, description="how many symbols there are")
+
+
+class FileCuts(Section):
+    """Cuts from files of character offsets, one line per sentence."""
+
+    type: Literal["file"] = Field(description="offsets separated by spaces")
+    train: TextFile = Field(description="of the training text")
+    dev: TextFile = Field(description="of the dev set")
+    test: TextFile | None = Field(default=None, description="of the test set")
+
+
+_CUTS = {
+    kind: section
+    for section in (RuleCuts, SymbolCuts, FileCuts)
+    for kind in get_args(section.model_fields["type"].annotation)
+}
+
+
+def _known_cuts(value: Any) -> Any:
+    """Refuse cuts of no type, or of an unknown one, before a union of all types does it with other words."""
+    if isinstance(value, RuleCuts | SymbolCuts | FileCuts):
+        return value
+    if not isinstance(value, Mapping):
+        raise wrong("", f"{show(value)} is not a section such as {{type: whitespace}}")
+    kinds = ", ".join(_CUTS)
+    if "type" not in value:
+        raise wrong("type", f"missing: one of {kinds}")
+    if value["type"] not in list(_CUTS):  # a list: it may be unhashable
+        guess = nearest(str(value["type"]), _CUTS)
+        meant = f"; did you mean '{guess}'?" if guess else ""
+        raise wrong("type", f"{show(value['type'])} is not one of {kinds}{meant}")
+    return value
+
+
+def _cuts_kind(value: Any) -> str:
+    section = _CUTS[value["type"]] if isinstance(value, Mapping) else type(value)
+    return f"<{section.__name__}>"
+
+
+SourceCuts = Annotated[
+    Annotated[RuleCuts, Tag("<RuleCuts>")]
+    | Annotated[SymbolCuts, Tag("<SymbolCuts>")]
+    | Annotated[FileCuts, Tag("<FileCuts>")],
+    Discriminator(_cuts_kind),
+    BeforeValidator(_known_cuts),
+]
+
+
+class Data(Section):
+    """The text and how it is read; relative paths start from the folder of the file they are written in."""
+
+    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz or .xz")
+    dev: Corpus = Field(description="the same, for validation")
+    test: Corpus | None = Field(default=None, description="the same, for the final scores")
+    src: Side = Field(description="the source side")
+    trg: Side = Field(description="the target side")
+    cuts: SourceCuts | None = Field(
+        default=None,
+        description="where segments of the source end, whatever the model would do; null: where it decides",
+    )
+    joint: bool = Field(default=False, description="one subword vocabulary for both sides")
+    max_chars: int | None = Field(
+        default=None,
+        ge=1,
+        description="longest training sentence in characters, either side, whatever a symbol is; null: any",
+    )
+    errors: Literal["strict", "replace"] = Field(
+        default="strict", description="bytes that are not UTF-8: stop, or �"
+    )
+
+    @model_validator(mode="after")
+    def _symbols_are_cut_from_characters(self) -> "Data":
+        if isinstance(self.cuts, SymbolCuts) and self.src.level != "char":
+            raise wrong("cuts", f"type {self.cuts.type} needs data.src.level: char, not {self.src.level}")
+        return self
+
+    @model_validator(mode="after")
+    def _joint_sides_agree(self) -> "Data":
+        if self.joint and self.src.level not in ("bpe", "wordpiece"):
+            raise wrong("joint", f"only bpe and wordpiece can be joint, not {self.src.level}")
+        if self.joint and (self.src.level, self.src.voc_limit) != (self.trg.level, self.trg.voc_limit):
+            raise wrong("joint", "src and trg must have the same level and voc_limit")
+        return self

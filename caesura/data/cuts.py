@@ -1,0 +1,292 @@
+"""Where segments of a source text should end: by rules, at the ends of symbols, or as a file says.
+
+A cut is a character offset strictly inside the text. For a model cuts become one number per source symbol,
+int8: 1 cut after this symbol, -1 do not, 0 free. There is none for </s>.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, pairwise
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caesura.data.files import Errors, digest, read_lines
+from caesura.data.vocabulary import Spans, Vocabulary
+from caesura.errors import InputError
+
+if TYPE_CHECKING:
+    from caesura.config import FileCuts, RuleCuts, SymbolCuts
+
+# What a caller says of one text: nothing, all offsets to cut at, or some with 1 (cut) or -1 (do not).
+GivenCuts = Sequence[int] | Mapping[int, int] | None
+
+_SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
+
+
+class TextCuts(ABC):
+    """Cuts that follow from the text alone."""
+
+    @abstractmethod
+    def offsets(self, text: str) -> list[int]:
+        """Where to cut a text: rising, strictly inside it."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> list[Any]:
+        """Everything that decides where a text is cut, as JSON has it."""
+
+    def __call__(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
+        """Per symbol, given their places [n, 2]: 1 or 0; a cut inside a symbol is left out."""
+        after, between = symbols_before(self.offsets(text), places)
+        return _marked(len(places), after[between])
+
+    def reader(self, errors: Errors = "strict") -> CutsReader:
+        """Goes through the lines of a text."""
+        return CutsReader(self)
+
+
+class RuledCuts(TextCuts):
+    """Cuts before or after certain characters, and inside what is then longer than `most`."""
+
+    def __init__(self, rule: RuleCuts) -> None:
+        self.rule = rule
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        return [self.rule.type, self.rule.characters, self.rule.side, self.rule.most]
+
+    def offsets(self, text: str) -> list[int]:
+        found = [at for at in self._by_character(text) if 0 < at < len(text)]
+        most = self.rule.most
+        if most is None:
+            return found
+        return [at for a, b in pairwise([0, *found, len(text)]) for at in range(a, b, most) if at]
+
+    def _by_character(self, text: str) -> Iterator[int]:
+        after = self.rule.side == "after"
+        if self.rule.type == "whitespace":  # a run of it counts as one
+            return (match.end() if after else match.start() for match in _SPACE.finditer(text))
+        if self.rule.type == "punctuation":
+            return (at + after for at, character in enumerate(text) if _is_punctuation(character))
+        return (at + after for at, character in enumerate(text) if character in self.rule.characters)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character).startswith("P")
+
+
+class SymbolEnds(TextCuts):
+    """Cuts where the symbols of a vocabulary end; white space belongs to the symbol that follows it."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        return [self.vocabulary.kind, self.vocabulary.fingerprint]
+
+    def offsets(self, text: str) -> list[int]:
+        _, spans = self.vocabulary.encode_spans(text)
+        return [end for start, end in spans if end > start][:-1]
+
+
+class OffsetFile:
+    """Cuts in a file: character offsets separated by spaces, one line per line of the text."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        """The hash of the file."""
+        return ["file", digest(self.path)]
+
+    def reader(self, errors: Errors = "strict") -> CutsReader:
+        """Goes through the lines of a text, and of this file with it."""
+        return FileReader(self.path, errors)
+
+
+class CutsReader:
+    """The cuts of a text, line by line: `advance` at every line, `cuts` where they are wanted."""
+
+    def __init__(self, source: TextCuts) -> None:
+        self._source = source
+
+    def advance(self, text: str | None) -> None:
+        """Go on to the next line; None where it is not known what it says."""
+
+    def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
+        """The cuts of this line, given the places [n, 2] of its symbols."""
+        return self._source(text, places)
+
+    def finish(self, text: str | Path, lines: int) -> None:
+        """Refuse cuts for another number of lines than the text has."""
+
+
+class FileReader(CutsReader):
+    """The same with what a file says."""
+
+    def __init__(self, path: Path, errors: Errors) -> None:
+        self._path = path
+        self._lines = read_lines(path, errors)
+        self._number, self._ended = 0, False
+        self._offsets: list[int] = []
+
+    def advance(self, text: str | None) -> None:
+        line = next(self._lines, _END)
+        self._offsets = []
+        if line is _END:
+            self._ended = True
+            return
+        self._number += 1
+        if line is None:
+            raise InputError(f"{self._place}: longer than a line may be")
+        if text is not None:
+            self._offsets = parse_offsets(str(line), text, self._place, "cuts")
+
+    def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
+        after, between = symbols_before(self._offsets, places)
+        if not between.all():
+            raise InputError(f"{self._place}: {_within(self._offsets, between)}")
+        return _marked(len(places), after)
+
+    def finish(self, text: str | Path, lines: int) -> None:
+        count = self._number + sum(1 for _ in self._lines)
+        if count != lines:
+            raise InputError(
+                f"{text} has {lines} lines, {self._path} has {count} lines; cuts should have one per sentence"
+            )
+
+    @property
+    def _place(self) -> str:
+        return f"{self._path}:{self._number}"
+
+
+_END = object()
+
+
+def text_cuts(
+    settings: RuleCuts | SymbolCuts | FileCuts | None, vocabulary: Vocabulary | None = None
+) -> TextCuts | None:
+    """What a config's `data.cuts` says about any text; None where it says nothing or names files.
+
+    For cuts where symbols end, `vocabulary` has the symbols.
+    """
+    if settings is None or settings.type == "file":
+        return None
+    if settings.type in ("bpe", "unigram", "wordpiece"):
+        if vocabulary is None or vocabulary.kind != settings.type:
+            raise ValueError(f"data.cuts of type {settings.type} need a vocabulary of that kind")
+        return SymbolEnds(vocabulary)
+    return RuledCuts(settings)  # type: ignore[arg-type]
+
+
+def parse_offsets(cell: str, text: str, place: str, what: str) -> list[int]:
+    """Character offsets separated by spaces, rising and strictly inside `text`; anything else is refused."""
+    parts = cell.split()
+    if wrong := next((p for p in parts if not (p.isascii() and p.isdigit() and len(p) < 10)), None):
+        raise InputError(
+            f"{place}: {what} {cell[:60]!r}; should be character offsets separated by spaces, "
+            f"not {wrong[:20]!r}"
+        )
+    offsets = [int(p) for p in parts]
+    if (wrong_one := _out_of_order(offsets, len(text))) is not None:
+        raise InputError(
+            f"{place}: {what} {cell[:60]!r}; should rise, each inside a source of {len(text)} characters: "
+            f"offset {wrong_one}"
+        )
+    return offsets
+
+
+def _out_of_order(offsets: Sequence[int], length: int) -> int | None:
+    """The first offset that is not after the one before it, or not strictly inside a text."""
+    return next((b for a, b in pairwise([0, *offsets]) if not a < b < length), None)
+
+
+def places_of(spans: Spans) -> NDArray[np.int32]:
+    """[n, 2]: the characters [start, end) that each symbol covers."""
+    return np.fromiter(chain.from_iterable(spans), np.int32, 2 * len(spans)).reshape(-1, 2)
+
+
+def symbols_before(
+    offsets: Sequence[int], places: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """After which symbol each offset cuts, and whether it is between two symbols at all.
+
+    The white space between two words, which no symbol of theirs covers, is between them.
+    """
+    at = np.asarray(offsets, np.int64)
+    starts, ends = places[:, 0], places[:, 1]
+    following = np.searchsorted(ends, at, side="right")  # the first symbol that ends after it
+    inside = (following > 0) & (following < len(places))
+    inside[inside] = starts[following[inside]] >= at[inside]
+    return following - 1, inside
+
+
+def combine(
+    given: GivenCuts, own: NDArray[np.int8] | None, text: str, places: NDArray[np.int32], place: str
+) -> NDArray[np.int8] | None:
+    """Cuts per symbol, where a caller's are `given` and the model's source of cuts has its `own`.
+
+    A sequence of offsets replaces what the model has: no other gap is cut. A mapping is laid over it. The gap
+    before </s> stays free. `place` names the sentence where something is wrong with what is given.
+    """
+    if given is None:
+        return own
+    offsets, values = _checked(given, text, place)
+    after, between = symbols_before(offsets, places)
+    if not between.all():
+        raise InputError(f"{place}: {_within(offsets, between)}")
+    if isinstance(given, Mapping):
+        marks = np.zeros(len(places), np.int8) if own is None else own.copy()
+    else:
+        marks = np.full(len(places), -1, np.int8)
+        marks[-1:] = 0
+    marks[after] = values
+    return marks
+
+
+def _checked(given: Sequence[int] | Mapping[int, int], text: str, place: str) -> tuple[list[int], list[int]]:
+    """Offsets and what to do there."""
+    try:
+        if isinstance(given, str):
+            raise TypeError
+        values = [*map(index, given.values())] if isinstance(given, Mapping) else [1] * len(given)
+        offsets = [*map(index, given)]
+    except TypeError:
+        raise InputError(
+            f"{place}: cuts {str(given)[:60]!r}; should be offsets, or offsets with 1 or -1"
+        ) from None
+    if isinstance(given, Mapping):  # in any order
+        pairs = sorted(zip(offsets, values, strict=True))
+        offsets, values = [at for at, _ in pairs], [value for _, value in pairs]
+    for at, value in zip(offsets, values, strict=True):
+        if value not in (1, -1):
+            raise InputError(f"{place}: cut at offset {at}: should be 1 (cut) or -1 (do not), not {value}")
+    if (wrong := _out_of_order(offsets, len(text))) is not None:
+        raise InputError(
+            f"{place}: cut at offset {wrong}; offsets should rise, "
+            f"each inside a text of {len(text)} characters"
+        )
+    return offsets, values
+
+
+def _within(offsets: Sequence[int], between: NDArray[np.bool_]) -> str:
+    at = offsets[int(np.flatnonzero(~between)[0])]
+    return f"offset {at} is not between two symbols, where alone a cut is possible"
+
+
+def _marked(count: int, after: NDArray[np.int64]) -> NDArray[np.int8]:
+    marks = np.zeros(count, np.int8)
+    marks[after] = 1
+    return marks

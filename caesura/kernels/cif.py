@@ -1,0 +1,95 @@
+"""CIF's arithmetic on scores: one shift per sentence to meet a number of segments, and who gives to which.
+
+B sentences, T symbols; the text of a sentence is its first `count` symbols. a_t = sigmoid(l_t + d), with d
+such that the a of a sentence sum to `number`; c_t is their sum up to t, and symbol t gives to segment k what
+[c_{t-1}, c_t] and [k - 1, k] have in common.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from caesura.kernels import pick
+
+ROUNDS, FOLD = 6, 32  # of a search that divides its range by 32 in each round: as fine as 30 bisections
+SMALL = 1e-6  # how far below 1 an a stays, so that a symbol never ends two segments
+
+
+class Fired(NamedTuple):
+    """What each symbol gives, and where segments end; all [B, T]."""
+
+    a: Tensor  # the shifted weights, 0 beyond the text
+    ends: Tensor  # bool: a segment ends here and another begins; the last character ends none
+    weights: Tensor  # what a symbol gives to the segment that it finds open
+    spill: Tensor  # what one that ends a segment gives to the next
+
+
+def fire(scores: Tensor, count: Tensor, number: Tensor) -> Fired:
+    """Cut sentences of `count` [B] characters, scored by `scores` [B, T], into `number` [B] segments each."""
+    if pick(scores.device, "cif", scores)[0] == "triton":
+        from caesura.kernels.cif_triton import fire as launched  # here: Triton is not everywhere
+
+        return launched(scores, count, number)
+    return fire_reference(scores, count, number)
+
+
+def fire_reference(scores: Tensor, count: Tensor, number: Tensor) -> Fired:
+    """In autograd's operations and float64, where rounding cannot add or lose a segment."""
+    places = torch.arange(scores.shape[1], device=scores.device)
+    a = scale(scores, places < count[:, None], number)
+    return integrate(a, count[:, None], number[:, None])
+
+
+def scale(scores: Tensor, text: Tensor, number: Tensor) -> Tensor:
+    """a [B, T] = sigmoid(scores + d) on `text`, with one d per sentence so that they sum to `number` [B].
+
+    float64. d has the gradient of the equation that defines it, dd/dl_j = -a_j (1 - a_j) / sum(a (1 - a)).
+    """
+    scores, count = scores.double(), text.sum(1, keepdim=True)
+    if not scores.shape[1]:
+        return scores
+    wanted = torch.minimum(number[:, None].double(), count * (1 - SMALL))
+    with torch.no_grad():
+        d = _shift(scores, text, wanted)
+        a = torch.sigmoid(scores + d) * text
+        slope = (a * (1 - a)).sum(1, keepdim=True).clamp(min=1e-30)
+    # One step of Newton's method: in value the last digits of d, in gradient the implicit derivative.
+    d = d - ((torch.sigmoid(scores + d) * text).sum(1, keepdim=True) - wanted) / slope
+    return torch.sigmoid(scores + d).clamp(max=1 - SMALL / 2) * text
+
+
+def _shift(scores: Tensor, text: Tensor, wanted: Tensor) -> Tensor:
+    """d [B, 1] such that sigmoid(scores + d) sums to `wanted` [B, 1] on `text`, to 1e-9 of the range."""
+    share = (wanted / text.sum(1, keepdim=True).clamp(min=1)).clamp(SMALL / 2, 1 - SMALL / 2)
+    level, inf = torch.logit(share), torch.inf
+    none = ~text.any(1, keepdim=True)
+    low = (level - scores.masked_fill(~text, -inf).amax(1, keepdim=True)).masked_fill(none, 0)
+    high = (level - scores.masked_fill(~text, inf).amin(1, keepdim=True)).masked_fill(none, 0)
+    inner = torch.arange(1, FOLD, device=scores.device, dtype=scores.dtype) / FOLD
+    for _ in range(ROUNDS):
+        tried = low + (high - low) * inner  # [B, 31]
+        sums = (torch.sigmoid(scores[..., None] + tried[:, None]) * text[..., None]).sum(1)
+        below, width = (sums < wanted).sum(1, keepdim=True), (high - low) / FOLD
+        low = low + below * width
+        high = low + width
+    return (low + high) / 2
+
+
+def integrate(a: Tensor, count: Tensor, number: Tensor) -> Fired:
+    """Who gives to which segment: `a` [B, T] sums to `number` [B, 1] on the first `count` [B, 1] symbols."""
+    c, places = a.cumsum(1), torch.arange(a.shape[1], device=a.device)
+    text, last = places < count, number - 1  # the number of the last segment, from 0
+    with torch.no_grad():
+        # The segment that is open after each symbol: each symbol to come can close one, and no rounding of c
+        # may leave too many for them, or too few.
+        after = torch.maximum(c.floor().long(), last - (count - 2 - places))
+        after = torch.minimum(torch.minimum(after, places + 1), last)
+        open_ = torch.cat((torch.zeros_like(after[:, :1]), after[:, :-1]), 1)
+        ends = text & (after > open_)
+        closes = ends | (places == count - 1)  # the last character takes all that is left
+    weights = torch.where(closes, open_ + 1 - (c - a), a)
+    weights = torch.where(number == count, 1.0, weights) * text  # one segment per character
+    return Fired(a, ends, weights, (c - open_ - 1).clamp(min=0) * ends)

@@ -1,0 +1,46 @@
+"""What layers require of their arguments, each in one sentence."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+
+def check_batch(
+    symbols: Tensor, lengths: Tensor, names: tuple[str, str, str] = ("symbols", "lengths", "T")
+) -> None:
+    """Require symbols [B, T] with lengths [B], before anything is broadcast; a GPU is not waited for."""
+    what, sizes, axis = names
+    if symbols.dim() != 2:
+        raise ValueError(f"{what} should be [B, {axis}], not {list(symbols.shape)}")
+    if lengths.shape != symbols.shape[:1]:
+        rows = f"B = {len(symbols)}, one for each row of {what}"
+        raise ValueError(f"{sizes} should be [B] with {rows}, not {list(lengths.shape)}")
+    if lengths.is_floating_point() and len(lengths):  # an empty list has no other type
+        raise ValueError(f"{sizes} should be whole numbers")
+    # On a GPU, asking would make it wait.
+    known = lengths.long() if lengths.device.type == "cpu" else None
+    if known is not None and bool(((known < 0) | (known > symbols.shape[1])).any()):
+        raise ValueError(f"{sizes} should be from 0 to {axis} = {symbols.shape[1]}")
+
+
+def check_sizes(**sizes: float) -> None:
+    """Require sizes of at least 1, by the names that a config has them by."""
+    for name, value in sizes.items():
+        if not value >= 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+def check_shares(**shares: float) -> None:
+    """Require 0 <= share < 1."""
+    for name, value in shares.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and less than 1, not {value}")
+
+
+def check_finite(**numbers: float) -> None:
+    """Refuse nan and the infinities."""
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, not {value}")

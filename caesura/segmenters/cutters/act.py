@@ -1,0 +1,122 @@
+"""ACT's halting unit as a cutter: the scores of a segment's symbols add up to its end."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from caesura.layers.checks import check_finite, check_shares
+from caesura.segmenters.base import Cuts
+from caesura.segmenters.figures import LIVE, Figure
+from caesura.segmenters.parts import Cutter, Gaps, Reading
+from caesura.segmenters.spans import before
+
+PENALTY = Figure(
+    name="penalty",
+    heading="penalty",
+    unit="mean over sentences",
+    definition="(1 - R) / T before tau, R the sum of the scores that ended no segment; it may be negative",
+    count=lambda cuts, lengths: (cuts.losses["penalty"], torch.ones_like(cuts.losses["penalty"])),
+)
+REMAINDER = Figure(
+    name="remainder",
+    heading="remainder",
+    unit="per symbol",
+    definition="what a segment's earlier symbols left to its last one, over the symbols of the sentence",
+    count=lambda cuts, lengths: (
+        (cuts.weights * cuts.ends).sum(1) / lengths.clamp(min=1),
+        torch.ones_like(cuts.weights[:, 0]) if cuts.weights.shape[1] else cuts.weights.sum(1),
+    ),
+)
+FIGURES = (LIVE, PENALTY, REMAINDER)
+FEW, MOST = 0.05, 0.9  # shares of live characters below and above which a model gets a remark
+LITTLE = 0.1  # below which training warns as it starts
+
+
+def remark(live: float | None, length: float, first: bool, section: str) -> str | None:
+    """What to know of a halting unit at one of the two ends that it tends to; `section` has its options."""
+    if live is None or (first and live >= LITTLE) or (not first and FEW <= live <= MOST):
+        return None
+    if first:
+        return (
+            "nearly every character halts at once, which leaves the halting unit little to learn from: "
+            f"a lower {section}.halting_bias starts with longer segments"
+        )
+    advice = "which a larger model.segmenter.tau would shorten"
+    if live < FEW:
+        advice = "which leave the halting unit next to no gradient"
+    return f"the best model has {length:.2f} characters per segment, {advice} (docs/results/freedom.md)"
+
+
+class Act(Cutter):
+    """A segment ends where the scores of its symbols reach 1 - epsilon.
+
+    Unlike ACT-ENC, it scores the states of any reader, and a new segment does not start from the last one's
+    mean. A symbol's weight is its score, the last one's what is left of 1.
+    """
+
+    figures = FIGURES
+
+    def __init__(self, input_dim: int, epsilon: float = 0.01, halting_bias: float = 1.0) -> None:
+        super().__init__()
+        check_shares(epsilon=epsilon)
+        check_finite(halting_bias=halting_bias)
+        self.halting = nn.Linear(input_dim, 1)
+        nn.init.constant_(self.halting.bias, halting_bias)
+        self.epsilon, self.sums_to = epsilon, 1 - epsilon
+
+    def extra_repr(self) -> str:
+        """What its modules do not tell."""
+        return f"epsilon={self.epsilon:g}"
+
+    def needs_weights(self) -> bool:
+        """It learns through them."""
+        return True
+
+    def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
+        """The ends one after the other, all else at once."""
+        h = scores(self.halting, reading)
+        ends = self._ends(h, gaps)
+        left = 1 - before(ends, h.double()).to(h.dtype).clamp(max=1)  # of the 1 that a segment has to give
+        going = reading.mask & ~ends & (h <= left)
+        weights = torch.where(ends | ~going, left, h) * reading.mask
+        penalty = (1 - (h * going).sum(1)) / reading.lengths.clamp(min=1)
+        return Cuts(
+            ends=ends,
+            weights=weights,
+            segments=ends.sum(1).max() if len(ends) else 0,
+            scores=h,
+            losses={"penalty": penalty * (reading.lengths > 0)},
+            live=going & reading.text,
+        )
+
+    @torch.no_grad()
+    def _ends(self, h: Tensor, gaps: Gaps) -> Tensor:
+        """Algorithm 1's l. 10 and 12, symbol by symbol, for all sentences at once."""
+        H, ends = h.new_zeros(len(h)), []
+        for h_t, cut, keep in zip(h.unbind(1), gaps.cut.unbind(1), gaps.keep.unbind(1), strict=True):
+            f = ((H + h_t >= 1 - self.epsilon) & ~keep) | cut
+            H = (H + h_t).masked_fill(f, 0)
+            ends.append(f)
+        return torch.stack(ends, 1) if ends else gaps.cut
+
+    def remark(self, live: float | None, length: float, first: bool) -> str | None:
+        """On the two ends that it tends to."""
+        return remark(live, length, first, "model.segmenter.cutter")
+
+    def flops(self, symbols: int) -> int:
+        """One product per symbol."""
+        return 2 * symbols * self.halting.in_features
+
+
+def scores(unit: nn.Linear, reading: Reading) -> Tensor:
+    """[B, T]: the sigmoid of a unit's product with each state, in float32 or better; 0 on padding."""
+    return torch.sigmoid(logits(unit, reading)) * reading.mask
+
+
+def logits(unit: nn.Linear, reading: Reading) -> Tensor:
+    """[B, T]: a unit's product with each state, in float32 or better."""
+    full = torch.promote_types(reading.states.dtype, torch.float32)
+    with torch.autocast(reading.states.device.type, enabled=False):
+        return F.linear(reading.states.to(full), unit.weight.to(full), unit.bias.to(full)).squeeze(2)

@@ -1,0 +1,97 @@
+"""Continuous integrate-and-fire (Dong & Xu 2020): a segment for every whole unit of accumulated weight.
+
+c_t is the sum of the weights a up to t; symbol t gives segment k what [c_{t-1}, c_t] and [k - 1, k] have in
+common. A symbol meets at most two segments, so `weights` and `spill` say it all, and nothing jumps when a
+boundary moves: the gradient knows the cuts.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from caesura.kernels.cif import fire
+from caesura.segmenters.base import Cuts
+from caesura.segmenters.cutters.act import logits
+from caesura.segmenters.figures import LIVE, Figure
+from caesura.segmenters.parts import Cutter, Gaps, Reading
+from caesura.segmenters.rate import Rate
+from caesura.segmenters.spans import totals
+
+SPILL = Figure(
+    name="spill",
+    heading="spill",
+    unit="of a boundary character",
+    definition="share of a boundary character's weight that the next segment gets; 0: all cuts are hard",
+    count=lambda cuts, lengths: (_shared(cuts), cuts.ends.sum(1) - (lengths > 0).long()),
+    format=".1%",
+    headline=True,
+)
+
+
+class Cif(Cutter):
+    """A learned weight per symbol, shifted within each sentence so that the rate is met exactly.
+
+    Sentences of n characters get round(n / target) segments; </s> closes the last one with weight 0.
+    """
+
+    figures = (LIVE, SPILL)
+    sums_to, carries = 1.0, True
+
+    def __init__(self, input_dim: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(input_dim, 1)
+
+    def keep_rate(self, rate: Rate | None) -> None:
+        """It needs one."""
+        if rate is None:
+            raise ValueError("rate is missing: cutter cif needs one, such as {target: 4.0}")
+        self.rate = rate
+
+    def needs_weights(self) -> bool:
+        """It learns through them."""
+        return True
+
+    def whole_only(self) -> str:
+        """The length decides."""
+        return "cutter cif has to know a sentence's length before it cuts"
+
+    def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
+        """As many segments as the rate asks for, whatever the scores are."""
+        assert self.rate is not None
+        number = self.rate.segments(reading.characters)  # [B]
+        scaled, own, weights, spill = fire(logits(self.score, reading), reading.characters, number)
+        learns = reading.text & (number < reading.characters)[:, None]
+        closing = reading.mask & ~reading.text & (reading.characters == 0)[:, None]  # </s> alone
+        ends, weights = gaps.settle(own), weights + closing
+        if gaps.given is not None:  # hard segments: each symbol's share of its own
+            total = totals(ends, scaled.double()).to(scaled.dtype)
+            hard = torch.where(reading.text, scaled / total.clamp(min=1e-30), closing.to(scaled.dtype))
+            # One shift for all: where a segment has two shares, every score of its sentence moves them.
+            shared = (reading.text & (totals(ends, reading.text.long()) > 1)).any(1, keepdim=True)
+            weights = torch.where(gaps.given, hard, weights)
+            spill = torch.where(gaps.given, 0.0, spill)
+            learns = torch.where(gaps.given, reading.text & shared, learns)
+        full = torch.promote_types(reading.states.dtype, torch.float32)
+        return Cuts(
+            ends=ends,
+            weights=weights.to(full),
+            segments=ends.sum(1).max() if len(ends) else 0,
+            spill=spill.to(full),
+            scores=scaled.to(full),
+            live=learns,
+        )
+
+    def room(self, characters: int) -> int | None:
+        """What the rate asks for."""
+        return None if self.rate is None else self.rate.most(characters)
+
+    def flops(self, symbols: int) -> int:
+        """One product per symbol."""
+        return 2 * symbols * self.score.in_features
+
+
+def _shared(cuts: Cuts) -> Tensor:
+    """[B]: what boundary symbols give to the next segment, each as a share of what it gives in all."""
+    assert cuts.spill is not None
+    return (cuts.spill / (cuts.weights + cuts.spill).clamp(min=1e-30) * cuts.ends).sum(1)

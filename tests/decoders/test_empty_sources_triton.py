@@ -1,0 +1,62 @@
+"""Triton's kernels on a source of no symbols: as the reference, outputs and all gradients, by name."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+pytest.importorskip(
+    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
+)
+
+from test_empty_sources import DECODERS, LENGTHS, SYMBOLS, TARGET_LENGTHS, TARGETS, made
+
+from caesura.kernels import VARIABLE, used
+from caesura.kernels.launch import INTERPRETED
+
+CUDA = torch.cuda.is_available()
+DEVICE = "cuda" if CUDA else "cpu"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
+    ),
+]
+
+
+def run(decoder: str, dtype: torch.dtype, segments: int = 4) -> dict[str, Tensor]:
+    """Outputs and gradients of the layers; `segments` is how many a sentence has room for."""
+    model = made("lookup", decoder).to(DEVICE, dtype)
+    symbols = torch.nn.functional.pad(SYMBOLS, (0, segments - SYMBOLS.shape[1])).to(DEVICE)
+    found = model["segmenter"](symbols, LENGTHS.to(DEVICE))
+    encoded = model["encoder"](found.vectors, found.lengths)
+    decoded = model["decoder"](encoded, TARGETS.to(DEVICE), TARGET_LENGTHS.to(DEVICE))
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    grads = torch.autograd.grad(decoded.logits.square().sum() + decoded.penalty.sum(), parameters)
+    results = {"logits": decoded.logits.detach(), "attention": decoded.attention.detach()}
+    with torch.no_grad():
+        state = model["decoder"].start(encoded)
+        step, _ = model["decoder"].step(state, torch.full((3, 1), 2, device=DEVICE))
+        results |= {"step's logits": step.logits, "step's attention": step.attention}
+    return results | dict(zip(names, grads, strict=True))
+
+
+@pytest.mark.parametrize("segments", [4, 130])  # one part of a sentence per program, and several
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_it_is_the_reference(decoder: str, segments: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "triton")
+    found = run(decoder, torch.float32, segments)
+    kernel = "attention_decoder" if decoder == "recurrent" else "act_decoder"
+    assert used[kernel][0] == "triton"
+    monkeypatch.setenv(VARIABLE, "reference")
+    wanted = run(decoder, torch.float64, segments)
+    for name, value in wanted.items():
+        assert value.isfinite().all(), name
+        torch.testing.assert_close(found[name].double(), value, rtol=1e-4, atol=1e-5, msg=name)
+    assert not found["attention"][1].any()
+    assert not found["step's attention"][1].any()

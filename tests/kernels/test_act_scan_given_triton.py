@@ -1,0 +1,112 @@
+"""The ACT scan's Triton kernels under given cuts against the reference: outputs and all gradients, by name.
+
+On a GPU also at full size; without one the kernels run, on small shapes, in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+pytest.importorskip(
+    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
+)
+
+from test_act_scan import reference
+from test_act_scan_triton import CUDA, DEVICE, assert_close, by, kernel, problem, ragged, run, to_segments
+
+from caesura.kernels import VARIABLE
+from caesura.kernels.act_kernels_triton import INTERPRETED
+from caesura.segmenters.act import ActSegmenter
+
+__all__ = ["by"]  # a fixture
+# Without a GPU, Triton's interpreter takes its time.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
+    ),
+]
+
+CASES = {
+    "mixed": (ragged(5, 8), 17, 0.0),
+    "one-character segments": ([4, 3, 2], 5, 9.0),
+    "whole sentences": ([5, 4, 1], 5, -9.0),
+    "two programs": (ragged(17, 5), 16, 1.0),
+    "wide": ([4, 3], 70, 1.0),
+}
+if CUDA:
+    CASES |= {
+        "full size": (ragged(512, 100), 50, 0.0),
+        "400 characters": (ragged(33, 400), 50, -1.0),
+        "size 256": (ragged(129, 100), 256, 0.0),
+    }
+
+
+def with_cuts(args: list[Tensor], seed: int = 0) -> list[Tensor]:
+    """The same with random cuts, in padding too: 1 must halt, -1 must not, 0 as the score decides."""
+    drawn = torch.randint(-1, 2, args[10].shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    return [*args[:10], torch.where(args[10], 1, drawn).to(torch.int8)]
+
+
+@pytest.mark.parametrize("final", [True, False], ids=["final", "streaming"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_it_is_the_reference(case, final):
+    args = with_cuts(problem(*case, final=final))
+    found = run(kernel, args, torch.float32)
+    assert_close(found, run(reference, args, torch.float64))
+    ends, real = found[0]["ends"], args[9]
+    assert ends[(args[10] > 0) & real].all()
+    assert not ends[(args[10] < 0) | ~real].any()
+
+
+@pytest.mark.parametrize("rows", [None, 11], ids=["inputs", "table"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_segments_are_those_of_the_reference(case, rows, by):
+    args = with_cuts(problem(*case))
+    function = to_segments(args, rows)
+    wanted = run(by("reference", function), args, torch.float64)
+    assert_close(run(by("triton", function), args, torch.float32), wanted)
+
+
+def test_cuts_in_int8_that_only_make_halt_are_those_in_bool():
+    args = problem([6, 3, 5], 4, 0.0)
+    args[10] |= torch.rand(args[10].shape, generator=torch.Generator().manual_seed(0)).to(DEVICE) < 0.3
+    plain, int8 = (
+        run(kernel, args, torch.float32),
+        run(kernel, [*args[:10], args[10].to(torch.int8)], torch.float32),
+    )
+    for found, wanted in zip(int8, plain, strict=True):
+        assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+@pytest.mark.parametrize("choice", ["fused", "triton"])
+def test_a_layer_under_given_cuts_is_the_layer_by_the_reference(choice, monkeypatch):
+    torch.manual_seed(0)
+    layer = ActSegmenter(11, 4, 5, 3, halting_bias=0.0).to(DEVICE)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(2)
+    symbols, lengths = torch.randint(11, (5, 9)).to(DEVICE), torch.tensor([9, 4, 0, 1, 7], device=DEVICE)
+    cuts = torch.randint(-1, 2, (5, 9), dtype=torch.int8).to(DEVICE)
+    results = {}
+    for name, dtype in ((choice, torch.float32), ("reference", torch.float64)):
+        monkeypatch.setenv(VARIABLE, name)
+        layer = layer.to(dtype)
+        found = layer(symbols, lengths, given=cuts)
+        probe = torch.linspace(-1, 1, 3, device=DEVICE, dtype=dtype)
+        loss = (found.vectors * probe).sum() + found.penalty.sum() + found.weights.square().sum()
+        grads = dict(
+            zip(dict(layer.named_parameters()), torch.autograd.grad(loss, [*layer.parameters()]), strict=True)
+        )
+        outputs = {"ends": found.ends, "vectors": found.vectors, "weights": found.weights, "live": found.live}
+        results[name] = outputs | {"penalty": found.penalty, "scores": found.scores} | grads
+    for name, wanted in results["reference"].items():
+        torch.testing.assert_close(
+            results[choice][name].double(), wanted.double(), rtol=0, atol=2e-5, msg=name
+        )

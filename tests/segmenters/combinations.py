@@ -1,0 +1,78 @@
+"""Small segmenters of every reader, cutter and pooling that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from caesura.segmenters.act import ActSegmenter
+from caesura.segmenters.base import BaseSegmenter, Segments
+from caesura.segmenters.cutters.act import Act
+from caesura.segmenters.cutters.cif import Cif
+from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
+from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
+from caesura.segmenters.pooling import Last, Mean, Weighted
+from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.lookup import Lookup
+from caesura.segmenters.readers.recurrent import BiGru, Gru
+
+VOCABULARY, WIDTH, LENGTH = 11, 4, 2.5
+READERS: dict[str, Callable[[], Reader]] = {
+    "lookup": lambda: Lookup(VOCABULARY, WIDTH),
+    "gru": lambda: Gru(VOCABULARY, 3, WIDTH),
+    "bigru": lambda: BiGru(VOCABULARY, 3, WIDTH // 2),
+}
+CUTTERS: dict[str, Callable[[], Cutter]] = {
+    "every": Every,
+    "fixed": lambda: Fixed(LENGTH),
+    "random": lambda: Random(seed=3),
+    "given": Given,
+    "act": lambda: Act(WIDTH, halting_bias=-0.5),
+    "cif": lambda: Cif(WIDTH),
+}
+POOLINGS: dict[str, Callable[[], Pooling]] = {"mean": Mean, "weighted": Weighted, "last": Last}
+RATED, LEARNING = ("random", "cif"), ("act", "cif")
+COMBINATIONS = [
+    parts
+    for parts in product(READERS, CUTTERS, POOLINGS)
+    if parts[1] not in LEARNING or parts[2] == "weighted"
+]
+NAMES = [" ".join(parts) for parts in COMBINATIONS]
+
+
+def made(reader: str, cutter: str, pooling: str, seed: int = 0, output_dim: int | None = 3) -> Segmenter:
+    """One combination in float64, its weights large enough for cuts and vectors that differ."""
+    torch.manual_seed(seed)
+    rate = Rate(LENGTH) if cutter in RATED else None
+    parts = READERS[reader](), CUTTERS[cutter](), POOLINGS[pooling]()
+    segmenter = Segmenter(*parts, output_dim=output_dim, rate=rate).double()
+    with torch.no_grad():
+        for parameter in segmenter.parameters():
+            parameter.mul_(2)
+    return segmenter
+
+
+def act_enc(seed: int = 0) -> ActSegmenter:
+    """ACT-ENC with segments of mixed lengths, in float64."""
+    torch.manual_seed(seed)
+    segmenter = ActSegmenter(VOCABULARY, 4, 5, 3).double()
+    with torch.no_grad():
+        for parameter in segmenter.parameters():
+            parameter.mul_(3)
+        segmenter.halting.bias.fill_(-0.5)
+    return segmenter
+
+
+def cuts_for(segmenter: BaseSegmenter, symbols: Tensor, seed: int = 0) -> Tensor | None:
+    """Random cuts [B, T] for a segmenter that cannot do without; they depend on a row's symbols alone."""
+    if not segmenter.needs_given():
+        return None
+    return (symbols * 7 + seed).remainder(3).sub(1).to(torch.int8)
+
+
+def run(segmenter: BaseSegmenter, symbols: Tensor, lengths: Tensor) -> Segments:
+    """Segment, with cuts given where they have to be."""
+    return segmenter(symbols, lengths, given=cuts_for(segmenter, symbols))

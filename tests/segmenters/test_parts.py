@@ -1,0 +1,165 @@
+"""What holds of every reader, cutter and pooling that go together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from combinations import COMBINATIONS, LENGTH, NAMES, VOCABULARY, cuts_for, made, run
+from helpers import close, ragged
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caesura.kernels import VARIABLE
+from caesura.segmenters.base import Segments
+
+every_combination = pytest.mark.parametrize("parts", COMBINATIONS, ids=NAMES)
+
+
+def assert_same(found: Segments, b: int, wanted: Segments, tolerance: float = 1e-12) -> None:
+    """Row b of `found` is the only row of `wanted`."""
+    n, count = wanted.ends.shape[1], int(wanted.lengths[0])
+    assert found.ends[b, :n].equal(wanted.ends[0])
+    assert int(found.lengths[b]) == count
+    close(found.vectors[b, :count], wanted.vectors[0, :count], tolerance, "vectors")
+    for name in ("weights", "spill", "scores", "live"):
+        whole, own = getattr(found, name), getattr(wanted, name)
+        assert (whole is None) == (own is None), name
+        if whole is not None:
+            close(whole[b, :n].double(), own[0].double(), tolerance, name)
+            assert name == "scores" or not whole[b, n:].any(), name
+    assert found.cuts.losses.keys() == wanted.cuts.losses.keys()
+    for name, loss in found.cuts.losses.items():
+        close(loss[b], wanted.cuts.losses[name][0], tolerance, name)
+
+
+@every_combination
+@pytest.mark.parametrize("choice", ["fused", "reference"])
+def test_batch_mates_padding_and_what_stands_in_it_do_not_matter(
+    parts: tuple[str, str, str], choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, choice)
+    segmenter, lengths = made(*parts), [7, 1, 0, 12, 2, 3]
+    symbols, sizes = ragged(lengths, VOCABULARY - 1, torch.Generator().manual_seed(1))
+    wider = torch.cat((symbols, symbols[:, :3]), 1)
+    beyond = torch.arange(wider.shape[1]) >= sizes[:, None]
+    for poison in (0.0, torch.nan, torch.inf):
+        with torch.no_grad():  # the last symbol is in no sentence
+            segmenter.reader.embedding.weight[VOCABULARY - 1] = poison
+        segmenter.zero_grad()
+        found = run(segmenter, wider.masked_fill(beyond, VOCABULARY - 1), sizes)
+        for b, n in enumerate(lengths):
+            assert_same(found, b, run(segmenter, symbols[b : b + 1, :n], sizes[b : b + 1]))
+        (found.vectors.square().sum() + found.penalty.sum()).backward()
+        for name, parameter in segmenter.named_parameters():
+            assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+@every_combination
+@settings(max_examples=8)
+@given(st.lists(st.integers(0, 9), max_size=4), st.integers(0, 2), st.integers(0, 99))
+def test_segments_are_as_promised(
+    parts: tuple[str, str, str], lengths: list[int], padding: int, seed: int
+) -> None:
+    segmenter = made(*parts, seed=seed)
+    symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
+    symbols = torch.cat((symbols, symbols.new_ones(len(lengths), padding)), 1)
+    found = run(segmenter, symbols, sizes)
+    assert found.ends.dtype == torch.bool
+    assert found.vectors.shape[::2] == (len(lengths), 3)
+    assert found.lengths.equal(found.ends.sum(1))
+    assert found.vectors.shape[1] >= max(found.lengths.tolist(), default=0)
+    for b, n in enumerate(lengths):
+        assert not found.ends[b, n:].any()
+        assert not found.weights[b, n:].any()
+        assert not found.vectors[b, found.lengths[b] :].any()
+        assert found.vectors[b, : found.lengths[b]].any(1).all()
+        if n:
+            assert found.ends[b, n - 1]  # </s> closes the last segment
+        if n > 1:
+            assert not found.ends[b, n - 2]  # and is never alone
+    for tensor in (found.spill, found.live):
+        assert tensor is None or not tensor[torch.arange(symbols.shape[1]) >= sizes[:, None]].any()
+
+
+@every_combination
+def test_sentences_of_nothing_but_their_end_are_one_segment(parts: tuple[str, str, str]) -> None:
+    segmenter = made(*parts)
+    found = run(segmenter, torch.tensor([[4], [5]]), torch.tensor([1, 1]))
+    assert found.lengths.tolist() == [1, 1]
+    assert found.ends.tolist() == [[True], [True]]
+    assert found.weights.tolist() == [[1.0], [1.0]]
+    states = segmenter.reader(torch.tensor([[4], [5]]), torch.tensor([1, 1]))
+    close(found.vectors, segmenter.output(states))
+
+
+@every_combination
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0)])
+def test_a_batch_may_be_empty(parts: tuple[str, str, str], shape: tuple[int, int]) -> None:
+    symbols, lengths = torch.zeros(shape, dtype=torch.long), torch.zeros(shape[0], dtype=torch.long)
+    found = run(made(*parts), symbols, lengths)
+    assert found.vectors.shape[::2] == (shape[0], 3)
+    assert not found.vectors.any()
+    assert found.ends.shape == found.weights.shape == shape
+    assert found.lengths.tolist() == [0] * shape[0]
+
+
+@pytest.mark.parametrize("parts", [p for p in COMBINATIONS if p[0] == "lookup" and p[2] == "weighted"])
+def test_room_is_the_most_segments_of_a_length(parts: tuple[str, str, str]) -> None:
+    segmenter = made(*parts)
+    symbols = torch.randint(VOCABULARY, (40, 14), generator=torch.Generator().manual_seed(0))
+    for size in range(1, 15):
+        lengths = torch.arange(40) % size + 1
+        room = segmenter.room(size)
+        found = run(segmenter, symbols[:, :size], lengths)
+        assert (room is None) == (parts[1] in ("act", "given"))
+        if room is not None:
+            assert int(found.lengths.max()) == room
+            assert found.vectors.shape[1] == room
+            assert isinstance(found.cuts.segments, int)
+        else:
+            assert int(found.cuts.segments) == int(found.lengths.max()) == found.vectors.shape[1]
+
+
+@pytest.mark.parametrize("parts", [p for p in COMBINATIONS if p[0] == "lookup" and p[1] in ("act", "cif")])
+@pytest.mark.parametrize("cut", [False, True], ids=["free", "given"])
+def test_the_gradient_of_the_whole_is_the_slope(parts: tuple[str, str, str], cut: bool) -> None:
+    segmenter = made(*parts, seed=2)
+    symbols, lengths = torch.tensor([[5, 3, 1, 4, 2, 7, 0], [8, 9, 6, 0, 0, 0, 0]]), torch.tensor([7, 4])
+    cuts = torch.tensor([[0, 1, -1, -1, 0, 0, 0], [0] * 7], dtype=torch.int8) if cut else None
+    names, values = zip(
+        *((n, p.detach().requires_grad_()) for n, p in segmenter.named_parameters()), strict=True
+    )
+    assert int(segmenter(symbols, lengths, given=cuts).lengths[0]) > 1
+
+    def vectors(*parameters: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weights = dict(zip(names, parameters, strict=True))
+        out = torch.func.functional_call(segmenter, weights, (symbols, lengths), {"given": cuts})
+        return out.vectors, out.penalty, out.weights
+
+    assert torch.autograd.gradcheck(vectors, values)
+
+
+def test_a_layer_without_an_output_size_has_its_readers() -> None:
+    segmenter = made("bigru", "fixed", "mean", output_dim=None)
+    assert segmenter.output_dim == segmenter.reader.output_dim == 4
+    symbols = torch.tensor([[1, 2, 3, 4, 5]])
+    states = segmenter.reader(symbols, torch.tensor([5]))
+    found = segmenter(symbols, torch.tensor([5]))
+    assert [int(t) for t in found.ends[0].nonzero()] == [2, 4]
+    assert LENGTH == 2.5
+    close(found.vectors[0], torch.stack((states[0, :3].mean(0), states[0, 3:].mean(0))))
+
+
+def test_cuts_given_to_a_row_do_not_change_the_others() -> None:
+    for parts in COMBINATIONS[:18]:
+        segmenter = made(*parts)
+        symbols, lengths = ragged([7, 5], VOCABULARY, torch.Generator().manual_seed(0))
+        cuts = cuts_for(segmenter, symbols)
+        free = segmenter(symbols, lengths, given=cuts)
+        cuts = torch.zeros_like(symbols, dtype=torch.int8) if cuts is None else cuts
+        cuts[1, 1] = 1
+        found = segmenter(symbols, lengths, given=cuts)
+        count = int(free.lengths[0])
+        assert found.ends[1, 1]
+        assert found.ends[0].equal(free.ends[0])
+        close(found.vectors[0, :count], free.vectors[0, :count], 1e-12)

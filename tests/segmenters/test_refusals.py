@@ -1,0 +1,146 @@
+"""What segmenters refuse, each in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from combinations import act_enc, made
+
+from caesura.segmenters.cutters.act import Act
+from caesura.segmenters.cutters.cif import Cif
+from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
+from caesura.segmenters.lookup import LookupSegmenter
+from caesura.segmenters.parts import Cutter, Segmenter
+from caesura.segmenters.pooling import Last, Mean, Weighted
+from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.lookup import Lookup
+from caesura.segmenters.readers.recurrent import BiGru, Gru
+
+
+def one_sentence(problem: pytest.ExceptionInfo[Exception], *words: str) -> None:
+    text = str(problem.value)
+    assert "\n" not in text
+    assert not text.endswith((".", ":", " "))
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: Lookup(0, 4), "vocab_size"),
+        (lambda: Lookup(9, 0), "embedding_dim"),
+        (lambda: Gru(9, 4, 0), "size"),
+        (lambda: BiGru(9, 4, -1), "size"),
+        (lambda: Segmenter(Lookup(9, 4), Every(), Mean(), output_dim=0), "output_dim"),
+        (lambda: Lookup(9, 4, dropout=1.0), "dropout"),
+        (lambda: BiGru(9, 4, 3, dropout=-0.1), "dropout"),
+        (lambda: Fixed(0.99), "k"),
+        (lambda: Fixed(0), "k"),
+        (lambda: Fixed(math.nan), "k"),
+        (lambda: Fixed(math.inf), "k"),
+        (lambda: Rate(0.5), "target"),
+        (lambda: Rate(math.nan), "target"),
+        (lambda: Rate(math.inf), "target"),
+        (lambda: Random(-1), "seed"),
+        (lambda: Random(2**31), "seed"),
+        (lambda: Act(4, epsilon=1.0), "epsilon"),
+        (lambda: Act(4, halting_bias=math.nan), "halting_bias"),
+    ],
+)
+def test_a_bad_option_is_named_first(build: Callable[[], object], name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be ") as problem:
+        build()
+    one_sentence(problem)
+
+
+@pytest.mark.parametrize(
+    ("cutter", "rate", "name"),
+    [
+        (Cif(4), None, "cif"),
+        (Random(), None, "random"),
+        (Fixed(2), Rate(3.0), "fixed"),
+        (Every(), Rate(3.0), "every"),
+        (Given(), Rate(3.0), "given"),
+        (Act(4), Rate(3.0), "act"),
+    ],
+)
+def test_a_rate_goes_with_the_cutters_that_keep_one(cutter: Cutter, rate: Rate | None, name: str) -> None:
+    with pytest.raises(ValueError, match=r"^rate is ") as problem:
+        Segmenter(Lookup(9, 4), cutter, Weighted(), rate=rate)
+    one_sentence(problem, name)
+
+
+@pytest.mark.parametrize("pooling", [Mean(), Last()], ids=["mean", "last"])
+@pytest.mark.parametrize(("cutter", "rate"), [(Act(4), None), (Cif(4), Rate(3.0))], ids=["act", "cif"])
+def test_a_cutter_that_learns_by_its_weights_needs_a_pooling_that_uses_them(
+    cutter: Cutter, rate: Rate | None, pooling: Mean | Last
+) -> None:
+    with pytest.raises(ValueError, match=r"^pooling ") as problem:
+        Segmenter(Lookup(9, 4), cutter, pooling, rate=rate)
+    one_sentence(problem, type(cutter).__name__.lower(), type(pooling).__name__.lower(), "weighted")
+
+
+SYMBOLS, LENGTHS = torch.tensor([[4, 5, 6]]), torch.tensor([3])
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (("bigru", "fixed", "mean"), ("bigru",)),
+        (("lookup", "cif", "weighted"), ("cif",)),
+        (("gru", "act", "weighted"), ("act", "lookup")),
+        (("lookup", "every", "mean"), ("act", "lookup")),
+    ],
+)
+@pytest.mark.parametrize("streaming", [{"final": False}, {"state": object()}], ids=["piece", "state"])
+def test_parts_take_whole_sentences(
+    parts: tuple[str, str, str], words: tuple[str, ...], streaming: dict[str, object]
+) -> None:
+    with pytest.raises(ValueError, match="in pieces") as problem:
+        made(*parts)(SYMBOLS, LENGTHS, **streaming)
+    one_sentence(problem, *words)
+
+
+@pytest.mark.parametrize("segmenter", [made("gru", "act", "weighted"), act_enc(), LookupSegmenter(9, 4)])
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        torch.zeros(1, 2, dtype=torch.int8),
+        torch.zeros(3, dtype=torch.int8),
+        torch.zeros(2, 3, dtype=torch.int8),
+        torch.zeros(1, 3, dtype=torch.long),
+        torch.zeros(1, 3, dtype=torch.bool),
+        torch.zeros(1, 3),
+    ],
+    ids=["short", "flat", "rows", "long", "bool", "float"],
+)
+def test_cuts_have_the_shape_of_the_symbols_and_are_int8(segmenter: Segmenter, cuts: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"^given should be int8 \[1, 3\]") as problem:
+        segmenter(SYMBOLS, LENGTHS, given=cuts)
+    one_sentence(problem, str(list(cuts.shape)))
+
+
+def test_a_lookup_takes_no_cuts() -> None:
+    with pytest.raises(ValueError, match="lookup") as problem:
+        LookupSegmenter(9, 4)(SYMBOLS, LENGTHS, given=torch.zeros(1, 3, dtype=torch.int8))
+    one_sentence(problem, "given")
+
+
+def test_given_needs_cuts() -> None:
+    segmenter = made("lookup", "given", "mean")
+    assert segmenter.needs_given()
+    with pytest.raises(ValueError, match=r"^cutter given needs cuts") as problem:
+        segmenter(SYMBOLS, LENGTHS)
+    one_sentence(problem)
+
+
+def test_tau_goes_with_a_cutter_that_has_a_penalty() -> None:
+    made("lookup", "act", "weighted").check_tau(0.5)
+    made("lookup", "cif", "weighted").check_tau(0.0)
+    with pytest.raises(ValueError, match=r"^tau is 0\.5, and cif has no penalty") as problem:
+        made("lookup", "cif", "weighted").check_tau(0.5)
+    one_sentence(problem)
