@@ -168,8 +168,9 @@ def layers(rounds: int, _: bool) -> None:
     rows: dict[str, Callable[[int], float]] = {
         f"ACT-ENC {ACT_SIZE}, segments of 2": lambda B: alone.act_layer(B, rounds),
         "the same, reference": lambda B: alone.act_reference(B),
-        "cif at 4 and pooling": lambda B: alone.cutter_layer(B, rounds, "cif"),
-        "fixed 4 and pooling": lambda B: alone.cutter_layer(B, rounds, "fixed"),
+        "cif at 4": lambda B: alone.cutter_layer(B, rounds, "cif", pooled=False),
+        "cif at 4 and pooling": lambda B: alone.cutter_layer(B, rounds, "cif", pooled=True),
+        "fixed 4 and pooling": lambda B: alone.cutter_layer(B, rounds, "fixed", pooled=True),
         f"encoder layer 620 -> 2 x {ENCODER}": lambda B: alone.encoder_layer(B, rounds),
         "the same, cuDNN": lambda B: alone.cudnn_layer(B, rounds),
         "attention decoder": lambda B: alone.decoder_layer(B, rounds),

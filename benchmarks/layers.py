@@ -54,8 +54,8 @@ def act_layer(B: int, rounds: int) -> float:
     return milliseconds(step, rounds)
 
 
-def cutter_layer(B: int, rounds: int, cutter: str) -> float:
-    """Cutter and pooling from a graph, the reader's states given; their gradient is wanted too."""
+def cutter_layer(B: int, rounds: int, cutter: str, pooled: bool) -> float:
+    """A cutter, with pooling if `pooled`, from a graph; the gradient of the reader's states is wanted too."""
     system = PARTS[cutter]
     module, batch = system.model().segmenter, system.batch(B).to("cuda")
     T = batch.src.shape[1]
@@ -67,8 +67,13 @@ def cutter_layer(B: int, rounds: int, cutter: str) -> float:
         with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
             reading = Reading(states, batch.src, batch.src_lengths, mask)
             cuts = module.cutter(reading, Gaps.of(batch.src_lengths, mask, None))
-            vectors = module.pooling(states, cuts, gradient.shape[1])
-        vectors.backward(gradient.to(vectors.dtype))
+            if pooled:
+                vectors = module.pooling(states, cuts, gradient.shape[1])
+        if pooled:
+            vectors.backward(gradient.to(vectors.dtype))
+        elif cuts.weights.requires_grad:
+            given = torch.ones_like(cuts.weights)
+            torch.autograd.backward((cuts.weights, cuts.spill), (given, 2 * given))
 
     return replayed(step, rounds)
 

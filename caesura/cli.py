@@ -195,7 +195,7 @@ def segment(
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
-    """Show where a model cuts its input: in|␣g|ru|pp|en. --json: with halting scores and weights."""
+    """Show where a model cuts its input: in|␣g|ru|pp|en. --json: with scores and weights."""
     from caesura.streaming import forced, process
 
     translator = load_model(model, device, testing)

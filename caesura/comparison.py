@@ -185,6 +185,8 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
     gold = rows[0].evaluation.boundaries is not None
     cutting = any(row.evaluation.output_segments for row in rows)
     columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "to best"]
+    shown = {f.name: f for row in rows for f in row.model.segmenter.figures if f.headline}
+    columns += [*(figure.heading for figure in shown.values())]
     columns += ["sentences/s", *(["output segments"] if cutting else []), *(["boundary F1"] if gold else [])]
     cells = []
     for row in rows:
@@ -200,6 +202,10 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
             f"{row.model.parameter_count():,}",
             f"{found.segments.mean:.2f} (max {found.segments.longest})",
             "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
+            *(
+                figure.shown(found.figures[name]) if name in found.figures else ""
+                for name, figure in shown.items()
+            ),
             f"{rate:.0f}",
         ]
         if cutting:

@@ -18,6 +18,7 @@ from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
 from caesura.segmenters.base import SEGMENTERS, BaseSegmenter, SymbolIds
 from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS, Cutter, Pooling, Reader
+from caesura.yamlfile import show
 
 # Where the classes of each part are registered.
 _PARTS: dict[str, dict[str, Any]] = {"segmenter": SEGMENTERS, "encoder": ENCODERS, "decoder": DECODERS}
@@ -26,6 +27,13 @@ _WITHIN: dict[Any, tuple[str, dict[str, Any]]] = {
     Reader: ("reader", READERS),
     Cutter: ("cutter", CUTTERS),
     Pooling: ("pooling", POOLINGS),
+}
+# What logs and tables call other things than figures of a segmenter.
+TAKEN = {
+    *("loss", "cross_entropy", "symbols", "sentences", "source_symbols", "segments", "segment_length"),
+    *("longest_segment", "bleu", "chrf", "exact", "update", "epoch", "seconds", "learning_rate", "tau"),
+    *("decoder_tau", "decoder_penalty", "output_symbols", "output_segments", "output_segment_length"),
+    *("output_live", "longest_output_segment", "boundary_f1", "verdict", "clipped", "updates", "kind"),
 }
 # The arguments of constructors that the program supplies; all others are options.
 _SUPPLIED = ("vocab_size", "input_dim", "memory_dim", "summary_dim")
@@ -54,6 +62,7 @@ def build_parts(
     segmenter = _component(config, "segmenter", {"vocab_size": src_size}, src_vocabulary)
     with config.blame("model.segmenter"):
         segmenter.check_tau(config.model.segmenter.tau)
+        segmenter.check_names(TAKEN)
     if config.data.cuts is not None and not segmenter.takes_cuts:
         raise config.error("data.cuts", "this segmenter cuts after every symbol; remove the cuts")
     if segmenter.needs_given() and config.data.cuts is None:
@@ -113,6 +122,7 @@ def check_options(
     dataclasses come out as mappings, all defaults written out.
     """
     hints = _hints(target)
+    _check_sections(config, section, hints, values)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -139,13 +149,30 @@ def check_options(
     return options
 
 
+def _check_sections(
+    config: Config, section: str, hints: Mapping[str, Any], values: Mapping[str, Any]
+) -> None:
+    """Refuse what is neither the name nor the section of a part, in our own words."""
+    for name, hint in hints.items():
+        value = values.get(name)
+        if hint in _WITHIN and name in values and not isinstance(value, str | dict):
+            example = sorted(_WITHIN[hint][1])[0]
+            wanted = f"should be a name such as {example}, or a section such as {{type: {example}}}"
+            raise config.error(f"{section}.{name}", f"{show(value)} {wanted}")
+        if _record(hint) and value is not None and not isinstance(value, dict):
+            first = next(iter(inspect.signature(_record(hint)).parameters))
+            raise config.error(
+                f"{section}.{name}", f"{show(value)} should be a section such as {{{first}: 4.0}}"
+            )
+
+
 def _part_options(config: Config, section: str, hint: Any, value: Any) -> dict[str, Any]:
     """The type and options of a part within a part."""
     kind, registry = _WITHIN[hint]
     given = {"type": value} if isinstance(value, str) else value
     name = given.get("type")
     if not isinstance(name, str):
-        raise config.error(section, f"type is missing; there are {', '.join(sorted(registry))}")
+        raise config.error(section, f"type is missing; choose one of {', '.join(sorted(registry))}")
     target = _class(config, section, kind, name, registry)
     own = {key: v for key, v in given.items() if key != "type"}
     return {"type": name} | check_options(config, section, target, own, name)

@@ -13,9 +13,6 @@ from caesura.errors import InputError
 from caesura.options import Beam, Device, Errors, Gold, Json, ModelFolder, Testing, load_model, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from caesura.data.sentences import Sentences
     from caesura.evaluation.evaluate import Evaluation
     from caesura.model import Translator
 
@@ -110,6 +107,8 @@ def compare(
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), load_model(model, device, testing)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
+    for _, translator in loaded:
+        translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)
     known = begin_report(files, out) if out is not None else None
     rows = compare_models(loaded, text, beam, name or ())
@@ -147,6 +146,8 @@ def analyze(
     check_out(out, [model], src)
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
     loaded = [(str(model), load_model(model, device, testing))]
+    for _, translator in loaded:
+        translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)
     page, found = write_report(loaded, files, begin_report(files, out), out, settings)
     print(overview(found, {}).text())
@@ -167,26 +168,10 @@ def _evaluate(
     from caesura.streaming import sentences
 
     text = sentences(src, trg, errors, translator.config.testing.max_input)
+    translator.read_cuts(src)
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
-        sources = _with_cuts(translator, text, src, errors)
-        return run(translator, sources, text.references, text.gold, search, progress)
-
-
-def _with_cuts(translator: Translator, text: Sentences, src: str, errors: Errors) -> Sequence[str]:
-    """The sources; those of the config's own test set with the cuts that `data.cuts.test` has for them."""
-    from caesura.config import FileCuts
-    from caesura.data.cuts import OffsetFile
-    from caesura.data.sentences import Numbered
-
-    data = translator.config.data
-    if not isinstance(data.cuts, FileCuts) or data.cuts.test is None or data.test is None:
-        return text.sources
-    own = data.test if isinstance(data.test, Path) else data.test.src
-    if own != Path(src).resolve():
-        return text.sources
-    texts = Numbered(text.sources, translator.src_vocabulary)
-    return texts.cut_by(OffsetFile(data.cuts.test), src, text.too_long, errors)
+        return run(translator, text.sources, text.references, text.gold, search, progress)
 
 
 def _test_set(translator: Translator) -> tuple[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.components import build_parts
-from caesura.config import Config
+from caesura.config import Config, FileCuts
 from caesura.data.batching import Batch, collate
 from caesura.data.cuts import GivenCuts, SymbolEnds, TextCuts, places_of, text_cuts
-from caesura.data.sentences import Numbered, numbered, with_given
+from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded, Decoder
 from caesura.encoders.base import Encoded, Encoder
@@ -309,7 +310,7 @@ class Translator(nn.Module):
     @property
     def _needs_cuts(self) -> bool:
         """Whether sentences cannot do without cuts, and the model has no source of them."""
-        return self.config.data.cuts is not None and self.cuts is None
+        return not self.cuts_any_text and self.cuts is None
 
     def _fitted(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
         """What `process` finds of a group, or of its halves where memory is short."""
@@ -326,6 +327,21 @@ class Translator(nn.Module):
         forget(self.decoder, self.device)
         half = len(rows) // 2
         return [output for part in (rows[:half], rows[half:]) for output in self._fitted(texts, part, search)]
+
+    @property
+    def cuts_any_text(self) -> bool:
+        """Whether new text needs no cuts with it, as it does where `data.cuts` names files."""
+        return not isinstance(self.config.data.cuts, FileCuts)
+
+    def read_cuts(self, src: str | Path) -> None:
+        """Where `data.cuts` names files: read the cuts of `src`, if that is a text of the config."""
+        cuts, data = self.config.data.cuts, self.config.data
+        for part in ("test", "dev", "train") if isinstance(cuts, FileCuts) else ():
+            text, offsets = getattr(data, part), getattr(cuts, part)
+            own = text if isinstance(text, Path) or text is None else text.src
+            if own is not None and offsets is not None and own == Path(os.path.abspath(src)):
+                self.cuts = KnownCuts.read(src, offsets, data.errors)
+                return
 
     def batch(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> Batch:
         """Sentences on the model's device, their sources cut as `data.cuts` says."""

@@ -33,6 +33,8 @@ def process(
     longest, name = translator.config.testing.max_input, "standard input" if file == "-" else file
     if with_cuts and is_tsv(file):
         raise InputError(f"{file}: --with-cuts takes lines as `caesura segment` prints them, not a .tsv")
+    if not with_cuts:
+        translator.read_cuts(file)
     sources = _uncut(read_lines(file, errors), name) if with_cuts else _whole(read_sources(file, errors))
     lines, unknown = enumerate(sources, 1), _Unknown()
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.

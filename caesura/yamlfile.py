@@ -108,7 +108,14 @@ class Source:
 
     def under(self, other: "Source") -> "Source":
         """`other` laid over this one, key by key; one of another `type` replaces the section."""
-        places = self.places | {
+        # Of a section that became a plain value, what was written below it counts no more.
+        plain = {key for key in other.places if not isinstance(_at(other.tree, key), dict)}
+        kept = {
+            key: place
+            for key, place in self.places.items()
+            if not any(key[:n] in plain for n in range(len(key)))
+        }
+        places = kept | {
             key: place
             for key, place in other.places.items()
             if len(key) >= len(place.key) or key not in self.places  # a section stays where it was written
@@ -119,6 +126,12 @@ class Source:
     def fault(self, key: Key, message: str) -> None:
         """Notes a problem with a key."""
         self.problems.append(Problem(place_of(self.places, key), key, message))
+
+
+def _at(tree: Any, key: Key) -> Any:
+    for part in key:
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
 
 
 def place_of(places: Mapping[Key, Place], key: Key) -> Place:

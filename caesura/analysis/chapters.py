@@ -69,7 +69,7 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
     parts = []
     for a in found:
         if a.halting is None:
-            parts.append(f"<p>{escape(a.name)} has no halting unit: it scores no symbols.</p>")
+            parts.append(f"<p>{escape(a.name)} scores no symbols.</p>")
         else:
             parts += _scored(a, a.halting, figures)
     table = tables.figures(found)
@@ -93,10 +93,9 @@ def _scored(a: Analysis, h: HaltingStatistics, figures: Figures) -> list[str]:
             parts.append(
                 place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
             )
-    passed = " and so pass a gradient to the halting unit" if h.learns and h.unit else ""
     caption = (
         f"{escape(a.name)}: scores of {h.symbols:,} symbols, {h.mean:.2f} on average; "
-        f"{sum(h.going_on) / h.symbols:.0%} go on{passed}."
+        f"{sum(h.going_on) / h.symbols:.0%} go on."
     )
     return [*parts, place(figures, f"scores-{key(a)}", draw.scores_figure(h), caption)]
 
@@ -132,7 +131,7 @@ def _cut_off(*sides: Sequence[str]) -> str:
 
 def _halts(name: str, h: HaltingStatistics) -> str:
     ends = sum(h.halting) / h.symbols
-    learnt = "it does not learn" if h.live is None else f"{h.live:.0%} of the scores get a gradient"
+    learnt = "no score gets a gradient" if h.live is None else f"{h.live:.0%} of the scores get a gradient"
     # Not all of them by its scores, where some characters always end one.
     halts = "segments end" if h.cut_after or not h.unit else "halts"
     unit = "halting unit" if h.unit else "cutter"

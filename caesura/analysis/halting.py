@@ -11,7 +11,7 @@ from caesura.analysis.characters import visible
 from caesura.model import Translator
 from caesura.output import Segmentation
 from caesura.segmenters.base import BaseSegmenter
-from caesura.segmenters.figures import LIVE, value
+from caesura.segmenters.figures import LIVE, FigureSums
 from caesura.training.journal import read_records
 
 BINS = 20
@@ -36,7 +36,7 @@ class HaltingStatistics:
     mean: float
     halting: list[int]  # symbols that end a segment, by score: BINS of equal width from 0 to 1
     going_on: list[int]  # symbols that do not
-    live: float | None  # share of characters at which the loss reaches the cutter; None: it does not learn
+    live: float | None  # share of characters at which the loss reaches the cutter; None: nothing learns
     unit: bool = True  # whether it is a halting unit: a sum that starts again from 0 at each end
     cut_after: str = ""  # characters that end a segment whatever their score is
 
@@ -94,7 +94,7 @@ class HaltingTally:
 
     def __init__(self, unit: bool = True, cut_after: str = "") -> None:
         self._unit, self._cut_after = unit, cut_after
-        self._sums: dict[str, tuple[float, float]] = {}  # of the segmenter's figures, by name
+        self._figures = FigureSums()
         self._bins = {True: [0] * BINS, False: [0] * BINS}
         self._total = 0.0
 
@@ -103,13 +103,11 @@ class HaltingTally:
         for score, end in zip(cut.scores or (), cut.ends, strict=False):
             self._bins[end][min(int(score * BINS), BINS - 1)] += 1
             self._total += score
-        for name, (above, below) in cut.figures.items():
-            before = self._sums.get(name, (0.0, 0.0))
-            self._sums[name] = before[0] + above, before[1] + below
+        self._figures.add(cut.figures)
 
     def figures(self) -> dict[str, float]:
         """The segmenter's figures of the text, by name; what there is nothing of is left out."""
-        return {name: found for name, sums in self._sums.items() if (found := value(sums)) is not None}
+        return self._figures.values()
 
     def result(self) -> HaltingStatistics | None:
         """The distribution; None where no symbol had a score."""

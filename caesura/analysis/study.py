@@ -324,7 +324,7 @@ def _errors(subject: Subject, kept: Sequence[Line], outputs: Sequence[Output]) -
 def _robust(
     model: Translator, sample: Sequence[Line], settings: Settings, report: Report
 ) -> Robustness | None:
-    if not sample:
+    if not sample or not model.cuts_any_text:  # nobody has given cuts for a text with typos
         return None
     references = [line.reference for line in sample if line.reference is not None]
     return robustness(

@@ -150,9 +150,14 @@ class FileReader(CutsReader):
             return
         self._number += 1
         if line is None:
-            raise InputError(f"{self._place}: longer than a line may be")
+            raise InputError(f"{self._place}: the line is too long")
         if text is not None:
             self._offsets = parse_offsets(str(line), text, self._place, "cuts")
+
+    @property
+    def offsets(self) -> list[int]:
+        """Those of this line."""
+        return self._offsets
 
     def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
         after, between = symbols_before(self._offsets, places)
@@ -164,7 +169,8 @@ class FileReader(CutsReader):
         count = self._number + sum(1 for _ in self._lines)
         if count != lines:
             raise InputError(
-                f"{text} has {lines} lines, {self._path} has {count} lines; cuts should have one per sentence"
+                f"{text} has {lines} lines, {self._path} has {count} lines; "
+                "a file of cuts has one line per sentence"
             )
 
     @property
@@ -196,21 +202,23 @@ def parse_offsets(cell: str, text: str, place: str, what: str) -> list[int]:
     parts = cell.split()
     if wrong := next((p for p in parts if not (p.isascii() and p.isdigit() and len(p) < 10)), None):
         raise InputError(
-            f"{place}: {what} {cell[:60]!r}; should be character offsets separated by spaces, "
-            f"not {wrong[:20]!r}"
+            f"{place}: {what} {cell[:60]!r}; should be whole numbers, character offsets separated by "
+            f"spaces, not {wrong[:20]!r}"
         )
     offsets = [int(p) for p in parts]
-    if (wrong_one := _out_of_order(offsets, len(text))) is not None:
-        raise InputError(
-            f"{place}: {what} {cell[:60]!r}; should rise, each inside a source of {len(text)} characters: "
-            f"offset {wrong_one}"
-        )
+    if problem := _misplaced(offsets, len(text)):
+        raise InputError(f"{place}: {what} {cell[:60]!r}: {problem}")
     return offsets
 
 
-def _out_of_order(offsets: Sequence[int], length: int) -> int | None:
-    """The first offset that is not after the one before it, or not strictly inside a text."""
-    return next((b for a, b in pairwise([0, *offsets]) if not a < b < length), None)
+def _misplaced(offsets: Sequence[int], length: int) -> str | None:
+    """What is wrong with the first offset that is not inside a text, or not after the one before it."""
+    for before, at in pairwise([0, *offsets]):
+        if not 0 < at < length:
+            return f"offset {at} is not inside a sentence of {length} characters"
+        if at <= before:
+            return f"offset {at} comes after {before}; offsets should rise"
+    return None
 
 
 def places_of(spans: Spans) -> NDArray[np.int32]:
@@ -273,17 +281,14 @@ def _checked(given: Sequence[int] | Mapping[int, int], text: str, place: str) ->
     for at, value in zip(offsets, values, strict=True):
         if value not in (1, -1):
             raise InputError(f"{place}: cut at offset {at}: should be 1 (cut) or -1 (do not), not {value}")
-    if (wrong := _out_of_order(offsets, len(text))) is not None:
-        raise InputError(
-            f"{place}: cut at offset {wrong}; offsets should rise, "
-            f"each inside a text of {len(text)} characters"
-        )
+    if problem := _misplaced(offsets, len(text)):
+        raise InputError(f"{place}: cuts: {problem}")
     return offsets, values
 
 
 def _within(offsets: Sequence[int], between: NDArray[np.bool_]) -> str:
     at = offsets[int(np.flatnonzero(~between)[0])]
-    return f"offset {at} is not between two symbols, where alone a cut is possible"
+    return f"offset {at} is not between two symbols, and only there can be a cut"
 
 
 def _marked(count: int, after: NDArray[np.int64]) -> NDArray[np.int8]:

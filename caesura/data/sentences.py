@@ -6,16 +6,21 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.corpus import ParallelText
-from caesura.data.cuts import GivenCuts, OffsetFile, TextCuts, combine, places_of
+from caesura.data.corpus import ParallelText, read_sources
+from caesura.data.cuts import FileReader, GivenCuts, OffsetFile, TextCuts, combine, places_of
 from caesura.data.files import Errors
 from caesura.data.vocabulary import UNK, Vocabulary
 from caesura.errors import InputError
+
+NO_CUTS = (
+    "this model takes its cuts from files (data.cuts), and they have none for this sentence; "
+    "use `translate --with-cuts`, or cuts= in Python"
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,10 @@ def with_given(
     a `source` finds. With `needed`, a text without any is refused.
     """
     if given is not None and (isinstance(given, Mapping | str) or len(given) != len(texts)):
-        raise InputError(f"cuts should have one entry per sentence: {len(texts)}, not {len(given)}")
+        count = "one for all" if isinstance(given, Mapping | str) else len(given)
+        raise InputError(
+            f"cuts should have one entry per sentence, {len(texts)}, such as [[4, 8]]; not {count}"
+        )
     if given is None and texts.cuts is not None:
         return texts
     cuts: list[NDArray[np.int8] | None] = []
@@ -112,8 +120,7 @@ def with_given(
         own = texts.cuts[i] if texts.cuts is not None else source(text, places) if source else None
         entry = None if given is None else given[i]
         if needed and own is None and entry is None and len(places):
-            remedy = "pass them as cuts=, or on the command line with --with-cuts"
-            raise InputError(f"sentence {i + 1}: this model needs cuts (data.cuts is a file); {remedy}")
+            raise InputError(f"sentence {i + 1}: {NO_CUTS}")
         cuts.append(combine(entry, own, text, places, f"sentence {i + 1}"))
     if all(own is None for own in cuts):
         return texts
@@ -133,3 +140,31 @@ def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = N
         gold.append(bounds)
     known = [bounds for bounds in gold if bounds is not None]
     return Sentences(sources, references, known if known and len(known) == len(gold) else None, too_long)
+
+
+class KnownCuts(TextCuts):
+    """The cuts of sentences that were read with their file of offsets; no other sentence has any."""
+
+    def __init__(self, offsets: Mapping[str, list[int]]) -> None:
+        self._offsets = offsets
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        return ["known", len(self._offsets)]
+
+    @classmethod
+    def read(cls, src: str | Path, cuts: str | Path, errors: Errors = "strict") -> KnownCuts:
+        """Read the lines of a text, a .tsv's sources, and the offsets of each from another file."""
+        reader, count = FileReader(Path(cuts), errors), 0
+        known: dict[str, list[int]] = {}
+        for count, text in enumerate(read_sources(src, errors), 1):  # noqa: B007  counted
+            reader.advance(text)
+            if text is not None:
+                known.setdefault(text, reader.offsets)
+        reader.finish(src, count)
+        return cls(known)
+
+    def offsets(self, text: str) -> list[int]:
+        if text not in self._offsets:
+            raise InputError(f"{text[:40]!r}: {NO_CUTS}")
+        return self._offsets[text]

@@ -12,7 +12,7 @@ from caesura.evaluation.boundaries import BoundaryScores, SegmentLength, boundar
 from caesura.evaluation.scores import Scores, score
 from caesura.model import Search, Translator
 from caesura.output import Output, Segmentation
-from caesura.segmenters.figures import value
+from caesura.segmenters.figures import FigureSums
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def evaluate(
             [output.best for output in outputs], references, testing.bleu_tokenize, testing.lowercase
         ),
         segments=segment_length(cut.covered for cut in cuts),
-        figures=figure_values(model, cuts),
+        figures=figure_values(cuts),
         output_segments=segment_length(cut.covered for cut in written) if model.decoder.segmenting else None,
         output_live=output_live(written),
         boundaries=boundaries,
@@ -84,14 +84,12 @@ def evaluate(
     )
 
 
-def figure_values(model: Translator, cuts: Iterable[Segmentation]) -> dict[str, float]:
-    """What the model's segmenter measures of these cuts, by name; what there is nothing of is left out."""
-    sums: dict[str, tuple[float, float]] = {}
+def figure_values(cuts: Iterable[Segmentation]) -> dict[str, float]:
+    """What the segmenter measures of these cuts, by name; what there is nothing of is left out."""
+    sums = FigureSums()
     for cut in cuts:
-        for name, (above, below) in cut.figures.items():
-            before = sums.get(name, (0.0, 0.0))
-            sums[name] = before[0] + above, before[1] + below
-    return {name: found for name, pair in sums.items() if (found := value(pair)) is not None}
+        sums.add(cut.figures)
+    return sums.values()
 
 
 def output_live(cuts: Iterable[Segmentation]) -> float | None:

@@ -47,6 +47,7 @@ def measure(model: Translator, gold: Gold | None = None, sample: int = SAMPLE) -
 def _lines(model: Translator) -> list[Line]:
     data = model.config.data
     text = parallel_text(data.test or data.dev)
+    model.read_cuts(text.src)
     trg = None if text.trg is None else str(text.trg)
     return list(read_text(str(text.src), trg, data.errors, model.config.testing.max_input))
 

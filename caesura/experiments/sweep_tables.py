@@ -182,7 +182,7 @@ def _sections(sweep: Sweep) -> dict[str, tuple[str, ...]]:
         "Output segments": ("output: ", "output longest: ", "output live: "),
         "Scores": ("cross-entropy: ", "dev ", "test "),
         "Boundaries": ("F1 ", "by chance, "),
-        "Halting inside a batch": ("lock-step", "coordination", "output lock-step", "output coordination"),
+        "Cuts inside a batch": ("lock-step", "coordination", "output lock-step", "output coordination"),
         "Training": ("ms per update", "updates", "sentences", "seconds", "ended"),
     }
 

@@ -40,6 +40,8 @@ class ActSegmenter(BaseSegmenter):
     After each symbol of `cut_after` a segment ends too, whatever the scores say.
     """
 
+    losses = ("penalty",)
+
     def __init__(
         self,
         vocab_size: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ class Cuts:
 
     ends: Tensor  # [B, T]       bool: this symbol ends a segment; False on padding
     weights: Tensor  # [B, T]    what this symbol gives to its segment; 0 on padding
-    segments: Tensor | int  # [] most segments of a sentence; an int where the shape T tells a bound
+    segments: Tensor | int = 0  # [] most segments of a sentence; an int where T alone bounds it
     spill: Tensor | None = None  # [B, T]   what a symbol that ends a segment gives to the next; None: nothing
     scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
@@ -88,7 +88,7 @@ class Draft:
 
 
 class BaseSegmenter(nn.Module):
-    """Reads symbols and returns vectors; how many vectors is its own business.
+    """Reads symbols and returns vectors; it decides how many.
 
     Most segmenters are `Segmenter(reader, cutter, pooling)`. A subclass of this one is a mechanism that
     cannot be taken apart: it sets `output_dim` and defines `cut` and `emit`, which training on a GPU captures
@@ -97,10 +97,11 @@ class BaseSegmenter(nn.Module):
 
     output_dim: int
     figures: tuple[Figure, ...] = ()  # what is measured of its cuts
+    losses: tuple[str, ...] = ()  # the names of its auxiliary losses
     loss_weights: Mapping[str, float] = {}  # by name; that of "penalty" is the config's tau
     sums_to: float | None = None  # the sum of scores at which a segment ends; None: scores are not summed
+    carries: bool = False  # whether the excess over `sums_to` counts for the next segment
     takes_cuts: bool = True  # whether cuts can be given to it
-    carries: bool = False  # whether what a sum exceeds that by counts for the next segment
 
     def forward(
         self,
@@ -115,7 +116,7 @@ class BaseSegmenter(nn.Module):
         `given` [B, T] int8: 1 cut after this symbol, -1 do not, 0 as the segmenter decides.
         """
         draft = self.cut(symbols, lengths, state, final, given)
-        return self.emit(draft, int(draft.cuts.segments))  # where it is a tensor, a GPU has to be waited for
+        return self.emit(draft, int(draft.cuts.segments))  # a tensor on a GPU has to be waited for
 
     def cut(
         self,
@@ -149,6 +150,15 @@ class BaseSegmenter(nn.Module):
     def check_tau(self, tau: float) -> None:
         """Raise ValueError where a penalty of this weight makes no sense."""
 
+    def check_names(self, taken: Collection[str]) -> None:
+        """Raise ValueError where a figure has a name that is `taken`, or a loss has no weight."""
+        names = [figure.name for figure in self.figures]
+        for name in names:
+            if name in taken or names.count(name) > 1:
+                raise ValueError(f"the figure '{name}' has a name that is taken; choose another")
+        if missing := [name for name in self.losses if name != "penalty" and name not in self.loss_weights]:
+            raise ValueError(f"the loss '{missing[0]}' has no weight; name it in loss_weights")
+
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
         """Advice on a model with segments of this length, if any; `first`: training has not begun yet."""
         return None
@@ -171,12 +181,21 @@ class BaseSegmenter(nn.Module):
     ) -> Segments:
         sizes = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")  # a copy
         check_batch(symbols, sizes)
-        if given is not None and (given.shape != symbols.shape or given.dtype != torch.int8):
-            what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
-            raise ValueError(f"given should be int8 {list(symbols.shape)}, as symbols are, not {what}")
+        if given is not None:
+            _check_given(given, symbols)
         if sizes is not lengths:
             sizes = sizes.to(symbols.device, torch.long)
         return super().__call__(symbols, sizes, state, final, given)
+
+
+def _check_given(given: object, symbols: Tensor) -> None:
+    if isinstance(given, Tensor) and given.shape == symbols.shape and given.dtype == torch.int8:
+        return
+    what = type(given).__name__
+    if isinstance(given, Tensor):
+        what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
+    wanted = f"an int8 tensor with the shape of symbols, {list(symbols.shape)}"
+    raise ValueError(f"given should be {wanted} (1 cut here, -1 do not, 0 free), not {what}")
 
 
 def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:

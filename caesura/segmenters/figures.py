@@ -1,12 +1,12 @@
-"""What is measured of a cutter: named once, by whoever can measure it, and shown wherever figures are shown.
+"""Figures: measurements of a cutter, which it defines once and which logs, tables and reports all show.
 
-A figure is a ratio of two sums over sentences, so that batches, stretches of a log and whole texts are
+A figure is a ratio of two sums over sentences, so that batches, intervals of a log and whole texts are
 reduced in the same way: the value is the sum of the first over the sum of the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,23 @@ def per_sentence(
         for row, (above, below) in zip(rows, pairs.tolist(), strict=True):
             row[figure.name] = above, below
     return rows
+
+
+class FigureSums:
+    """Adds up what `per_sentence` found."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def add(self, figures: Mapping[str, tuple[float, float]]) -> None:
+        """Those of one more sentence."""
+        for name, (above, below) in figures.items():
+            before = self._sums.get(name, (0.0, 0.0))
+            self._sums[name] = before[0] + above, before[1] + below
+
+    def values(self) -> dict[str, float]:
+        """The figures of all sentences, by name; one with nothing to count is left out."""
+        return {name: found for name, sums in self._sums.items() if (found := value(sums)) is not None}
 
 
 def value(sums: tuple[float, float]) -> float | None:

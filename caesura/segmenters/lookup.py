@@ -28,10 +28,10 @@ class LookupSegmenter(BaseSegmenter):
         final: bool = True,
         given: Tensor | None = None,
     ) -> Draft:
-        """Everywhere; pieces of a sentence need no state, and no other cuts can be given."""
-        if given is not None:
-            raise ValueError("a lookup segmenter cuts after every symbol: cuts cannot be given to it")
+        """Everywhere; pieces of a sentence need no state, and cuts that are given can only agree."""
         mask = positions_mask(lengths, symbols.shape[1])
+        if given is not None and bool((given < 0)[mask].any()):
+            raise ValueError("a lookup segmenter cuts after every symbol: it cannot leave a cut out")
         return Draft(Cuts(mask, mask.to(self.embedding.weight.dtype), symbols.shape[1]), (symbols, lengths))
 
     def emit(self, draft: Draft, size: int) -> Segments:

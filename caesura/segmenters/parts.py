@@ -1,7 +1,9 @@
 """Read, cut, pool: the three parts of a segmenter, what each promises, and the segmenter made of them.
 
-A cutter never knows its reader, and the encoder knows neither. B sentences, T source symbols, S segments,
-D features. One rule for </s>: it closes the last segment and belongs to it, whatever the cutter.
+A cutter does not depend on its reader, and the encoder depends on neither.
+
+One rule for </s>: it closes the last segment and belongs to it, whatever the cutter. B sentences, T source
+symbols, S segments, D features.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ POOLINGS: dict[str, str | type[Pooling]] = {
 class Reading:
     """What a cutter sees of a batch."""
 
-    states: Tensor  # [B, T, D] each symbol as the reader knows it; zero on padding
+    states: Tensor  # [B, T, D] the reader's state for each symbol; zero on padding
     symbols: Tensor  # [B, T]   ids
     lengths: Tensor  # [B]      symbols of each sentence, </s> included
     mask: Tensor  # [B, T]      bool: not padding
@@ -61,22 +63,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class Gaps:
-    """After which symbols a cut is already decided: at </s>, in front of it, and where cuts are given."""
+    """Where cut or no cut is already decided: at </s>, in front of it, and where cuts are given."""
 
     cut: Tensor  # [B, T] bool: a segment ends here
     keep: Tensor  # [B, T] bool: no segment ends here; padding included
     given: Tensor | None = None  # [B, 1] bool: cuts are given for this sentence; None: for no sentence
 
     def settle(self, own: Tensor) -> Tensor:
-        """`own` [B, T] cuts where nothing else is decided."""
+        """Apply a cutter's `own` cuts [B, T] wherever nothing is decided yet."""
         return (own & ~self.keep) | self.cut
 
     @classmethod
-    def of(cls, lengths: Tensor, mask: Tensor, given: Tensor | None, final: bool = True) -> Gaps:
+    def of(cls, lengths: Tensor, mask: Tensor, given: Tensor | None) -> Gaps:
         """From the lengths and from `given` [B, T], 1 cut, -1 do not, 0 free."""
         left = lengths[:, None] - torch.arange(mask.shape[1], device=mask.device)
-        if not final:  # the sentence goes on: </s> is in a piece to come
-            left = left.clamp(min=3)
         cut, keep = left == 1, ~mask | (left == 2)
         if given is None:
             return cls(cut, keep)
@@ -88,6 +88,11 @@ class Gaps:
 class Part(nn.Module):
     """What readers, cutters and poolings have in common."""
 
+    @property
+    def kind(self) -> str:
+        """Its class, as messages name it."""
+        return type(self).__name__.lower()
+
     def uncaptured(self) -> str | None:
         """Why training cannot capture this part in CUDA graphs; None where it can."""
         return None
@@ -98,7 +103,7 @@ class Part(nn.Module):
 
 
 class Reader(Part):
-    """Knows symbols in context before anything is cut; a subclass sets `output_dim`."""
+    """Represents symbols in context, before anything is cut; a subclass sets `output_dim`."""
 
     output_dim: int
 
@@ -115,26 +120,28 @@ class Cutter(Part):
     """Decides where segments end."""
 
     figures: tuple[Figure, ...] = ()  # what is measured of its cuts
-    loss_weights: Mapping[str, float] = {}  # of its losses, by name
+    losses: tuple[str, ...] = ()  # the names of its auxiliary losses
+    loss_weights: Mapping[str, float] = {}  # by name; that of "penalty" is the config's tau
     sums_to: float | None = None  # as in BaseSegmenter
     carries: bool = False
     rate: Rate | None = None
+    input_dim: int | None = None  # the size of states that it reads; None: any
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """Cut a batch, as `gaps` allows."""
         raise NotImplementedError
 
     def keep_rate(self, rate: Rate | None) -> None:
-        """Told once which rate was asked for; ValueError where it cannot be kept, or none was asked for."""
+        """Receive the rate that was asked for; ValueError if it cannot be kept, or is needed and missing."""
         if rate is not None:
-            raise ValueError(f"rate is not for {type(self).__name__.lower()}, which has a length of its own")
+            raise ValueError(f"rate is not for cutter {self.kind}, which takes none; leave it out")
 
     def needs_given(self) -> bool:
         """Whether it cuts only where cuts are given."""
         return False
 
     def needs_weights(self) -> bool:
-        """Whether it learns by the weights that it gives to symbols, and needs a pooling that uses them."""
+        """Whether it learns through the weights of symbols, and so needs a pooling that uses them."""
         return False
 
     def room(self, characters: int) -> int | None:
@@ -153,7 +160,7 @@ class Cutter(Part):
 class Pooling(Part):
     """Makes one vector per segment."""
 
-    uses_weights = False  # whether what a symbol gives is as its cutter weighs it
+    uses_weights = False  # whether it uses the cutter's weights
 
     def forward(self, states: Tensor, cuts: Cuts, size: int) -> Tensor:
         """[B, size, D] from states [B, T, D]; beyond a sentence's last segment anything finite."""
@@ -164,7 +171,9 @@ class Segmenter(BaseSegmenter):
     """A reader, a cutter and a pooling, in place of `nn.Embedding`: [B, T] symbols to [B, S, D] segments.
 
     `output_dim`: the size of a linear layer after pooling; without one, segments have the reader's size.
-    `rate`: how long segments should be, for a cutter that is told.
+    `rate`: how long segments should be, for cutters that need a target (`Cif`, `Random`).
+
+    The last symbol of each sentence counts as </s>: it joins the last segment, and no rate counts it.
     """
 
     def __init__(
@@ -176,17 +185,23 @@ class Segmenter(BaseSegmenter):
         rate: Rate | None = None,
     ) -> None:
         super().__init__()
+        _check_kinds(reader, cutter, pooling, rate)
         cutter.keep_rate(rate)
         if cutter.needs_weights() and not pooling.uses_weights:
-            names = type(pooling).__name__.lower(), type(cutter).__name__.lower()
-            raise ValueError("pooling {} ignores the weights that {} learns by; take weighted".format(*names))
+            reason = f"ignores the weights through which {cutter.kind} learns; take weighted"
+            raise ValueError(f"pooling {pooling.kind} {reason}")
+        if cutter.input_dim not in (None, reader.output_dim):
+            sizes = (
+                f"input_dim {cutter.input_dim}, but states of reader {reader.kind} have {reader.output_dim}"
+            )
+            raise ValueError(f"cutter {cutter.kind} has {sizes}")
         if output_dim is not None:
             check_sizes(output_dim=output_dim)
         self.reader, self.cutter, self.pooling = reader, cutter, pooling
         self.output = nn.Identity() if output_dim is None else nn.Linear(reader.output_dim, output_dim)
         self.output_dim = reader.output_dim if output_dim is None else output_dim
         self.figures, self.sums_to, self.carries = cutter.figures, cutter.sums_to, cutter.carries
-        self.loss_weights = cutter.loss_weights
+        self.losses, self.loss_weights = cutter.losses, cutter.loss_weights
 
     def cut(
         self,
@@ -203,9 +218,9 @@ class Segmenter(BaseSegmenter):
         states = self.reader(symbols, lengths)
         cuts = self.cutter(Reading(states, symbols, lengths, mask), Gaps.of(lengths, mask, given))
         room = self.room(symbols.shape[1]) if given is None else None
-        if room is not None:
-            cuts = replace(cuts, segments=room)
-        return Draft(cuts, states)
+        if room is None:
+            return Draft(replace(cuts, segments=cuts.ends.sum(1).max() if len(symbols) else 0), states)
+        return Draft(replace(cuts, segments=room), states)
 
     def emit(self, draft: Draft, size: int) -> Segments:
         """Pool and project."""
@@ -214,7 +229,7 @@ class Segmenter(BaseSegmenter):
         return Segments(vectors.masked_fill(~positions_mask(counts, size)[..., None], 0), counts, draft.cuts)
 
     def room(self, symbols: int) -> int | None:
-        """The cutter's, of the text without </s>."""
+        """As the cutter says; </s> is not counted."""
         return self.cutter.room(max(0, symbols - 1))
 
     def uncaptured(self) -> str | None:
@@ -240,11 +255,26 @@ class Segmenter(BaseSegmenter):
 
     def check_tau(self, tau: float) -> None:
         """A cutter without a penalty has nothing for tau to weigh."""
-        if tau and "penalty" not in {figure.name for figure in self.figures}:
-            name = type(self.cutter).__name__.lower()
-            raise ValueError(f"tau is {tau:g}, and {name} has no penalty; leave it out")
+        if tau and "penalty" not in self.losses:
+            raise ValueError(f"tau is {tau:g}, but cutter {self.cutter.kind} has no penalty; leave it out")
 
     def _whole_only(self) -> str:
         parts = (self.reader, self.cutter, self.pooling)
-        why = next((why for part in parts if (why := part.whole_only())), "only types act and lookup can")
+        why = next(
+            (why for part in parts if (why := part.whole_only())), "only ActSegmenter and LookupSegmenter can"
+        )
         return f"this segmenter cannot take a sentence in pieces: {why}"
+
+
+def _check_kinds(reader: object, cutter: object, pooling: object, rate: object) -> None:
+    """Refuse arguments that are swapped, classes or plain numbers, before they fail somewhere deep."""
+    wanted = {"reader": (reader, Reader), "cutter": (cutter, Cutter), "pooling": (pooling, Pooling)}
+    for name, (part, kind) in wanted.items():
+        if not isinstance(part, kind):
+            what = part.__name__ if isinstance(part, type) else repr(part)[:40]
+            raise TypeError(f"{name} should be a {kind.__name__}, such as {_SUCH_AS[name]}, not {what}")
+    if rate is not None and not isinstance(rate, Rate):
+        raise TypeError(f"rate should be a Rate, such as Rate(4.0), not {repr(rate)[:40]}")
+
+
+_SUCH_AS = {"reader": "BiGru(100, 64, 50)", "cutter": "Fixed(4)", "pooling": "Mean()"}

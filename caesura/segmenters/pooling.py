@@ -1,7 +1,7 @@
 """Poolings: one vector per segment from the states of its symbols.
 
 Each is one product with a matrix [B, S, T] of what symbols give to segments: a fixed order of sums, so that
-results repeat, and nothing on a GPU that has to wait for another symbol.
+results repeat, and on a GPU no symbol waits for another.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class Mean(Pooling):
     """The mean of the states, all symbols alike."""
 
     def forward(self, states: Tensor, cuts: Cuts, size: int) -> Tensor:
-        """Sums, which bfloat16 can hold the matrix of exactly, over counts."""
+        """Sum, then divide by the count: bfloat16 holds the matrix of zeros and ones exactly."""
         members = _members(slots(cuts.ends), size) & (cuts.weights > 0)[:, None]
         count = members.sum(2, keepdim=True).clamp(min=1)
         return torch.bmm(members.to(states.dtype), states) / count.to(states.dtype)
 
 
 class Weighted(Pooling):
-    """The sum of the states, each times what its symbol gives; a boundary symbol may give to two segments."""
+    """The sum of the states, each times its symbol's weight; a boundary symbol may count in two segments."""
 
     uses_weights = True
 
@@ -40,7 +40,7 @@ class Weighted(Pooling):
 
 
 class Last(Pooling):
-    """The state of the symbol that ends a segment."""
+    """The state of the symbol that ends a segment; in the last segment, that is </s>."""
 
     def forward(self, states: Tensor, cuts: Cuts, size: int) -> Tensor:
         """Picked, not weighed."""

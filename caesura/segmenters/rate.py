@@ -12,7 +12,7 @@ from caesura.layers.checks import check_finite, check_sizes
 
 @dataclass(frozen=True)
 class Rate:
-    """Characters per segment that are asked for, and by what they are kept.
+    """The characters per segment that are asked for, and how they are kept.
 
     `scaling`: every sentence gets round(characters / target) segments, at least one.
     """
@@ -23,6 +23,8 @@ class Rate:
     def __post_init__(self) -> None:
         check_finite(target=self.target)
         check_sizes(target=self.target)
+        if self.by != "scaling":
+            raise ValueError(f"by must be scaling, not {self.by}")
 
     def segments(self, characters: Tensor) -> Tensor:
         """[B] whole numbers of segments for sentences of so many characters [B], </s> not counted."""

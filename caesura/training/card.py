@@ -55,11 +55,30 @@ def introduction(config: Config, parameters: int) -> str:
 
 - segmenter: {segmenter.type}, tau {segmenter.tau:g}{_listed(segmenter.options)}
 - encoder: {model.encoder.type}{_listed(model.encoder.options)}
-- decoder: {decoder.type}, tau {decoder.tau:g}{_listed(decoder.options)}"""
+- decoder: {decoder.type}, tau {decoder.tau:g}{_listed(decoder.options)}{_given(config)}"""
+
+
+def _given(config: Config) -> str:
+    """Where cuts of the source come from, if from outside of the model."""
+    if (cuts := config.data.cuts) is None:
+        return ""
+    options = {name: value for name, value in cuts.model_dump(mode="json").items() if value not in (None, "")}
+    kind = options.pop("type")
+    files = {name: Path(value).name for name, value in options.items()} if kind == "file" else options
+    return f"\n- cuts given to the segmenter: {kind}{_listed(files)}"
 
 
 def _listed(options: Mapping[str, Any]) -> str:
-    return "".join(f", {name} {value!r}" for name, value in options.items())  # a space is seen
+    return "".join(f", {name} {_value(value)}" for name, value in options.items() if value is not None)
+
+
+def _value(value: Any) -> str:
+    """A value in words; text in quotes, so that a space is seen."""
+    if not isinstance(value, dict):
+        return repr(value)
+    options = {name: v for name, v in value.items() if name != "type"}
+    listed = _listed(options).removeprefix(", ")
+    return f"{value.get('type', '')} ({listed})".strip() if listed else str(value.get("type", ""))
 
 
 def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:

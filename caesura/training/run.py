@@ -29,6 +29,7 @@ from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.kernels import pick
 from caesura.model import Translator
 from caesura.model_folder import CONFIG, CUTS_VOCABULARY, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
+from caesura.segmenters.figures import LIVE
 from caesura.training.card import CARD
 from caesura.training.changes import (
     refuse_changes,
@@ -191,7 +192,7 @@ def open_run(
     run = Run(
         config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, nothing, interrupt
     )
-    run.window = nothing.new_tensor([progress.window.get(name, 0.0) for name in run.summed])
+    run.window = nothing.new_tensor(_going_on(progress.window, run.summed))
     opened.callback(run.close)  # from here on, whenever Ctrl-C may come
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({path})")
@@ -202,6 +203,14 @@ def open_run(
     if crowded and not checkpoints and run.model.device.type == "cpu":  # else the load may be its own
         reporter.say(crowded)
     return run, data
+
+
+def _going_on(window: dict[str, float], names: Sequence[str]) -> list[float]:
+    """The sums of a checkpoint; a figure that an older version summed up in another way begins anew."""
+    return [
+        window.get(name, 0.0) if f"{name} of" not in names or f"{name} of" in window else 0.0
+        for name in names
+    ]
 
 
 def _restore(
@@ -277,7 +286,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         return measured
 
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measuring("segments"))]
-    segments, figures = segment_length(cut.covered for cut in cuts), figure_values(run.model, cuts)
+    segments, figures = segment_length(cut.covered for cut in cuts), figure_values(cuts)
     facts = {
         "segment_length": segments.mean,
         "longest_segment": segments.longest,
@@ -292,7 +301,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "kernels": list(pick(run.model.device)),
     }
     said = [f"segments start at {segments.mean:.2f} characters (longest {segments.longest})"]
-    if remark := run.model.segmenter.remark(figures.get("live"), segments.mean, first=True):
+    if remark := run.model.segmenter.remark(figures.get(LIVE.name), segments.mean, first=True):
         said.append(remark)
     if run.model.decoder.segmenting:
         # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from caesura.evaluation.evaluate import Evaluation
 from caesura.output import Output
 from caesura.segmenters.base import BaseSegmenter
+from caesura.segmenters.figures import LIVE
 from caesura.training.checkpoint import Progress
 from caesura.training.schedule import Verdict
 
@@ -79,7 +80,7 @@ def summarise(
             for figure in segmenter.figures
             if figure.headline and figure.name in found.figures
         ],
-        remark=segmenter.remark(found.figures.get("live"), found.segments.mean, first=False),
+        remark=segmenter.remark(found.figures.get(LIVE.name), found.segments.mean, first=False),
     )
 
 

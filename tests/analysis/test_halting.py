@@ -72,7 +72,7 @@ def test_the_share_is_the_evaluations(learns: bool) -> None:
     found = [output.segmentation for output in model.process(TEXTS, None)]
     counted = counted_in(found)
     assert counted is not None
-    assert counted.live == figure_values(model, found).get("live")
+    assert counted.live == figure_values(found).get("live")
     assert (counted.live is not None) == counted.learns == learns
     assert sum(counted.going_on) > 0
     if learns:

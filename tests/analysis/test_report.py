@@ -146,7 +146,7 @@ def test_cuts_that_are_given_are_not_told_as_the_units(
     lines = [Line(1, "abbcde"), Line(2, "dd")]
     html = Report([analyse(subject(segmenter), lines, "text", None, replace(SMALL, translate=0))]).page()[0]
     assert f"tau 0, halting_bias -20, learn_halting false{more}, 1 encoder layer" in html
-    assert f"reads 8 symbols and {told} of them; it does not learn." in html
+    assert f"reads 8 symbols and {told} of them; no score gets a gradient." in html
     assert f"reaches 0.99{also}.</p>" in html
 
 
@@ -200,7 +200,7 @@ def test_every_number_is_in_the_json(found: list[Analysis], written: Path) -> No
 
 def test_a_model_without_a_halting_unit_says_so(found: list[Analysis]) -> None:
     html, figures = Report(found[:1]).page()
-    assert "char has no halting unit" in html
+    assert "char scores no symbols" in html
     assert not any(name.startswith(("halting", "scores", "output")) for name in figures)
     assert "output" not in tables.overview(found, {}).text()
     assert not any(table.key.startswith("output") for table in tables.tables(found))

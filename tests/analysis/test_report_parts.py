@@ -43,5 +43,5 @@ def test_a_cutter_without_scores_is_named_with_its_options(monkeypatch: pytest.M
     one = analyse(subject(fixed, "fixed"), [Line(1, "abbcde")], "text", None, replace(SMALL, translate=0))
     assert one.about == "bigru ▸ fixed (k 2.5) ▸ mean on char symbols, 1 encoder layer"
     html, _ = Report([one]).page()
-    assert "fixed has no halting unit: it scores no symbols." in html
+    assert "fixed scores no symbols." in html
     assert one.figures == []

@@ -85,7 +85,7 @@ def test_any_system_can_be_looked_at(
     )
     assert (done.status, done.err) == (0, "")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"{system} has no halting unit" in html
+    assert f"{system} scores no symbols" in html
 
 
 def test_lines_can_be_chosen(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:

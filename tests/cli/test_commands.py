@@ -207,7 +207,7 @@ def test_segment_as_json_has_scores_weights_and_bounds(models: dict[str, Path]) 
     ends = [i + 1 for i, end in enumerate(record["ends"]) if end]
     assert record["bounds"] == [end for end in ends if end < 9]
     record = json.loads(caesura("segment", models["word"], "--json", stdin=b"eins zwei\n").out)
-    assert record["scores"] is None, "a lookup table has no halting unit"
+    assert record["scores"] is None, "a lookup table scores no symbols"
     assert record["pieces"] == ["eins", " zwei"]
 
 

@@ -90,7 +90,7 @@ def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[P
     assert f"on one page: {out}/report/report.html" in done.out
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert "How two models cut the same text" in page
-    assert "char-1 has no halting unit" in page
+    assert "char-1 scores no symbols" in page
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_a_line_that_shows_no_pieces_is_refused_with_its_place(
 
 def test_what_cannot_have_cuts_is_refused(models: dict[str, Path], parts: Path, write: Write) -> None:
     path = write("cut.txt", "ei|ns\n")
-    assert "cuts cannot be given" in refusal(caesura("translate", models["char"], path, "--with-cuts"))
+    assert "cannot leave a cut out" in refusal(caesura("translate", models["char"], path, "--with-cuts"))
     table = write("cut.tsv", "ei|ns\tone\n")
     assert "cut.tsv: --with-cuts" in refusal(caesura("translate", parts, table, "--with-cuts"))
 
@@ -127,9 +127,17 @@ def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: s
     model = Translator.from_pretrained(out)
     texts = (tmp_path / "dev.de").read_text(encoding="utf-8").splitlines()
     if kind == "file":
-        assert "--with-cuts" in refusal(caesura("segment", out, tmp_path / "dev.de"))
+        (tmp_path / "new.de").write_text("was niemand kennt\n", encoding="utf-8")
+        for command in ("segment", "translate"):
+            assert "--with-cuts" in refusal(caesura(command, out, tmp_path / "new.de"))
         pieces = model.segment(texts, cuts=[range(3, len(text), 3) for text in texts])
         assert {len(piece) for text in pieces for piece in text[:-1]} == {3}
+        shown = caesura("segment", out, tmp_path / "dev.de").lines  # a text of the config has its cuts
+        assert [split_pieces(line) for line in shown] == pieces
+        files = ("--src", tmp_path / "dev.de", "--trg", tmp_path / "dev.en")
+        assert json.loads(caesura("evaluate", out, *files, "--json").out)["segments"]["longest"] == 3
+        assert caesura("compare", out, *files).status == 0
+        assert caesura("analyze", out, *files, "--out", tmp_path / "report").status == 0
     else:
         shown = caesura("segment", out, tmp_path / "dev.de").lines
         pieces = [split_pieces(line) for line in shown]

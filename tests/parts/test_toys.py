@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,7 +22,9 @@ from helpers import close, ragged
 from toys import Bigrams, Edges, Threshold
 from training.outcomes import outcome, run
 
+from caesura.components import resolve
 from caesura.config import load_config
+from caesura.errors import InputError
 from caesura.experiments.processes import Children
 from caesura.model import Translator
 from caesura.segmenters.parts import Segmenter
@@ -172,3 +175,35 @@ def test_what_contributing_shows_is_the_file_that_is_tested() -> None:
     assert all(code in toys for code in shown)
     for name in ("class Bigrams", "class Threshold", "class Edges", "Figure(", "READERS["):
         assert any(name in code for code in shown), name
+
+
+@pytest.mark.parametrize("name", ["bleu", "segments", "loss"])
+def test_a_figure_cannot_take_the_name_of_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(Threshold, "figures", (replace(Threshold.figures[0], name=name),))
+    with pytest.raises(InputError, match=rf"model\.segmenter: the figure '{name}' has a name that is taken"):
+        resolve(load_config(write_toy(tmp_path)))
+
+
+def test_a_loss_without_a_weight_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Threshold, "loss_weights", {})
+    with pytest.raises(InputError, match=r"model\.segmenter: the loss 'distance' has no weight"):
+        resolve(load_config(write_toy(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("cutter=bogus", "cutter.type: unknown cutter 'bogus'"),
+        ("cutter=[every]", r'\["every"\] should be a name such as'),
+        ("reader=bigrams", "embedding_dim: missing"),
+        ("rate=4", r"4 should be a section such as \{target: 4\.0\}"),
+    ],
+)
+def test_a_part_that_is_set_anew_is_blamed_where_it_was_set(tmp_path: Path, setting: str, told: str) -> None:
+    override = f"model.segmenter.{setting}"
+    with pytest.raises(InputError, match=rf"^--set {re.escape(override)}: .*{told}"):
+        resolve(load_config(write_toy(tmp_path), [override]))

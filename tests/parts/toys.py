@@ -36,7 +36,7 @@ SCORE = Figure(
     name="score",
     heading="mean score",
     unit="per character",
-    definition="mean score of a character; a segment ends where it is above one half",
+    definition="mean of the characters' scores; a segment ends at a character whose score is above 0.5",
     count=lambda cuts, lengths: (cuts.scores.sum(1), (lengths - 1).clamp(min=0)),
 )
 
@@ -45,6 +45,7 @@ class Threshold(Cutter):
     """A segment ends where a score is above one half; a loss pulls the mean score towards 1 / length."""
 
     figures = (SCORE,)
+    losses = ("distance",)
     loss_weights = MappingProxyType({"distance": 0.5})
 
     def __init__(self, input_dim: int, length: float = 4.0) -> None:
@@ -60,7 +61,6 @@ class Threshold(Cutter):
         return Cuts(
             ends=ends,
             weights=even_weights(ends, reading.mask, scores.dtype),
-            segments=ends.sum(1).max() if len(ends) else 0,
             scores=scores,
             losses={"distance": (mean - 1 / self.length).square() * (reading.characters > 0)},
         )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from combinations import act_enc, made
+from torch import nn
 
 from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.cutters.cif import Cif
@@ -92,8 +94,8 @@ SYMBOLS, LENGTHS = torch.tensor([[4, 5, 6]]), torch.tensor([3])
     [
         (("bigru", "fixed", "mean"), ("bigru",)),
         (("lookup", "cif", "weighted"), ("cif",)),
-        (("gru", "act", "weighted"), ("act", "lookup")),
-        (("lookup", "every", "mean"), ("act", "lookup")),
+        (("gru", "act", "weighted"), ("ActSegmenter", "LookupSegmenter")),
+        (("lookup", "every", "mean"), ("ActSegmenter", "LookupSegmenter")),
     ],
 )
 @pytest.mark.parametrize("streaming", [{"final": False}, {"state": object()}], ids=["piece", "state"])
@@ -119,15 +121,51 @@ def test_parts_take_whole_sentences(
     ids=["short", "flat", "rows", "long", "bool", "float"],
 )
 def test_cuts_have_the_shape_of_the_symbols_and_are_int8(segmenter: Segmenter, cuts: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"^given should be int8 \[1, 3\]") as problem:
+    with pytest.raises(
+        ValueError, match=r"^given should be an int8 tensor with the shape of symbols, \[1, 3\]"
+    ) as problem:
         segmenter(SYMBOLS, LENGTHS, given=cuts)
     one_sentence(problem, str(list(cuts.shape)))
 
 
-def test_a_lookup_takes_no_cuts() -> None:
+def test_a_lookup_cannot_leave_a_cut_out() -> None:
+    layer, cuts = LookupSegmenter(9, 4), torch.ones(1, 3, dtype=torch.int8)
+    assert layer(SYMBOLS, LENGTHS, given=cuts).vectors.equal(layer(SYMBOLS, LENGTHS).vectors)
     with pytest.raises(ValueError, match="lookup") as problem:
-        LookupSegmenter(9, 4)(SYMBOLS, LENGTHS, given=torch.zeros(1, 3, dtype=torch.int8))
-    one_sentence(problem, "given")
+        layer(SYMBOLS, LENGTHS, given=-cuts)
+    one_sentence(problem, "leave a cut out")
+
+
+@pytest.mark.parametrize(
+    ("reader", "cutter", "pooling", "rate", "wrong"),
+    [
+        (nn.Embedding(9, 4), Fixed(2), Mean(), None, "reader"),
+        (Mean(), Fixed(2), Mean(), None, "reader"),
+        (Lookup(9, 4), Fixed, Mean(), None, "cutter"),
+        (Lookup(9, 4), Fixed(2), "mean", None, "pooling"),
+        (Lookup(9, 4), Cif(4), Weighted(), 4.0, "rate"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(
+    reader: Any, cutter: Any, pooling: Any, rate: Any, wrong: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^{wrong} should be a") as problem:
+        Segmenter(reader, cutter, pooling, rate=rate)
+    one_sentence(problem, "such as")
+
+
+def test_a_cutter_has_to_fit_its_reader() -> None:
+    with pytest.raises(
+        ValueError, match=r"^cutter cif has input_dim 5, but states of reader lookup have 4"
+    ) as problem:
+        Segmenter(Lookup(9, 4), Cif(5), Weighted(), rate=Rate(2.0))
+    one_sentence(problem, "lookup")
+
+
+def test_a_rate_is_kept_in_a_known_way() -> None:
+    with pytest.raises(ValueError, match=r"^by must be scaling") as problem:
+        Rate(4.0, by="luck")
+    one_sentence(problem, "luck")
 
 
 def test_given_needs_cuts() -> None:
@@ -141,6 +179,6 @@ def test_given_needs_cuts() -> None:
 def test_tau_goes_with_a_cutter_that_has_a_penalty() -> None:
     made("lookup", "act", "weighted").check_tau(0.5)
     made("lookup", "cif", "weighted").check_tau(0.0)
-    with pytest.raises(ValueError, match=r"^tau is 0\.5, and cif has no penalty") as problem:
+    with pytest.raises(ValueError, match=r"^tau is 0\.5, but cutter cif has no penalty") as problem:
         made("lookup", "cif", "weighted").check_tau(0.5)
     one_sentence(problem)

@@ -14,7 +14,7 @@ from training.outcomes import Listener, configured
 
 from caesura.errors import InputError
 from caesura.training.loop import train
-from caesura.training.run import output_ratio
+from caesura.training.run import _going_on, output_ratio
 
 
 @given(st.integers(0, 300), st.integers(0, 900), st.integers(1, 60))
@@ -113,3 +113,11 @@ def test_without_a_load_average_nothing_is_noted(tmp_path: Path, monkeypatch: py
     train(configured(tmp_path, "word", "training.threads=null"), tmp_path, heard := Listener(), time_limit=0)
     assert heard.said
     assert not any("busy" in line for line in heard.said)
+
+
+def test_a_figure_that_an_older_version_summed_up_otherwise_begins_anew() -> None:
+    names = ("loss", "sentences", "penalty", "penalty of", "live", "live of")
+    old = {"loss": 3.0, "sentences": 2.0, "penalty": 9.0}  # without what it is divided by
+    assert _going_on(old, names) == [3.0, 2.0, 0.0, 0.0, 0.0, 0.0]
+    new = dict(zip(names, map(float, range(6)), strict=True))
+    assert _going_on(new, names) == [*new.values()]

@@ -57,11 +57,13 @@ class Act(Cutter):
     """
 
     figures = FIGURES
+    losses = ("penalty",)
 
     def __init__(self, input_dim: int, epsilon: float = 0.01, halting_bias: float = 1.0) -> None:
         super().__init__()
         check_shares(epsilon=epsilon)
         check_finite(halting_bias=halting_bias)
+        self.input_dim = input_dim
         self.halting = nn.Linear(input_dim, 1)
         nn.init.constant_(self.halting.bias, halting_bias)
         self.epsilon, self.sums_to = epsilon, 1 - epsilon
@@ -85,7 +87,6 @@ class Act(Cutter):
         return Cuts(
             ends=ends,
             weights=weights,
-            segments=ends.sum(1).max() if len(ends) else 0,
             scores=h,
             losses={"penalty": penalty * (reading.lengths > 0)},
             live=going & reading.text,

@@ -1,8 +1,8 @@
 """Continuous integrate-and-fire (Dong & Xu 2020): a segment for every whole unit of accumulated weight.
 
 c_t is the sum of the weights a up to t; symbol t gives segment k what [c_{t-1}, c_t] and [k - 1, k] have in
-common. A symbol meets at most two segments, so `weights` and `spill` say it all, and nothing jumps when a
-boundary moves: the gradient knows the cuts.
+common. A symbol meets at most two segments, so `weights` and `spill` describe it fully, and the weights
+change continuously as a boundary moves: the gradient reaches the cuts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPILL = Figure(
 
 
 class Cif(Cutter):
-    """A learned weight per symbol, shifted within each sentence so that the rate is met exactly.
+    """A learned weight per symbol; one shift of all scores of a sentence makes the rate exact.
 
     Sentences of n characters get round(n / target) segments; </s> closes the last one with weight 0.
     """
@@ -40,7 +40,12 @@ class Cif(Cutter):
 
     def __init__(self, input_dim: int) -> None:
         super().__init__()
+        self.input_dim = input_dim
         self.score = nn.Linear(input_dim, 1)
+
+    def extra_repr(self) -> str:
+        """What its modules do not show."""
+        return f"rate={self.rate}"
 
     def keep_rate(self, rate: Rate | None) -> None:
         """It needs one."""
@@ -64,10 +69,10 @@ class Cif(Cutter):
         learns = reading.text & (number < reading.characters)[:, None]
         closing = reading.mask & ~reading.text & (reading.characters == 0)[:, None]  # </s> alone
         ends, weights = gaps.settle(own), weights + closing
-        if gaps.given is not None:  # hard segments: each symbol's share of its own
+        if gaps.given is not None:  # hard segments: weights are divided by their sum within each
             total = totals(ends, scaled.double()).to(scaled.dtype)
             hard = torch.where(reading.text, scaled / total.clamp(min=1e-30), closing.to(scaled.dtype))
-            # One shift for all: where a segment has two shares, every score of its sentence moves them.
+            # All scores share one shift: where a segment has two symbols, every score of its sentence counts.
             shared = (reading.text & (totals(ends, reading.text.long()) > 1)).any(1, keepdim=True)
             weights = torch.where(gaps.given, hard, weights)
             spill = torch.where(gaps.given, 0.0, spill)
@@ -76,7 +81,6 @@ class Cif(Cutter):
         return Cuts(
             ends=ends,
             weights=weights.to(full),
-            segments=ends.sum(1).max() if len(ends) else 0,
             spill=spill.to(full),
             scores=scaled.to(full),
             live=learns,

@@ -13,7 +13,7 @@ from caesura.segmenters.spans import even_weights
 
 
 class HardCutter(Cutter):
-    """A cutter whose segments are plain means of their symbols; a subclass defines `own`."""
+    """A cutter that does not learn and weighs a segment's symbols alike; a subclass defines `own`."""
 
     def own(self, reading: Reading) -> Tensor:
         """[B, T] bool: where it would cut, were it free everywhere."""
@@ -23,7 +23,7 @@ class HardCutter(Cutter):
         """Its own cuts where nothing else is decided."""
         ends = gaps.settle(self.own(reading))
         full = torch.promote_types(reading.states.dtype, torch.float32)
-        return Cuts(ends, even_weights(ends, reading.mask, full), _most(ends))
+        return Cuts(ends, even_weights(ends, reading.mask, full))
 
 
 class Every(HardCutter):
@@ -74,6 +74,10 @@ class Random(HardCutter):
             raise ValueError(f"seed must be from 0 to 2147483647, not {seed}")
         self.seed = seed
 
+    def extra_repr(self) -> str:
+        """Its options."""
+        return f"seed={self.seed}, rate={self.rate}"
+
     def keep_rate(self, rate: Rate | None) -> None:
         """It needs one."""
         if rate is None:
@@ -112,10 +116,6 @@ class Given(HardCutter):
     def needs_given(self) -> bool:
         """Always."""
         return True
-
-
-def _most(ends: Tensor) -> Tensor | int:
-    return ends.sum(1).max() if len(ends) else 0
 
 
 def _mix(x: Tensor) -> Tensor:
