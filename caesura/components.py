@@ -57,14 +57,14 @@ def build_parts(
 ) -> tuple[BaseSegmenter, Encoder, Decoder[Any]]:
     """Segmenter, encoder and decoder for vocabularies of these sizes, with random weights.
 
-    Where a vocabulary is not made yet, characters in options are not looked for in it.
+    Without a vocabulary, characters in options are not checked against it.
     """
     segmenter = _component(config, "segmenter", {"vocab_size": src_size}, src_vocabulary)
     with config.blame("model.segmenter"):
         segmenter.check_tau(config.model.segmenter.tau)
         segmenter.check_names(TAKEN)
     if config.data.cuts is not None and not segmenter.takes_cuts:
-        raise config.error("data.cuts", "this segmenter cuts after every symbol; remove the cuts")
+        raise config.error("data.cuts", "this segmenter cuts after every symbol and takes none; remove them")
     if segmenter.needs_given() and config.data.cuts is None:
         raise config.error("model.segmenter.cutter", "needs cuts; set data.cuts, such as {type: whitespace}")
     encoder = _component(config, "encoder", {"input_dim": segmenter.output_dim})
@@ -93,7 +93,7 @@ def _build(
     supplied: Mapping[str, int],
     vocabulary: Vocabulary | None,
 ) -> Any:
-    """`target` made with checked options; its first part gives those after it their `input_dim`."""
+    """`target` made with checked options; the reader's output size is the `input_dim` of the others."""
     arguments, supplied = dict(options), dict(supplied)
     for name, hint in _hints(target).items():
         value: Any = options.get(name)

@@ -178,7 +178,7 @@ def test_what_another_type_wants_is_said_with_where_the_type_came_from(folder: P
             checked_options(load_config(file, overrides))
         return str(caught.value)
 
-    said = "unit takes no options over from act; give model.segmenter.act_size as well"
+    said = "unit does not inherit options from act; give model.segmenter.act_size as well"
     assert refusal("good.yaml", "model.segmenter.type=unit") == f"--set model.segmenter.type=unit: {said}"
     assert options("model.segmenter.type=unit", "model.segmenter.act_size=3")["act_size"] == 3
     (folder / "child.yaml").write_text("base: good.yaml\nmodel:\n  segmenter:\n    type: unit\n")

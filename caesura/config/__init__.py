@@ -55,7 +55,7 @@ class PenalisedComponent(Component):
 
 
 class SegmenterComponent(PenalisedComponent):
-    """Reader, cutter and pooling, each with a type and options of its own, or a segmenter of one piece."""
+    """Reader, cutter and pooling, each with its type and options, or a single-piece segmenter."""
 
     type: str = Field(default="parts", min_length=1, description="parts (the default), lookup or act")
 
@@ -227,7 +227,7 @@ class Config(Section):
             if missing and path in self._replaced:
                 wanted = " and ".join(".".join(problem.key) for problem in missing)
                 old, kind = self._replaced[path], (*path, "type")
-                said = f"{name} takes no options over from {old}; give {wanted} as well"
+                said = f"{name} does not inherit options from {old}; give {wanted} as well"
                 wrong = [p for p in wrong if p not in missing]
                 wrong.append(yamlfile.Problem(place_of(self._places, kind), kind, said))
             yamlfile.refuse(wrong)
@@ -311,7 +311,7 @@ def _read_with_bases(path: Path, depth: int | None) -> Source:
 
 
 def _name_parts(source: Source) -> Source:
-    """A segmenter with a reader is one of parts, and replaces one of another type that it is laid over."""
+    """A segmenter with a reader has type parts; it replaces a segmenter of another type in the base."""
     model = source.tree.get("model")
     segmenter = model.get("segmenter") if isinstance(model, dict) else None
     if isinstance(segmenter, dict) and "reader" in segmenter:

@@ -98,20 +98,21 @@ class RuleCuts(Section):
     """Cuts of the source by what its characters are."""
 
     type: Literal["characters", "whitespace", "punctuation"] = Field(description="which characters cut")
-    characters: str = Field(default="", description="with type characters: these")
+    characters: str = Field(default="", description="for type characters: those to cut at")
     side: Literal["before", "after"] = Field(default="before", description="where they cut")
     most: int | None = Field(default=None, ge=1, description="longest segment in characters; null: any")
 
     @model_validator(mode="after")
     def _characters_are_named(self) -> "RuleCuts":
         if (self.type == "characters") != bool(self.characters):
-            what = "type characters needs some" if not self.characters else f"not for type {self.type}"
+            missing, other = "needs at least one", f"is for type characters, not {self.type}"
+            what = other if self.characters else missing
             raise wrong("characters", what)
         return self
 
 
 class SymbolCuts(Section):
-    """Cuts where symbols end that are learnt from the source, while the model reads characters."""
+    """Cuts at the ends of symbols learned from the source, while the model reads characters."""
 
     type: Literal["bpe", "unigram", "wordpiece"] = Field(description="what the symbols are")
     voc_limit: int = Field(ge=5, description="how many symbols there are")

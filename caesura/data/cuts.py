@@ -55,7 +55,7 @@ class TextCuts(ABC):
 
 
 class RuledCuts(TextCuts):
-    """Cuts before or after certain characters, and inside what is then longer than `most`."""
+    """Cuts before or after certain characters, and inside segments that are still longer than `most`."""
 
     def __init__(self, rule: RuleCuts) -> None:
         self.rule = rule
@@ -123,7 +123,7 @@ class CutsReader:
         self._source = source
 
     def advance(self, text: str | None) -> None:
-        """Go on to the next line; None where it is not known what it says."""
+        """Go on to the next line; None where it could not be read."""
 
     def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
         """The cuts of this line, given the places [n, 2] of its symbols."""
@@ -231,7 +231,7 @@ def symbols_before(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """After which symbol each offset cuts, and whether it is between two symbols at all.
 
-    The white space between two words, which no symbol of theirs covers, is between them.
+    White space that belongs to no symbol counts as between two of them.
     """
     at = np.asarray(offsets, np.int64)
     starts, ends = places[:, 0], places[:, 1]
@@ -244,7 +244,7 @@ def symbols_before(
 def combine(
     given: GivenCuts, own: NDArray[np.int8] | None, text: str, places: NDArray[np.int32], place: str
 ) -> NDArray[np.int8] | None:
-    """Cuts per symbol, where a caller's are `given` and the model's source of cuts has its `own`.
+    """Merge the cuts that a caller has `given` with the model's `own`, per symbol.
 
     A sequence of offsets replaces what the model has: no other gap is cut. A mapping is laid over it. The gap
     before </s> stays free. `place` names the sentence where something is wrong with what is given.

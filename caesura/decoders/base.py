@@ -57,7 +57,7 @@ class Decoder(nn.Module, Generic[State]):
         """Told once which segmenter its model has, for one that shares parameters with it."""
 
     def flops(self, segments: int, targets: int, written: int) -> int | None:
-        """Floating-point operations of one sentence, greedy or forced; None where nobody has counted.
+        """Floating-point operations of one sentence, greedy or forced; None where it is not implemented.
 
         Source segments, target symbols and segments `written` are all with </s>.
         """

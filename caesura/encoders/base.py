@@ -29,7 +29,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def flops(self, segments: int) -> int | None:
-        """Floating-point operations of one sentence of so many segments; None where nobody has counted."""
+        """Floating-point operations of one sentence of so many segments; None where it is not implemented."""
         return None
 
     def __call__(self, vectors: Tensor, lengths: Tensor) -> Encoded:

@@ -1,4 +1,4 @@
-"""CIF's arithmetic on scores: one shift per sentence to meet a number of segments, and who gives to which.
+"""CIF's arithmetic: one shift per sentence to meet a number of segments, and each symbol's part in them.
 
 B sentences, T symbols; the text of a sentence is its first `count` symbols. a_t = sigmoid(l_t + d), with d
 such that the a of a sentence sum to `number`; c_t is their sum up to t, and symbol t gives to segment k what
@@ -14,8 +14,11 @@ from torch import Tensor
 
 from caesura.kernels import pick
 
-ROUNDS, FOLD = 6, 32  # of a search that divides its range by 32 in each round: as fine as 30 bisections
-SMALL = 1e-6  # how far below 1 an a stays, so that a symbol never ends two segments
+ROUNDS, FOLD = (
+    6,
+    32,
+)  # of the search for the shift; each round narrows its range 32 times, 30 bisections in all
+SMALL = 1e-6  # the margin that keeps every a below 1, so that no symbol ends two segments
 
 
 class Fired(NamedTuple):
@@ -23,8 +26,8 @@ class Fired(NamedTuple):
 
     a: Tensor  # the shifted weights, 0 beyond the text
     ends: Tensor  # bool: a segment ends here and another begins; the last character ends none
-    weights: Tensor  # what a symbol gives to the segment that it finds open
-    spill: Tensor  # what one that ends a segment gives to the next
+    weights: Tensor  # a symbol's weight in the segment that is open when it comes
+    spill: Tensor  # its weight in the next segment, where it ends one
 
 
 def fire(scores: Tensor, count: Tensor, number: Tensor) -> Fired:
@@ -79,12 +82,12 @@ def _shift(scores: Tensor, text: Tensor, wanted: Tensor) -> Tensor:
 
 
 def integrate(a: Tensor, count: Tensor, number: Tensor) -> Fired:
-    """Who gives to which segment: `a` [B, T] sums to `number` [B, 1] on the first `count` [B, 1] symbols."""
+    """Each symbol's part in the segments; `a` sums to `number` [B, 1] on the first `count` symbols."""
     c, places = a.cumsum(1), torch.arange(a.shape[1], device=a.device)
     text, last = places < count, number - 1  # the number of the last segment, from 0
     with torch.no_grad():
-        # The segment that is open after each symbol: each symbol to come can close one, and no rounding of c
-        # may leave too many for them, or too few.
+        # The segment that is open after each symbol. Each remaining symbol can close one segment; bounds keep
+        # the rounding of c from leaving more or fewer than they can close.
         after = torch.maximum(c.floor().long(), last - (count - 2 - places))
         after = torch.minimum(torch.minimum(after, places + 1), last)
         open_ = torch.cat((torch.zeros_like(after[:, :1]), after[:, :-1]), 1)

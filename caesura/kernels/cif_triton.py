@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from caesura.kernels.cif import SMALL, Fired
 from caesura.kernels.launch import INTERPRETED
 
-LARGEST = 8192  # symbols of a sentence
+LARGEST = 8192  # symbols of the longest sentence
 HALVINGS = 30
 
 
@@ -54,7 +54,7 @@ def forward(
     HALVINGS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The shift by bisection and one step of Newton's method, then who gives to which."""
+    """The shift by bisection and one step of Newton's method, then each symbol's part in the segments."""
     b, t = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     count, number = tl.load(counts + b), tl.load(numbers + b)
     text, inside, row = t < count, t < T, b * T + t
@@ -114,7 +114,7 @@ def backward(
     SMALL: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The closed form: reverse sums over the symbols behind, then through the shift that they share."""
+    """The closed form: sums over the following symbols, then through the shift that all share."""
     b, t = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     count, number = tl.load(counts + b), tl.load(numbers + b)
     text, inside, row = t < count, t < T, b * T + t

@@ -10,7 +10,7 @@ from torch import Tensor
 def check_batch(
     symbols: Tensor, lengths: Tensor, names: tuple[str, str, str] = ("symbols", "lengths", "T")
 ) -> None:
-    """Require symbols [B, T] with lengths [B], before anything is broadcast; a GPU is not waited for."""
+    """Require symbols [B, T] with lengths [B], before anything is broadcast, without waiting for a GPU."""
     what, sizes, axis = names
     if symbols.dim() != 2:
         raise ValueError(f"{what} should be [B, {axis}], not {list(symbols.shape)}")
@@ -26,7 +26,7 @@ def check_batch(
 
 
 def check_sizes(**sizes: float) -> None:
-    """Require sizes of at least 1, by the names that a config has them by."""
+    """Require sizes of at least 1, named as in the config."""
     for name, value in sizes.items():
         if not value >= 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
@@ -40,7 +40,7 @@ def check_shares(**shares: float) -> None:
 
 
 def check_finite(**numbers: float) -> None:
-    """Refuse nan and the infinities."""
+    """Require finite numbers."""
     for name, value in numbers.items():
         if not math.isfinite(value):
             raise ValueError(f"{name} must be finite, not {value}")

@@ -15,7 +15,7 @@ from caesura.kernels import pick
 from caesura.kernels.gru_layer import gru_layer
 from caesura.layers.basics import positions_mask
 
-# Rows of a table up to which a product with one-hot vectors reads it: its gradient is a product, not a sort.
+# Tables of at most so many rows are read by a one-hot product, whose gradient is a product and not a sort.
 ONE_HOT = 1024
 
 
@@ -29,7 +29,7 @@ def gru(
     """[B, S, H] from states [B, S, D]; with `back`, which reads from the last to the first, [B, S, 2H].
 
     With `symbols` [B, S], `states` is a table [V, D], whose rows they name. Padding is at the end of a
-    sequence, has to be numbers, and gets zeros.
+    sequence, must be finite in `states`, and comes out as zeros.
     """
     shape = states.shape[:2] if symbols is None else symbols.shape
     if not shape.numel():  # nothing to read, which PyTorch's GRU refuses
@@ -37,7 +37,7 @@ def gru(
         return states.new_zeros(*shape, width if back is None else 2 * width)
     choice, _ = pick(states.device, "gru_layer", states)
     # Nothing that we tried on a CPU was faster than PyTorch's own GRU for training and translation alike,
-    # and to autocast that is one operation.
+    # and autocast treats it as one operation.
     whole = choice == "reference" and torch.is_autocast_enabled(states.device.type)
     kernels = choice != "fused" and not whole
     if symbols is not None and not (kernels and len(states) <= min(ONE_HOT, symbols.numel())):

@@ -57,7 +57,7 @@ class ActSegmenter(BaseSegmenter):
         check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
         check_shares(epsilon=epsilon)
         check_finite(halting_bias=halting_bias)
-        # A tuple, not a tensor: nothing is on a device, or lost where memory is given by `to_empty`.
+        # A tuple, not a tensor: it has no device, and `to_empty` cannot lose it.
         self.cut_after = _ids(cut_after, vocab_size)
         self.embedding = embedding_table(vocab_size, embedding_dim)
         self.cell = nn.GRUCell(embedding_dim, act_size)
@@ -70,7 +70,7 @@ class ActSegmenter(BaseSegmenter):
         self.figures = FIGURES if learn_halting else tuple(f for f in FIGURES if f is not LIVE)
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
         nn.init.constant_(self.halting.bias, halting_bias)
-        if not learn_halting:  # drawn all the same, so that a seed gives the other weights what it gives them
+        if not learn_halting:  # drawn all the same, so that the other weights do not depend on this option
             nn.init.zeros_(self.halting.weight)
             self.halting.requires_grad_(False)
 
@@ -98,7 +98,7 @@ class ActSegmenter(BaseSegmenter):
         scan, after = self._scan(symbols, lengths, state, final, given)
         penalty = _penalty(after) if final else torch.zeros_like(after.non_halting)
         live = None
-        if self.learn_halting:  # a score that did not end its segment is what its symbol gave
+        if self.learn_halting:  # a symbol's weight is its score, unless it ends a segment
             live = positions_mask(lengths, symbols.shape[1]) & ~scan.ends & (scan.weights == scan.scores)
         cuts = Cuts(
             ends=scan.ends,
@@ -122,7 +122,7 @@ class ActSegmenter(BaseSegmenter):
             raise ValueError(f"tau is {tau:g}, and {reason}")
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
-        """On the two ends that a halting unit tends to, and on one that does not learn."""
+        """Where a halting unit is close to an extreme, or does not learn."""
         if first and not self.learn_halting:
             return "model.segmenter.learn_halting is false: where segments end will not change"
         return remark(live, length, first, "model.segmenter")
@@ -134,7 +134,7 @@ class ActSegmenter(BaseSegmenter):
         return symbols * each + segments * 2 * width * self.output_dim
 
     def shared_cell(self) -> dict[str, nn.Module]:
-        """S, W_h and W_o, by the names that ACT-DEC has them by."""
+        """S, W_h and W_o, under ACT-DEC's names."""
         if not self.learn_halting:
             raise ValueError("share needs learn_halting: true in the segmenter, whose unit it takes")
         return {"inner": self.cell, "halting": self.halting, "output": self.output}
@@ -180,7 +180,7 @@ class ActSegmenter(BaseSegmenter):
 
     def _project(self, means: Tensor) -> Tensor:
         """[B, S, D] from the means, each with its 1."""
-        # The bias is one more column (the others meet zeros), so that beyond the last segment stand zeros.
+        # The bias is one more column (the others meet zeros), so that zeros stay beyond the last segment.
         columns = means.shape[2] - self.output.in_features
         weight = torch.cat((self.output.weight, self.output.bias[:, None].expand(-1, columns)), 1)
         if not torch.is_autocast_enabled(means.device.type):

@@ -19,7 +19,7 @@ SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
     "act": "caesura.segmenters.act:ActSegmenter",
 }
 
-# An option that a config gives as characters, and whoever builds the layer as ids of the source vocabulary.
+# An option that is given as characters in a config, and as ids of the source vocabulary in Python.
 SymbolIds = Annotated[Sequence[int], "characters"]
 
 
@@ -75,7 +75,7 @@ class Segments:
 
     @property
     def penalty(self) -> Tensor:
-        """[B]: the auxiliary loss of that name, before tau; of pieces, the last has it all."""
+        """[B]: the auxiliary loss of that name, before tau; of pieces of a sentence, the last has it."""
         return self.cuts.losses.get("penalty", self.vectors.new_zeros(len(self.lengths)))
 
 
@@ -134,7 +134,7 @@ class BaseSegmenter(nn.Module):
         raise NotImplementedError
 
     def room(self, symbols: int) -> int | None:
-        """Most segments of so many symbols, where their number tells it; None: the text decides."""
+        """The most segments that so many symbols can have; None where that depends on the text."""
         return None
 
     def uncaptured(self) -> str | None:
@@ -164,7 +164,7 @@ class BaseSegmenter(nn.Module):
         return None
 
     def flops(self, symbols: int, segments: int) -> int | None:
-        """Floating-point operations of one sentence, </s> included; None where nobody has counted."""
+        """Floating-point operations of one sentence, </s> included; None where it is not implemented."""
         return None
 
     def shared_cell(self) -> dict[str, nn.Module]:

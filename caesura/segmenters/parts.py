@@ -112,7 +112,7 @@ class Reader(Part):
         raise NotImplementedError
 
     def flops(self, symbols: int) -> int | None:
-        """Floating-point operations of one sentence; None where nobody has counted."""
+        """Floating-point operations of one sentence; None where it is not implemented."""
         return None
 
 
@@ -145,7 +145,7 @@ class Cutter(Part):
         return False
 
     def room(self, characters: int) -> int | None:
-        """Most segments of so many characters, where the length tells it; None: the text decides."""
+        """The most segments that so many characters can have; None where that depends on the text."""
         return None
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
@@ -153,7 +153,7 @@ class Cutter(Part):
         return None
 
     def flops(self, symbols: int) -> int | None:
-        """Floating-point operations of one sentence; None where nobody has counted."""
+        """Floating-point operations of one sentence; None where it is not implemented."""
         return 0
 
 

@@ -1,4 +1,4 @@
-"""How long segments should be, and how that is kept."""
+"""How long segments should be, and how that is enforced."""
 
 from __future__ import annotations
 

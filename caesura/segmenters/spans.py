@@ -1,4 +1,4 @@
-"""Arithmetic over segments that are known by their ends [B, T], with no shape that depends on them."""
+"""Arithmetic over segments given by their ends [B, T], with no shape that depends on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def slots(ends: Tensor) -> Tensor:
 def first_and_last(ends: Tensor) -> tuple[Tensor, Tensor]:
     """[B, T] each: the positions of the first and the last symbol of each symbol's segment.
 
-    Behind a row's last end, on padding, both are meaningless but inside the row.
+    After a row's last end, on padding, both are meaningless, but valid positions.
     """
     size = ends.shape[1]
     places = torch.arange(size, device=ends.device).expand_as(ends)

@@ -14,6 +14,7 @@ from torch import Tensor
 from caesura.data.batching import BatchPlan, collate, rounded
 from caesura.kernels import graphs
 from caesura.model import Translator
+from caesura.segmenters.base import BaseSegmenter
 from caesura.training.feed import feed, padded
 from caesura.training.step import SUMS, Step
 
@@ -229,3 +230,14 @@ def test_beyond_its_share_of_memory_all_is_forgotten_and_nothing_else(
     step = side_by_side(segmenter, RECURRENT, "float64", monkeypatch)
     assert step.graphs is not None
     assert len(step.graphs) <= 1
+
+
+def test_a_part_that_cannot_be_captured_says_why() -> None:
+    model = tiny_model(
+        {"reader": {"type": "lookup", "embedding_dim": 4}, "cutter": "every", "pooling": "mean"}, scale=1.0
+    )
+    segmenter = model.segmenter
+    assert segmenter.uncaptured() is None
+    segmenter.pooling.uncaptured = lambda: "it asks the host"  # type: ignore[union-attr,method-assign]
+    assert segmenter.uncaptured() == "it asks the host"
+    assert "forward" in str(type("Whole", (BaseSegmenter,), {"forward": lambda self: None})().uncaptured())

@@ -35,7 +35,7 @@ LITTLE = 0.1  # below which training warns as it starts
 
 
 def remark(live: float | None, length: float, first: bool, section: str) -> str | None:
-    """What to know of a halting unit at one of the two ends that it tends to; `section` has its options."""
+    """Advice on a halting unit that is close to one of its two extremes; `section` has its options."""
     if live is None or (first and live >= LITTLE) or (not first and FEW <= live <= MOST):
         return None
     if first:
@@ -53,7 +53,7 @@ class Act(Cutter):
     """A segment ends where the scores of its symbols reach 1 - epsilon.
 
     Unlike ACT-ENC, it scores the states of any reader, and a new segment does not start from the last one's
-    mean. A symbol's weight is its score, the last one's what is left of 1.
+    mean. A symbol's weight is its score; the last one gets what is left of 1.
     """
 
     figures = FIGURES
@@ -77,7 +77,7 @@ class Act(Cutter):
         return True
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
-        """The ends one after the other, all else at once."""
+        """The ends are found one after the other, all else at once."""
         h = scores(self.halting, reading)
         ends = self._ends(h, gaps)
         left = 1 - before(ends, h.double()).to(h.dtype).clamp(max=1)  # of the 1 that a segment has to give
@@ -103,7 +103,7 @@ class Act(Cutter):
         return torch.stack(ends, 1) if ends else gaps.cut
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
-        """On the two ends that it tends to."""
+        """Where it is close to an extreme."""
         return remark(live, length, first, "model.segmenter.cutter")
 
     def flops(self, symbols: int) -> int:

@@ -48,7 +48,7 @@ class Cif(Cutter):
         return f"rate={self.rate}"
 
     def keep_rate(self, rate: Rate | None) -> None:
-        """It needs one."""
+        """Without a rate, it has no number of segments to make."""
         if rate is None:
             raise ValueError("rate is missing: cutter cif needs one, such as {target: 4.0}")
         self.rate = rate

@@ -39,7 +39,7 @@ class Every(HardCutter):
 
 
 class Fixed(HardCutter):
-    """After every k symbols; with k = 2.5, after 3 and 2 in turn."""
+    """After every k symbols; k = 2.5 alternates between 3 and 2."""
 
     def __init__(self, k: float) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Random(HardCutter):
         return f"seed={self.seed}, rate={self.rate}"
 
     def keep_rate(self, rate: Rate | None) -> None:
-        """It needs one."""
+        """Without a rate, it has no number of cuts to make."""
         if rate is None:
             raise ValueError("rate is missing: cutter random needs one, such as {target: 4.0}")
         self.rate = rate
@@ -104,7 +104,7 @@ class Given(HardCutter):
     """Where cuts are given, and nowhere else."""
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
-        """As given."""
+        """Cut where `gaps` says, and refuse a batch without cuts."""
         if gaps.given is None:
             raise ValueError("cutter given needs cuts: pass them as `given`, or set data.cuts in a config")
         return super().forward(reading, gaps)
