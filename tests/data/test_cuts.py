@@ -175,7 +175,8 @@ def test_unigrams_survive_saving_and_are_the_same_in_every_process(symbol_vocabu
 from caesura.data.vocabulary_training import train_vocabulary
 print(train_vocabulary("unigram", {TEXT!r}, 40).fingerprint)"""
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         assert done.stdout.strip() == vocabulary.fingerprint
 
 
