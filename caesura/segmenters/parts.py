@@ -9,16 +9,17 @@ symbols, S segments, D features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
 from caesura.layers.basics import positions_mask
 from caesura.layers.checks import check_sizes
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments
 from caesura.segmenters.figures import Figure
+from caesura.segmenters.pieces import OpenSegments, joined, waiting
 from caesura.segmenters.rate import Rate
+from caesura.segmenters.reading import Gaps, Reading
 
 # One line per part: its name in a config, and where its class lives. Extensions add their class itself.
 READERS: dict[str, str | type[Reader]] = {
@@ -41,50 +42,6 @@ POOLINGS: dict[str, str | type[Pooling]] = {
 }
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a cutter sees of a batch."""
-
-    states: Tensor  # [B, T, D] the reader's state for each symbol; zero on padding
-    symbols: Tensor  # [B, T]   ids
-    lengths: Tensor  # [B]      symbols of each sentence, </s> included
-    mask: Tensor  # [B, T]      bool: not padding
-
-    @property
-    def characters(self) -> Tensor:
-        """[B]: symbols of text, </s> not counted."""
-        return (self.lengths - 1).clamp(min=0)
-
-    @property
-    def text(self) -> Tensor:
-        """[B, T] bool: a symbol of text, not </s> and not padding."""
-        return positions_mask(self.lengths - 1, self.mask.shape[1])
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Where cut or no cut is already decided: at </s>, in front of it, and where cuts are given."""
-
-    cut: Tensor  # [B, T] bool: a segment ends here
-    keep: Tensor  # [B, T] bool: no segment ends here; padding included
-    given: Tensor | None = None  # [B, 1] bool: cuts are given for this sentence; None: for no sentence
-
-    def settle(self, own: Tensor) -> Tensor:
-        """Apply a cutter's `own` cuts [B, T] wherever nothing is decided yet."""
-        return (own & ~self.keep) | self.cut
-
-    @classmethod
-    def of(cls, lengths: Tensor, mask: Tensor, given: Tensor | None) -> Gaps:
-        """From the lengths and from `given` [B, T], 1 cut, -1 do not, 0 free."""
-        left = lengths[:, None] - torch.arange(mask.shape[1], device=mask.device)
-        cut, keep = left == 1, ~mask | (left == 2)
-        if given is None:
-            return cls(cut, keep)
-        free = mask & ~cut & ~keep
-        cut, keep = cut | (free & (given > 0)), keep | (free & (given < 0))
-        return cls(cut, keep, (free & (given != 0)).any(1, keepdim=True))
-
-
 class Part(nn.Module):
     """What readers, cutters and poolings have in common."""
 
@@ -99,7 +56,7 @@ class Part(nn.Module):
 
     def whole_only(self) -> str | None:
         """Why this part cannot take a sentence in pieces; None where it can."""
-        return None
+        return f"{self.kind} does not say that it can"
 
 
 class Reader(Part):
@@ -109,6 +66,10 @@ class Reader(Part):
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         """States [B, T, D] of symbols [B, T]; zero on padding."""
+        raise NotImplementedError
+
+    def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
+        """`forward` for a piece of each sentence, and the state to read the next piece from."""
         raise NotImplementedError
 
     def flops(self, symbols: int) -> int | None:
@@ -162,6 +123,10 @@ class Pooling(Part):
 
     uses_weights = False  # whether it uses the cutter's weights
 
+    def whole_only(self) -> str | None:
+        """It sees whole segments, whatever the pieces are."""
+        return None
+
     def forward(self, states: Tensor, cuts: Cuts, size: int) -> Tensor:
         """[B, size, D] from states [B, T, D]; beyond a sentence's last segment anything finite."""
         raise NotImplementedError
@@ -211,22 +176,50 @@ class Segmenter(BaseSegmenter):
         final: bool = True,
         given: Tensor | None = None,
     ) -> Draft:
-        """Read and cut; in pieces with `state`, and `final=False` on all but the last."""
+        """Read and cut; in pieces with `state`, and `final=False` on all but the last.
+
+        In pieces, the cuts are those of the symbols that no segment had taken before.
+        """
         if state is not None or not final:
-            raise ValueError(self._whole_only())
+            return self._piece(symbols, lengths, state, final, given)
         mask = positions_mask(lengths, symbols.shape[1])
         states = self.reader(symbols, lengths)
         cuts = self.cutter(Reading(states, symbols, lengths, mask), Gaps.of(lengths, mask, given))
         room = self.room(symbols.shape[1]) if given is None else None
         if room is None:
-            return Draft(replace(cuts, segments=cuts.ends.sum(1).max() if len(symbols) else 0), states)
-        return Draft(replace(cuts, segments=room), states)
+            return Draft(
+                replace(cuts, segments=cuts.ends.sum(1).max() if len(symbols) else 0), (states, None)
+            )
+        return Draft(replace(cuts, segments=room), (states, None))
+
+    def _piece(
+        self, symbols: Tensor, lengths: Tensor, state: object | None, final: bool, given: Tensor | None
+    ) -> Draft:
+        """Cut what waits of the pieces before together with this one."""
+        for part in (self.reader, self.cutter, self.pooling):
+            if why := part.whole_only():
+                raise ValueError(f"this segmenter cannot take a sentence in pieces: {why}")
+        if state is not None and not isinstance(state, OpenSegments):
+            raise TypeError(f"state should be what this segmenter returned, not a {type(state).__name__}")
+        if state is not None and len(state.lengths) != len(symbols):
+            raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.lengths)}")
+        if final and bool((lengths < 1).any()):
+            raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
+        states, at = self.reader.resume(symbols, lengths, None if state is None else state.reader)
+        reading, given = joined(state, states, symbols, lengths, given)
+        cuts = self.cutter(reading, Gaps.of(reading.lengths, reading.mask, given, final))
+        still_open = cuts.ends.flip(1).cumsum(1).flip(1) == 0
+        weights = cuts.weights.masked_fill(still_open, 0)
+        cuts = replace(cuts, weights=weights, segments=_most(cuts.ends))
+        return Draft(cuts, (reading.states, None if final else waiting(reading, given, cuts.ends, at)))
 
     def emit(self, draft: Draft, size: int) -> Segments:
         """Pool and project."""
+        states, state = draft.parts
         counts = draft.cuts.ends.sum(1)
-        vectors = self.output(self.pooling(draft.parts, draft.cuts, size))
-        return Segments(vectors.masked_fill(~positions_mask(counts, size)[..., None], 0), counts, draft.cuts)
+        vectors = self.output(self.pooling(states, draft.cuts, size))
+        vectors = vectors.masked_fill(~positions_mask(counts, size)[..., None], 0)
+        return Segments(vectors, counts, draft.cuts, state)
 
     def room(self, symbols: int) -> int | None:
         """As the cutter says; </s> is not counted."""
@@ -258,12 +251,9 @@ class Segmenter(BaseSegmenter):
         if tau and "penalty" not in self.losses:
             raise ValueError(f"tau is {tau:g}, but cutter {self.cutter.kind} has no penalty; leave it out")
 
-    def _whole_only(self) -> str:
-        parts = (self.reader, self.cutter, self.pooling)
-        why = next(
-            (why for part in parts if (why := part.whole_only())), "only ActSegmenter and LookupSegmenter can"
-        )
-        return f"this segmenter cannot take a sentence in pieces: {why}"
+
+def _most(ends: Tensor) -> Tensor | int:
+    return ends.sum(1).max() if len(ends) else 0
 
 
 def _check_kinds(reader: object, cutter: object, pooling: object, rate: object) -> None:

@@ -94,12 +94,12 @@ SYMBOLS, LENGTHS = torch.tensor([[4, 5, 6]]), torch.tensor([3])
     [
         (("bigru", "fixed", "mean"), ("bigru",)),
         (("lookup", "cif", "weighted"), ("cif",)),
-        (("gru", "act", "weighted"), ("ActSegmenter", "LookupSegmenter")),
-        (("lookup", "every", "mean"), ("ActSegmenter", "LookupSegmenter")),
+        (("gru", "act", "weighted"), ("cutter act", "ActSegmenter")),
+        (("gru", "random", "mean"), ("random",)),
     ],
 )
 @pytest.mark.parametrize("streaming", [{"final": False}, {"state": object()}], ids=["piece", "state"])
-def test_parts_take_whole_sentences(
+def test_parts_that_look_ahead_take_whole_sentences(
     parts: tuple[str, str, str], words: tuple[str, ...], streaming: dict[str, object]
 ) -> None:
     with pytest.raises(ValueError, match="in pieces") as problem:

@@ -76,6 +76,10 @@ class Act(Cutter):
         """It learns through them."""
         return True
 
+    def whole_only(self) -> str:
+        """Its loss counts over the sentence."""
+        return "the penalty of cutter act is that of a whole sentence; ActSegmenter can"
+
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """The ends are found one after the other, all else at once."""
         h = scores(self.halting, reading)

@@ -19,6 +19,10 @@ class HardCutter(Cutter):
         """[B, T] bool: where it would cut, were it free everywhere."""
         raise NotImplementedError
 
+    def whole_only(self) -> str | None:
+        """Its cuts depend on nothing that comes later."""
+        return None
+
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """Its own cuts where nothing else is decided."""
         ends = gaps.settle(self.own(reading))
@@ -54,8 +58,11 @@ class Fixed(HardCutter):
     def own(self, reading: Reading) -> Tensor:
         """Where the number of symbols passes a multiple of k."""
         size, device = reading.mask.shape[1] + 1, reading.mask.device
-        passed = (torch.arange(size, dtype=torch.float64, device=device) / self.k).floor()
-        return (passed[1:] > passed[:-1]).expand_as(reading.mask)
+        counts = torch.arange(size, dtype=torch.float64, device=device)
+        if reading.begun is not None:
+            counts = counts + reading.begun[:, None]
+        passed = (counts / self.k).floor()
+        return (passed[..., 1:] > passed[..., :-1]).expand_as(reading.mask)
 
     def room(self, characters: int) -> int:
         """From the length alone."""
@@ -94,6 +101,10 @@ class Random(HardCutter):
         order = hashes.masked_fill(~inner, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
         ranks = order.argsort(1)
         return inner & (ranks < (self.rate.segments(reading.characters) - 1)[:, None])
+
+    def whole_only(self) -> str:
+        """The length decides."""
+        return "cutter random has to know a sentence before it cuts"
 
     def room(self, characters: int) -> int | None:
         """What the rate asks for."""

@@ -26,6 +26,14 @@ class Lookup(Reader):
         embedded: Tensor = self.dropout(self.embedding(symbols)).masked_fill(~mask[..., None], 0)
         return embedded
 
+    def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
+        """A table needs no state."""
+        return self(symbols, lengths), None
+
+    def whole_only(self) -> str | None:
+        """It looks at one symbol at a time."""
+        return None
+
     def flops(self, symbols: int) -> int:
         """Looking up is not counted."""
         return 0

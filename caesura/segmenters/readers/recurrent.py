@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from caesura.layers.basics import gru_flops
+from caesura.layers.basics import gru_flops, positions_mask
 from caesura.layers.checks import check_sizes
 from caesura.layers.recurrent import gru
 from caesura.segmenters.readers.lookup import Lookup
@@ -27,6 +28,21 @@ class Gru(Lookup):
         if self.training and self.dropout.p:
             return gru(Lookup.forward(self, symbols, lengths), lengths, self.ahead, back)
         return gru(self.embedding.weight, lengths, self.ahead, back, symbols)
+
+    def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
+        """Go on from the state [B, size] after each sentence's last symbol so far."""
+        before = (
+            state
+            if isinstance(state, Tensor)
+            else self.embedding.weight.new_zeros(len(symbols), self.output_dim)
+        )
+        if not symbols.numel():
+            return before.new_zeros(*symbols.shape, self.output_dim), before
+        states, _ = self.ahead(Lookup.forward(self, symbols, lengths), before[None])
+        at = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, self.output_dim)
+        after = torch.where((lengths > 0)[:, None], states.gather(1, at).squeeze(1), before)
+        mask = positions_mask(lengths, symbols.shape[1])
+        return states.masked_fill(~mask[..., None], 0), after
 
     def flops(self, symbols: int) -> int:
         """One step per symbol."""
