@@ -206,7 +206,9 @@ def _class(config: Config, section: str, part: str, name: str, registry: Mapping
     """The class that a part's `type` names; only registered ones, so that no config can run code."""
     if name not in registry:
         known = ", ".join(sorted(registry))
-        raise config.error(f"{section}.type", f"unknown {part} '{name}'; there are {known}")
+        others = [kind for kind, parts in _WITHIN.values() if name in parts and kind != part]
+        hint = f"; {name} is a {others[0]}: {others[0]}: {name}" if others else ""
+        raise config.error(f"{section}.type", f"unknown {part} '{name}'; there are {known}{hint}")
     target = registry[name]
     if isinstance(target, str):
         module, _, attribute = target.partition(":")

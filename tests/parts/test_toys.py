@@ -207,3 +207,10 @@ def test_a_part_that_is_set_anew_is_blamed_where_it_was_set(tmp_path: Path, sett
     override = f"model.segmenter.{setting}"
     with pytest.raises(InputError, match=rf"^--set {re.escape(override)}: .*{told}"):
         resolve(load_config(write_toy(tmp_path), [override]))
+
+
+def test_a_part_in_the_place_of_another_is_told_where_it_belongs(tmp_path: Path) -> None:
+    config = write_toy(tmp_path)
+    for setting in ("model.segmenter={type: cif}", "model.segmenter.reader={type: cif}"):
+        with pytest.raises(InputError, match="cif is a cutter: cutter: cif"):
+            resolve(load_config(config, [setting]))
