@@ -156,10 +156,8 @@ class Segmenter(BaseSegmenter):
             reason = f"ignores the weights through which {cutter.kind} learns; take weighted"
             raise ValueError(f"pooling {pooling.kind} {reason}")
         if cutter.input_dim not in (None, reader.output_dim):
-            sizes = (
-                f"input_dim {cutter.input_dim}, but states of reader {reader.kind} have {reader.output_dim}"
-            )
-            raise ValueError(f"cutter {cutter.kind} has {sizes}")
+            own = f"cutter {cutter.kind} has input_dim {cutter.input_dim}"
+            raise ValueError(f"{own}, but states of reader {reader.kind} have {reader.output_dim}")
         if output_dim is not None:
             check_sizes(output_dim=output_dim)
         self.reader, self.cutter, self.pooling = reader, cutter, pooling
@@ -186,11 +184,7 @@ class Segmenter(BaseSegmenter):
         states = self.reader(symbols, lengths)
         cuts = self.cutter(Reading(states, symbols, lengths, mask), Gaps.of(lengths, mask, given))
         room = self.room(symbols.shape[1]) if given is None else None
-        if room is None:
-            return Draft(
-                replace(cuts, segments=cuts.ends.sum(1).max() if len(symbols) else 0), (states, None)
-            )
-        return Draft(replace(cuts, segments=room), (states, None))
+        return Draft(replace(cuts, segments=_most(cuts.ends) if room is None else room), (states, None))
 
     def _piece(
         self, symbols: Tensor, lengths: Tensor, state: object | None, final: bool, given: Tensor | None
@@ -231,11 +225,11 @@ class Segmenter(BaseSegmenter):
         return next((why for part in parts if (why := part.uncaptured())), super().uncaptured())
 
     def needs_given(self) -> bool:
-        """The cutter's."""
+        """As the cutter does."""
         return self.cutter.needs_given()
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
-        """The cutter's."""
+        """That of the cutter."""
         return self.cutter.remark(live, length, first)
 
     def flops(self, symbols: int, segments: int) -> int | None:

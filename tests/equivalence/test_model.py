@@ -267,3 +267,11 @@ def test_a_segmenting_model_learns_through_every_parameter_but_the_paddings() ->
         assert parameter.grad.any(), name
     for embedding in (model.segmenter.embedding, model.decoder.embedding):
         assert not embedding.weight.grad[0].any()
+
+
+def test_a_batch_of_empty_sources_has_a_summary_of_zeros() -> None:
+    encoder = tiny_model().encoder
+    encoded = encoder(torch.zeros(2, 0, 5, dtype=torch.float64), torch.zeros(2, dtype=torch.long))
+    assert encoded.states.shape == (2, 0, encoder.output_dim)
+    assert not encoded.summary.any()
+    assert encoded.summary.shape == (2, encoder.summary_dim)
