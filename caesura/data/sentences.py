@@ -117,8 +117,16 @@ def with_given(
         return texts
     cuts: list[NDArray[np.int8] | None] = []
     for i, (text, places) in enumerate(zip(texts, texts.places, strict=True)):
-        own = texts.cuts[i] if texts.cuts is not None else source(text, places) if source else None
         entry = None if given is None else given[i]
+        own = None if texts.cuts is None else texts.cuts[i]
+        # A list of offsets replaces whatever the source would find, and nothing is cut in an empty text.
+        if (
+            own is None
+            and source is not None
+            and len(places)
+            and (entry is None or isinstance(entry, Mapping))
+        ):
+            own = source(text, places)
         if needed and own is None and entry is None and len(places):
             raise InputError(f"sentence {i + 1}: {NO_CUTS}")
         cuts.append(combine(entry, own, text, places, f"sentence {i + 1}"))

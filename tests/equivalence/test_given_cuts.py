@@ -12,7 +12,7 @@ from helpers import ACT, ACT_DECODER, LOOKUP, make_config, score_targets, tiny_m
 from caesura.config import Config
 from caesura.data.batching import collate
 from caesura.data.cuts import SymbolEnds
-from caesura.data.sentences import Numbered
+from caesura.data.sentences import KnownCuts, Numbered
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.model import Translator
@@ -257,3 +257,12 @@ def test_a_lookup_segmenter_takes_the_cuts_that_it_makes() -> None:
         assert model.score(["abc"], ["ab"], cuts=[cuts]) == model.score(["abc"], ["ab"])
     with pytest.raises(InputError, match=r"data\.cuts"):
         Translator.build(with_cuts({"type": "whitespace"}, LOOKUP), vocabulary(12), vocabulary(9))
+
+
+def test_known_cuts_are_asked_for_where_a_caller_gives_none() -> None:
+    model = tiny_model(PARTS | {"cutter": {"type": "fixed", "k": 99}})
+    model.cuts = KnownCuts({"abc": [1]})
+    assert model.segment(["abc", ""]) == [["a", "bc"], []]
+    assert model.segment(["abcd"], cuts=[[2]]) == [["ab", "cd"]]
+    with pytest.raises(InputError, match=r"^'abcd': .*--with-cuts"):
+        model.segment(["abcd"])
