@@ -14,7 +14,8 @@ from caesura.kernels.gru import gru_step
 from caesura.layers.basics import positions_mask
 from caesura.model import Translator
 from caesura.segmenters.act import ActSegmenter
-from caesura.segmenters.base import Cuts, Segments, count_cuts
+from caesura.segmenters.base import Cuts, Segments
+from caesura.segmenters.rate import count_cuts
 
 SHIFTS = (-1.5, -1, -0.6, -0.3, -0.1, 0.1, 0.3, 1)  # of b_h
 DISTANCES = (1, 2, 3, 4, 8, 16, 1000)  # symbols before the segment's last

@@ -22,6 +22,7 @@ from caesura.data.files import Errors, refuse_unwritable
 from caesura.data.sentences import Sentences
 from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
+from caesura.evaluation.rates import asked
 from caesura.evaluation.scores import Comparison, paired_bootstrap
 from caesura.model import Translator
 
@@ -200,7 +201,7 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
             f"{found.scores.chrf:.2f}",
             f"{found.scores.exact:.1%}",
             f"{row.model.parameter_count():,}",
-            f"{found.segments.mean:.2f} (max {found.segments.longest})",
+            f"{found.segments.mean:.2f}{asked(found.target)} (max {found.segments.longest})",
             "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
             *(
                 figure.shown(found.figures[name]) if name in found.figures else ""

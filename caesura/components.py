@@ -33,6 +33,7 @@ TAKEN = {
     *("loss", "cross_entropy", "symbols", "sentences", "source_symbols", "segments", "segment_length"),
     *("longest_segment", "bleu", "chrf", "exact", "update", "epoch", "seconds", "learning_rate", "tau"),
     *("decoder_tau", "decoder_penalty", "output_symbols", "output_segments", "output_segment_length"),
+    *("rate", "target_length", "rate_weight", "threshold", "temperature"),
     *("output_live", "longest_output_segment", "boundary_f1", "verdict", "clipped", "updates", "kind"),
 }
 # The arguments of constructors that the program supplies; all others are options.
@@ -61,8 +62,9 @@ def build_parts(
     """
     segmenter = _component(config, "segmenter", {"vocab_size": src_size}, src_vocabulary)
     with config.blame("model.segmenter"):
-        segmenter.check_tau(config.model.segmenter.tau)
+        segmenter.check_tau(config.model.segmenter.penalty_weight)
         segmenter.check_names(TAKEN)
+        _check_target(config, segmenter.target)
     if config.data.cuts is not None and not segmenter.takes_cuts:
         raise config.error("data.cuts", "this segmenter cuts after every symbol and takes none; remove them")
     if segmenter.needs_given() and config.data.cuts is None:
@@ -73,6 +75,13 @@ def build_parts(
     with config.blame("model.decoder"):
         decoder.join(segmenter)
     return segmenter, encoder, decoder
+
+
+def _check_target(config: Config, target: float | None) -> None:
+    """Refuse segments that are longer than every sentence."""
+    longest = config.data.max_chars
+    if target is not None and longest is not None and target > longest:
+        raise ValueError(f"rate.target is {target:g}, but sentences have at most {longest} characters")
 
 
 def _component(
@@ -133,7 +142,8 @@ def check_options(
             elif hints.get(name) in _WITHIN:
                 hints[name] = str | dict[str, Any]
             elif _record(hints.get(name)):
-                hints[name] = dict[str, Any] | None if default is None else dict[str, Any]
+                others = tuple(t for t in typing.get_args(hints[name]) if not is_dataclass(t))
+                hints[name] = typing.Union[(dict[str, Any], *others)]
             # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
             fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
     settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
@@ -159,7 +169,7 @@ def _check_sections(
             example = sorted(_WITHIN[hint][1])[0]
             wanted = f"should be a name such as {example}, or a section such as {{type: {example}}}"
             raise config.error(f"{section}.{name}", f"{show(value)} {wanted}")
-        if _record(hint) and value is not None and not isinstance(value, dict):
+        if _record(hint) and float not in typing.get_args(hint) and not isinstance(value, dict | None):
             first = next(iter(inspect.signature(_record(hint)).parameters))
             raise config.error(
                 f"{section}.{name}", f"{show(value)} should be a section such as {{{first}: 4.0}}"

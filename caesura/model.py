@@ -25,6 +25,7 @@ from caesura.encoders.base import Encoded, Encoder
 from caesura.errors import InputError
 from caesura.kernels import pick
 from caesura.kernels.graphs import out_of_memory
+from caesura.layers.knobs import Knob
 from caesura.model_folder import WEIGHTS, Vocabularies, read_folder, take_weights, write_folder
 from caesura.output import Output, Segmentation, cut_texts, segmentations, uncut
 from caesura.search.beam import beam_search
@@ -33,8 +34,9 @@ from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.scheduled import scheduled_inputs
-from caesura.segmenters.base import BaseSegmenter, Segments, count_cuts
+from caesura.segmenters.base import BaseSegmenter, Segments
 from caesura.segmenters.figures import per_sentence, sums
+from caesura.segmenters.rate import CutCount, count_cuts
 
 # In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
 # where Triton's kernels keep none of these, the attention's keys and values.
@@ -73,6 +75,8 @@ class Translator(nn.Module):
         self.src_vocabulary, self.trg_vocabulary = vocabularies
         self.config = config
         self.cuts = cuts  # where any source is cut; None: where the segmenter or a caller says
+        self.tau = Knob(config.model.segmenter.penalty_weight)
+        self.decoder_tau = Knob(config.model.decoder.penalty_weight)
 
     @classmethod
     def build(
@@ -158,10 +162,26 @@ class Translator(nn.Module):
 
     def auxiliary(self, segments: Segments, decoded: Decoded, real: Tensor) -> list[Tensor]:
         """The losses of segmenter and decoder, weighted: means over the sentences that are `real` [B]."""
-        weights = {"penalty": self.config.model.segmenter.tau, **self.segmenter.loss_weights}
+        weights = {"penalty": self.tau, **self.segmenter.loss_weights}
         losses = [(weights[name], loss) for name, loss in segments.cuts.losses.items()]
-        losses.append((self.config.model.decoder.tau, decoded.penalty))
-        return [weight * ((loss * real).sum() / real.sum()) for weight, loss in losses]
+        losses.append((self.decoder_tau, decoded.penalty))
+        means = [(weight, (loss * real).sum() / real.sum()) for weight, loss in losses]
+        return [w.weigh(mean) if isinstance(w, Knob) else w * mean for w, mean in means]
+
+    @property
+    def knobs(self) -> dict[str, Knob]:
+        """The numbers that training may change, by the names of logs."""
+        return {"tau": self.tau, "decoder_tau": self.decoder_tau, **self.segmenter.knobs}
+
+    def follow(self, update: int) -> None:
+        """Take what the schedules have for an update; `update` others came before."""
+        for knob in self.knobs.values():
+            knob.follow(update)
+
+    def observe(self, characters: Tensor, segments: Tensor, good: Tensor) -> None:
+        """Tell what keeps the rate how an update cut its text; it acts on those to come."""
+        if self.segmenter.control is not None:
+            self.segmenter.control.observe(CutCount(characters, segments), good)
 
     @property
     def counted(self) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
 # 4: model.segmenter.learn_halting.
 # 5: model.segmenter.cut_after.
 # 6: model.segmenter may be made of a reader, a cutter and a pooling; data.cuts.
-FORMAT = 6
+# 7: model.segmenter.rate may be kept in five ways, whose state is in the weights; numbers with schedules.
+FORMAT = 7
 
 
 def _beneath(folder: Path) -> str:
@@ -127,7 +128,7 @@ def take_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
         name = sorted(dict(own.items() ^ theirs.items()))[0]
         wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
         raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
-    types = {value.dtype for value in weights.values()}
+    types = {weights[name].dtype for name, _ in model.named_parameters()}
     if len(types) > 1 or not types <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
         raise InputError(f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32")
     model.load_state_dict(weights, assign=True)

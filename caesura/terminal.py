@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from caesura.evaluation.pieces import join_pieces
+from caesura.evaluation.rates import asked, off_rate
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
@@ -94,7 +95,7 @@ def validation_line(v: dict[str, Any]) -> str:
         f"BLEU {v['bleu']:5.2f}",
         f"chrF2 {v['chrf']:5.2f}",
         f"exact {v['exact']:6.1%}",
-        f"segments {v['segment_length']:.2f} (max {v['longest_segment']})",
+        f"segments {v['segment_length']:.2f}{asked(v.get('target_length'))} (max {v['longest_segment']})",
         *v.get("headline", ()),
     ]
     if v.get("output_segment_length") is not None:
@@ -103,6 +104,12 @@ def validation_line(v: dict[str, Any]) -> str:
     if v["boundary_f1"] is not None:
         parts.append(f"boundary F1 {v['boundary_f1']:.2f}")
     return "  ".join([*parts, v["verdict"]])
+
+
+def _warnings(v: dict[str, Any]) -> list[str]:
+    """What a validation's line is followed by."""
+    off = off_rate(v["segment_length"], v.get("target_length"))
+    return [] if off is None else [f"off its rate: {off}"]
 
 
 class TrainingDisplay:
@@ -147,7 +154,8 @@ class TrainingDisplay:
 
     def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
         """The figures, and how some sentences were cut and translated."""
-        beside_bar().print(validation_line(vars(validation)), markup=False)
+        for line in (validation_line(vars(validation)), *_warnings(vars(validation))):
+            beside_bar().print(line, markup=False)
         if validation.verdict == "best":
             self.remark = validation.remark
         for _, output, reference in examples:
@@ -178,7 +186,8 @@ class FleetDisplay:
     def validation(self, name: str, record: dict[str, Any]) -> None:
         """The figures of one validation, where no line shows them."""
         if not err.is_terminal:
-            self.say(f"{name}  {validation_line(record)}")
+            for line in (validation_line(record), *_warnings(record)):
+                self.say(f"{name}  {line}")
 
     def running(self, lines: dict[str, str]) -> None:
         """What every running member is doing."""
@@ -275,7 +284,11 @@ def evaluation(found: Evaluation, title: str, figures: Sequence[Figure]) -> None
         ["chrF2", f"{scores.chrf:.2f}", scores.signatures["chrf"]],
         ["chrF, order 2", f"{scores.chrf_bigram:.2f}", scores.signatures["chrf_bigram"]],
         ["exactly right", f"{scores.exact:.1%}", f"{scores.sentences} lines"],
-        ["segment length", f"{found.segments.mean:.3f}", f"characters; longest {found.segments.longest}"],
+        [
+            "segment length",
+            f"{found.segments.mean:.3f}",
+            f"characters{asked(found.target)}; longest {found.segments.longest}",
+        ],
     ]
     for figure in figures:
         if (value := found.figures.get(figure.name)) is not None:

@@ -80,3 +80,6 @@ class Analysis:
     errors: Errors | None
     robustness: Robustness | None
     cost: Cost
+    target_length: float | None = (
+        None  # characters per segment that the model was asked for; None: no rate is
+    )

@@ -8,6 +8,7 @@ from typing import Any
 from caesura.analysis.characters import visible
 from caesura.analysis.defaults import told_options
 from caesura.model import Translator
+from caesura.schedules import shown
 
 NAMES = {"act": "ACT-ENC"}  # of segmenters that are known by another name than their type
 ALWAYS = ("epsilon",)  # options that are told even where they are as by default
@@ -28,7 +29,7 @@ def describe(model: Translator) -> str:
     name = name or NAMES.get(segmenter.type, segmenter.type)
     told = [f"{name} on {config.data.src.level} symbols"]
     if segmenter.tau or not parts:
-        told.append(f"tau {segmenter.tau:g}")
+        told.append(f"tau {shown(segmenter.penalty_weight)}")
     told += _told({key: value for key, value in options.items() if key not in parts})
     return ", ".join([*told, depth])
 

@@ -112,8 +112,9 @@ def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None 
 def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> Table:
     """The paper's Table 2."""
     columns = [Column("model"), Column("BLEU", ".2f"), Column("± 95%", ".2f"), Column("p", ".3f")]
-    columns += [Column("chrF2", ".2f"), Column("exact", ".1%"), Column("segment length", ".2f")]
-    columns += [Column("longest", "d"), Column("output segment length", ".2f"), Column("longest output", "d")]
+    columns += [Column("chrF2", ".2f"), Column("exact", ".1%"), Column("asked", "g")]
+    columns += [Column("segment length", ".2f"), Column("longest", "d")]
+    columns += [Column("output segment length", ".2f"), Column("longest output", "d")]
     columns += [Column("parameters", ",")]
     rows: list[list[Cell]] = []
     for a in found:
@@ -122,7 +123,7 @@ def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> T
         row += [scores.bleu if scores else None, pair.bleu.interval if pair else None]
         row += [pair.bleu.p_value if pair else None]
         row += [scores.chrf if scores else None, scores.exact if scores else None]
-        row += [a.segments.mean, a.segments.longest]
+        row += [a.target_length, a.segments.mean, a.segments.longest]
         row += [s.mean, s.longest] if (s := a.target_segments) else [None, None]
         rows.append([*row, a.cost.parameters])
     title = f"{found[0].text.sentences:,} sentences of {found[0].text.name}, {found[0].text.search}"

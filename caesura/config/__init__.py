@@ -4,14 +4,24 @@ import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from caesura import yamlfile
 from caesura.config.text import Data, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
 from caesura.errors import InputError
 from caesura.phrasing import problems
+from caesura.schedules import Schedule, Setting, Shape
 from caesura.yamlfile import Key, Place, Source, place_of, show
 
 __all__ = [
@@ -48,10 +58,34 @@ class Component(Section):
         return dict(self.model_extra or {})
 
 
+class Change(Section):
+    """A number that changes during training."""
+
+    start: float = Field(description="the value at first")
+    end: float = Field(description="the value in the end")
+    updates: int = Field(ge=0, description="within which it gets there")
+    shape: Shape = Field(default="linear", description="how it gets there: linear, cosine, step or constant")
+    after: int = Field(default=0, ge=0, description="updates before it begins to change")
+
+
+def _number_kind(value: Any) -> str:
+    return "<change>" if isinstance(value, Mapping | Change) else "<number>"
+
+
+Number = Annotated[
+    Annotated[float, Tag("<number>")] | Annotated[Change, Tag("<change>")], Discriminator(_number_kind)
+]
+
+
 class PenalisedComponent(Component):
     """A component with an auxiliary loss."""
 
-    tau: float = Field(default=0.0, description="weight of this component's penalty in the loss")
+    tau: Number = Field(default=0.0, description="weight of this component's penalty in the loss")
+
+    @property
+    def penalty_weight(self) -> Setting:
+        """Tau, as a number or a schedule."""
+        return Schedule(**self.tau.model_dump()) if isinstance(self.tau, Change) else self.tau
 
 
 class SegmenterComponent(PenalisedComponent):
@@ -241,7 +275,7 @@ class Config(Section):
         except (ValueError, OverflowError, RuntimeError) as problem:  # the last: torch's, of sizes too large
             message = str(problem).partition("\n")[0]
             word, _, rest = message.partition(" ")
-            if rest and (*section.split("."), word) in self._places:
+            if rest and (*section.split("."), *word.split(".")) in self._places:
                 raise self.error(f"{section}.{word}", rest) from problem
             raise self.error(section, message) from problem
 

@@ -28,13 +28,14 @@ class Evaluation:
         dict[str, BoundaryScores] | None
     )  # the model's row first, then trivial ones; None without gold
     outputs: list[Output]
+    target: float | None = None  # characters per segment that the model was asked for; None: no rate is
 
     def record(self) -> dict[str, Any]:
         """The figures, for JSON."""
         rows = self.boundaries.items() if self.boundaries is not None else ()
         return {
             "scores": asdict(self.scores),
-            "segments": asdict(self.segments),
+            "segments": asdict(self.segments) | {"target": self.target},
             "figures": self.figures,
             "output_segments": None if self.output_segments is None else asdict(self.output_segments),
             "output_live": self.output_live,
@@ -81,6 +82,7 @@ def evaluate(
         output_live=output_live(written),
         boundaries=boundaries,
         outputs=outputs,
+        target=model.segmenter.target,
     )
 
 

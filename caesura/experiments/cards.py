@@ -10,7 +10,8 @@ from caesura.data.files import write_beside
 from caesura.experiments.outcome import Outcome, figures_of
 from caesura.experiments.provenance import described, made_by
 from caesura.experiments.recipe import System
-from caesura.experiments.results import Result, ending, kept_metrics
+from caesura.experiments.result_tables import ending
+from caesura.experiments.results import Result, kept_metrics
 from caesura.model_folder import CONFIG, WEIGHTS
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.terminal import duration

@@ -53,7 +53,7 @@ Search = Annotated[
 
 
 def reproduce(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, or a folder")],
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, reading, or a folder")],
     data: Data = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="for models and tables; runs/reproduce-RECIPE by default")

@@ -14,11 +14,13 @@ from matplotlib.ticker import FuncFormatter
 from caesura.analysis.figures import styled
 from caesura.analysis.plots import COLOURS, Look, label_ends, looks, short
 from caesura.experiments.recipe import Recipe
-from caesura.experiments.results import Result, rounded, time_shown
+from caesura.experiments.result_tables import time_shown
+from caesura.experiments.results import Result, rounded
 
 CURVES = "curves.png"
 CAPTION = "BLEU on dev over the training sentences seen, a line a seed, with a dot at its best validation"
-WIDTH, HEIGHT = 8.0, 2.5  # inches: of the figure, and of a table's part of it
+WIDTH, HEIGHT = 8.0, 2.5  # inches: of the figure, and of a table's part of it, at least
+FRAME = 0.7  # inches of a part that its axes do not have
 TITLE = 80  # characters of a line of a table's title
 GAP = 0.17  # between names, in inches
 
@@ -35,18 +37,19 @@ def curves_figure(recipe: Recipe, results: Sequence[Result]) -> Figure:
         if result.best is not None:
             tables.setdefault(result.system.table, []).append(result)
     titles = [textwrap.fill(recipe.tables[name].title, TITLE) for name in tables]
-    height = HEIGHT * len(tables) + GAP * sum(title.count("\n") for title in titles)
+    heights = [max(HEIGHT, GAP * (len(listed) + 1) + FRAME) for listed in tables.values()]
+    height = sum(heights) + GAP * sum(title.count("\n") for title in titles)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    grid = figure.subplots(len(tables), 1, sharey=True, squeeze=False)[:, 0]
+    grid = figure.subplots(len(tables), 1, sharey=True, squeeze=False, height_ratios=heights)[:, 0]
     seen = _looks(recipe)
     panels = [_lines(axes, listed, seen) for axes, listed in zip(grid, tables.values(), strict=True)]
     grid[0].set_ylim(bottom=0)
-    for axes, title, ends in zip(grid, titles, panels, strict=True):
+    for axes, title, ends, tall in zip(grid, titles, panels, heights, strict=True):
         axes.set_title(title, loc="left", fontsize=9.5, parse_math=False)
         axes.set_xlim(left=0)
         axes.set_ylabel("BLEU, dev")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
-        label_ends(axes, ends, GAP / (HEIGHT - 0.7))
+        label_ends(axes, ends, GAP / (tall - FRAME))
         starred = any(name.endswith("*") for name, *_ in ends)
         axes.annotate(
             "time to best" + " (* side by side)" * starred, (1.03, 1), xytext=(0, 9), fontsize=8.5,

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from caesura.components import resolve
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
+from caesura.evaluation.rates import asked
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children
 from caesura.experiments.provenance import note_provenance
@@ -282,7 +283,8 @@ def progress_line(records: Sequence[dict[str, Any]], budget: float | None) -> st
     seen = [r for r in records if r["kind"] in ("start", "validation")]
     if seen and "bleu" in seen[-1]:
         parts.append(f"BLEU {seen[-1]['bleu']:.2f}")
-    parts += [f"segments {r['segment_length']:.2f}" for r in seen[-1:]]
+    for record in seen[-1:]:
+        parts.append(f"segments {record['segment_length']:.2f}{asked(record.get('target_length'))}")
     parts.append(duration(seconds) if budget is None else f"{duration(max(0.0, budget - seconds))} left")
     return "  ".join(parts)
 

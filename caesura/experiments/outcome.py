@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 import torch
@@ -25,6 +26,7 @@ Status = Literal["not run", "finished", "budget", "stopped", "failed"]
 # What is not kept of the best validation: all else, the segmenter's figures among it, is.
 LEFT_OUT = ("kind", "epoch", "learning_rate", "verdict", "boundaries", "examples", "headline")
 _FIGURES: dict[str, tuple[Figure, ...]] = {}
+STRETCH = 50  # updates: shorter ones, at the start, do not show how long an update takes
 _ROUNDING = 1e-3  # seconds by which a training that has spent its budget may seem to be below it
 
 
@@ -123,11 +125,22 @@ def _evaluation(member: Member) -> Sequence[str] | None:
     config = member.load()
     if config.data.test is None:
         return None
-    device = "cpu" if config.training.device == "cpu" else "auto"
-    return "caesura.cli", "evaluate", str(member.folder), "--json", "--device", device
+    return "caesura.cli", "evaluate", str(member.folder), "--json", "--device", _device(config)
+
+
+def _cuts(member: Member) -> Sequence[str]:
+    words = "caesura.cli", "analyze", str(member.folder), "--only", "cuts", "--json"
+    return *words, "--device", _device(member.load())
+
+
+def _device(config: Config) -> str:
+    """What is measured on: as training."""
+    return "cpu" if config.training.device == "cpu" else "auto"
 
 
 TEST = Measure("test", _evaluation, "testing")  # scores on the config's test set, with its beam
+CUTS = Measure("cuts", _cuts, "measuring its cuts")  # fidelity, flips and boundaries, on the dev set
+MEASURES = {measure.name: measure for measure in (CUTS,)}  # what a recipe may ask for beside the test
 
 
 @dataclass(frozen=True)
@@ -145,6 +158,7 @@ class Outcome:
     budget: float | None = None  # seconds of training that it may take
     made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
     kept: str = ""  # the file that it is known from, where not from its folder
+    milliseconds: float | None = None  # per update, validations left out
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -170,6 +184,7 @@ class Outcome:
             "budget": self.budget,
             "side_by_side": self.side_by_side,
             "updates": progress.update,
+            "milliseconds": self.milliseconds,
             "sentences": progress.sentences,
             "epochs": progress.epoch,
             "start": {key: start[key] for key in began if key in start} or None,
@@ -210,7 +225,22 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         {name: value for name, value in found.items() if value is not None},
         budget,
         member.read_provenance(),
+        milliseconds=milliseconds(records),
     )
+
+
+def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
+    """The median time of an update, over stretches of the log without a validation; None without any."""
+    before: Mapping[str, Any] | None = None
+    found = []
+    for record in records:
+        if record["kind"] == "validation":
+            before = None
+        elif record["kind"] == "train" and "seconds" in record:
+            if before is not None and (updates := record["update"] - before["update"]) >= STRETCH:
+                found.append(1000 * (record["seconds"] - before["seconds"]) / updates)
+            before = record
+    return float(f"{median(found):.5g}") if found else None
 
 
 def stands(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
 from caesura import yamlfile
 from caesura.config import Config, Section, load_config
 from caesura.errors import InputError
-from caesura.experiments.outcome import Member
+from caesura.experiments.outcome import MEASURES, TEST, Measure, Member
 from caesura.phrasing import problems
 from caesura.yamlfile import Key, Place, place_of
 
@@ -41,6 +41,7 @@ class Row(Section):
     title: str | None = Field(default=None, description="as the table names it; null: its name")
     seeds: list[int] | None = Field(default=None, min_length=1, description="null: those of the table")
     settings: list[str] = Field(default=[], description="such as model.encoder.num_layers=3, over the config")
+    series: str | None = Field(default=None, description="its line in the figure of BLEU and segment length")
     paper: Paper | None = Field(default=None, description="what the paper has for it")
 
 
@@ -69,6 +70,9 @@ class Recipe(Section):
     title: str = Field(min_length=1, description="the text and the direction")
     note: str = Field(default="", description="what to know, under every table")
     paper_text: Splits | None = Field(default=None, description="what the paper trained on")
+    measures: list[Literal["cuts"]] = Field(
+        default=[], description="what is measured on dev besides the test; cuts: fidelity, flips, boundaries"
+    )
     tables: dict[Name, Rows] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _folder: Path = PrivateAttr(default=Path())
@@ -77,6 +81,11 @@ class Recipe(Section):
     def name(self) -> str:
         """That of its folder."""
         return self._folder.resolve().name
+
+    @property
+    def wanted(self) -> tuple[Measure, ...]:
+        """What is measured of every model: the test, and what the recipe names."""
+        return TEST, *(MEASURES[name] for name in dict.fromkeys(self.measures))
 
     def error(self, key: Key, message: str) -> InputError:
         """An InputError about a key, with the line that it stands on."""
@@ -103,6 +112,7 @@ class System:
     title: str
     paper: Paper | None
     members: dict[int, Member]  # by seed
+    series: str | None = None  # its line in the figure of BLEU and segment length
 
     @property
     def name(self) -> str:
@@ -185,7 +195,7 @@ def _system(recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: Rows, 
         member = f"{table}-{name}-{seed}"
         members[seed] = Member(member, path, over, chosen.out / member.replace(" ", "_"))
         members[seed].load()
-    return System(table, name, row.title or name, row.paper, members)
+    return System(table, name, row.title or name, row.paper, members, row.series)
 
 
 def text_settings(folder: Path, config: Config) -> Iterator[str]:

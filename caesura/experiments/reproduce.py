@@ -18,10 +18,12 @@ from caesura.analysis.tables import Table
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.errors import InputError, Interrupted
+from caesura.experiments import by_length
+from caesura.experiments.by_length import BY_LENGTH, by_length_figure, series_of
 from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.curves import CAPTION, CURVES, curves_figure
 from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
-from caesura.experiments.outcome import TEST, Member, Outcome, stands, weights_checksum
+from caesura.experiments.outcome import Member, Outcome, stands, weights_checksum
 from caesura.experiments.processes import Children
 from caesura.experiments.provenance import described, is_mark_of, made_by, over_recipe
 from caesura.experiments.recipe import (
@@ -33,19 +35,17 @@ from caesura.experiments.recipe import (
     systems,
     unique_titles,
 )
-from caesura.experiments.results import (
-    Result,
+from caesura.experiments.result_tables import (
     budgets,
     comparison_table,
+    explained,
     fallen,
-    keep_metrics,
-    kept_metrics,
-    read_kept,
-    read_member,
+    off_rates,
     seeds_table,
     signatures,
     timing,
 )
+from caesura.experiments.results import Result, keep_metrics, kept_metrics, read_kept, read_member
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
@@ -71,9 +71,9 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
                 for member, kept in known.items():
-                    if stands(kept, limits.budget, (TEST,), display.say):
+                    if stands(kept, limits.budget, recipe.wanted, display.say):
                         members.remove(member)
-                done = run_fleet(members, limits, display, settled=experiment.write)
+                done = run_fleet(members, limits, display, recipe.wanted, experiment.write)
         except Interrupted:
             experiment.write(drawn=True)
             terminal.out.print("stopped; the same command goes on from here")
@@ -171,10 +171,11 @@ class _Experiment:
 
     def results(self) -> list[Result]:
         """What the folders tell now."""
-        return [Result(s, {n: read_member(self.out, m) for n, m in s.members.items()}) for s in self.shown]
+        out, wanted = self.out, self.recipe.wanted
+        return [Result(s, {n: read_member(out, m, wanted) for n, m in s.members.items()}) for s in self.shown]
 
     def write(self, drawn: bool = False) -> None:
-        """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, the curves."""
+        """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, figures."""
         results = self.results()
         keep_metrics(self.out, results)
         keep_cards(self.out, results, self._about())
@@ -193,7 +194,9 @@ class _Experiment:
         self._write("table.csv", seeds_table(results).csv().encode())
         if drawn and any(result.best for result in results):
             self._write(CURVES, png_of(curves_figure(self.recipe, results)))
-        self._write("table.md", self._markdown(results).encode())  # which shows the curves
+        if drawn and series_of(results):
+            self._write(BY_LENGTH, png_of(by_length_figure(self.recipe, results)))
+        self._write("table.md", self._markdown(results).encode())  # which shows the figures
 
     def _write(self, name: str, content: bytes) -> None:
         with write_beside(self.out / name) as file:
@@ -270,7 +273,7 @@ class _Experiment:
         tables = []
         for name, listed in self._by_table(results).items():
             table = comparison_table(name, self.recipe.tables[name].title, listed)
-            notes, changed = self._notes(listed), self._changed(listed)
+            notes, changed = self._notes(listed, table), self._changed(listed)
             tables.append(_Shown(table, notes, links(self.out, listed), changed))
         for table in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
             tables.append(_Shown(table, self._about()))
@@ -294,7 +297,7 @@ class _Experiment:
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
         return [note for note in notes if note]
 
-    def _notes(self, results: Sequence[Result]) -> list[str]:
+    def _notes(self, results: Sequence[Result], table: Table | None = None) -> list[str]:
         outcomes = [outcome for result in results for outcome in result.outcomes.values()]
         beams = sorted({o.made.get("beam") or o.member.load().testing.beam_size for o in outcomes})
         notes = [
@@ -302,6 +305,7 @@ class _Experiment:
             "BLEU and chrF2 (order 6; of order 2: table.json) on the test set with beam "
             f"{', '.join(map(str, beams))}, dev greedily; ± is the standard deviation over seeds; "
             "segment length on dev, at the best validation there.",
+            *(explained(table) if table else ()),
         ]
         untested = [r.system.title for r in results if r.figure("dev_bleu") and not r.figure("bleu")]
         if untested:
@@ -310,7 +314,7 @@ class _Experiment:
         for r in results:
             if late := [str(seed) for seed, o in r.outcomes.items() if o.best and o not in r.counted]:
                 notes.append(f"{r.system.title}: without seed {', '.join(late)}, which is not tested yet.")
-        notes += fallen(results)
+        notes += [*off_rates(results), *fallen(results)]
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
         if allowed := budgets(results):
@@ -322,8 +326,9 @@ class _Experiment:
 
     def _markdown(self, results: Sequence[Result]) -> str:
         parts = [f"# {self.recipe.title}\n"]
-        if (self.out / CURVES).exists():
-            parts.append(f"![{CAPTION}]({CURVES})\n")
+        for name, caption in ((BY_LENGTH, by_length.CAPTION), (CURVES, CAPTION)):
+            if (self.out / name).exists():
+                parts.append(f"![{caption}]({name})\n")
         for shown in self._tables(results):
             notes = "".join(f"- {note}\n" for note in (*shown.notes, shown.cards) if note)
             parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]

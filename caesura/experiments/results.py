@@ -1,4 +1,4 @@
-"""What a recipe's systems came to: tables with the paper's rows beneath ours, and short logs."""
+"""What a recipe's systems came to, in figures over seeds, and the short logs that are kept of them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.analysis.tables import Cell, Column, Table
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.experiments.outcome import TEST, Member, Outcome, further, read_outcome
-from caesura.experiments.recipe import Paper, System
+from caesura.experiments.outcome import (
+    CUTS,
+    TEST,
+    Measure,
+    Member,
+    Outcome,
+    further,
+    milliseconds,
+    read_outcome,
+)
+from caesura.experiments.recipe import System
 from caesura.model_folder import WEIGHTS
-from caesura.terminal import duration
 from caesura.training.checkpoint import Progress
 from caesura.training.journal import read_records, renamed
 
-SCORES = ("bleu", "chrf", "chrf_bigram")
 METRICS_BYTES = 30_000  # of a log that is kept
-REASON = 160  # characters of a failure that a table shows
-FALLEN = 0.9  # of the best BLEU on dev: what ends below it is told
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,23 @@ def _tested(metric: str) -> Callable[[Outcome], float | None]:
 
 
 def _at_best(key: str) -> Callable[[Outcome], float | None]:
-    return lambda outcome: outcome.best[key] if outcome.best else None
+    return lambda outcome: outcome.best.get(key) if outcome.best else None
 
 
 def _at_start(key: str) -> Callable[[Outcome], float | None]:
     return lambda outcome: outcome.start[key] if outcome.start else None
+
+
+def _of_cuts(*path: str) -> Callable[[Outcome], float | None]:
+    """A number in what was measured of cuts; None where there is none, as of cuts that do not learn."""
+
+    def find(outcome: Outcome) -> float | None:
+        found: Any = outcome.measured.get(CUTS.name)
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, int | float) else None
+
+    return find
 
 
 def _pairs(start: dict[str, Any]) -> int | None:
@@ -132,170 +148,22 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "dev_chrf": _at_best("chrf"),
     "parameters": _at_start("parameters"),
     "pairs": lambda outcome: _pairs(outcome.start) if outcome.start else None,
+    "target_length": _at_best("target_length"),
     "segment_length": _at_best("segment_length"),
     "longest_segment": _at_best("longest_segment"),
     "segment_length_at_start": _at_start("segment_length"),
+    "fidelity": _of_cuts("fidelity", "cosine"),
+    "fidelity_error": _of_cuts("fidelity", "cosine_error"),
+    "flip_gain": _of_cuts("flips", "gain"),
+    "boundary_f1": _of_cuts("boundaries", "white space", "f1"),
+    "boundary_chance": _of_cuts("boundaries", "white space", "chance"),
+    "milliseconds": lambda outcome: outcome.milliseconds,
     "seconds_to_best": _at_best("seconds"),
     "seconds": lambda outcome: outcome.progress.seconds or None,
     "updates": lambda outcome: outcome.progress.update or None,
     "epochs": lambda outcome: outcome.progress.epoch if outcome.progress.update else None,
 }
-TIMES = ("seconds_to_best", "seconds")
-
-
-def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
-    """Ours, one row per system, with the paper's row beneath each that it has."""
-    heads = ["BLEU", "chrF2", "BLEU, dev", "parameters", "pairs", "segments (longest)", "to best", "trained"]
-    columns = [Column("system"), Column("seeds", "d"), *(Column(head, "s") for head in heads)]
-    columns.append(Column("ended by"))
-    each = len(budgets(results)) > 1
-    if each:
-        columns.append(Column("budget"))
-    rows: list[list[Cell]] = []
-    for result in results:
-        given: list[Cell] = [", ".join(map(duration, budgets([result])))] if each else []
-        rows.append([result.system.title, *_ours(result), *given])
-        if (paper := result.system.paper) is not None:
-            rows.append([f"the paper's {paper.system or ''}".strip(), *_papers(paper), *([None] * each)])
-    return Table(name, title, columns, rows)
-
-
-def budgets(results: Sequence[Result]) -> list[float]:
-    """The budgets that were given, each once, the smallest first."""
-    given = {outcome.budget for result in results for outcome in result.outcomes.values()}
-    return sorted(budget for budget in given if budget is not None)
-
-
-def _ours(result: Result) -> list[Cell]:
-    def shown(name: str, form: str) -> str:
-        found = result.figure(name)
-        return "" if found is None else found.show(form)
-
-    parameters = result.figure("parameters")
-    tested = result.figure("bleu")
-    longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
-    return [
-        tested.count if tested else sum(outcome.best is not None for outcome in result.counted),
-        shown("bleu", ".2f"),
-        shown("chrf", ".2f"),
-        shown("dev_bleu", ".2f"),
-        "" if parameters is None else _millions(parameters.mean),
-        shown("pairs", ",.0f").partition(" ± 0")[0],
-        "" if longest is None else _segments(shown("segment_length", ".2f"), longest),
-        time_shown(result, "seconds_to_best"),
-        time_shown(result, "seconds"),
-        endings(result),
-    ]
-
-
-def _papers(paper: Paper) -> list[Cell]:
-    return [
-        None,
-        None if paper.bleu is None else f"{paper.bleu:.2f}",
-        None if paper.chrf is None else f"{100 * paper.chrf:.0f}",
-        None,
-        None if paper.parameters is None else _millions(paper.parameters),
-        None,
-        None
-        if paper.segment_length is None
-        else _segments(f"{paper.segment_length:.2f}", paper.longest_segment),
-        None,
-        paper.training_time,
-        None,
-    ]
-
-
-def _segments(mean: str, longest: int | None) -> str:
-    return mean if longest is None else f"{mean} ({longest})"
-
-
-def _millions(parameters: float) -> str:
-    return f"{parameters / 1e6:.1f}M" if parameters >= 1e5 else f"{parameters:,.0f}"
-
-
-def time_shown(result: Result, name: str) -> str:
-    """The mean over seeds, with a star where none had the machine to itself."""
-    found = result.figure(name)
-    return "" if found is None else duration(found.mean) + "*" * (result.together > 1)
-
-
-def timing(results: Sequence[Result]) -> list[str]:
-    """Which seeds the times are of, where not of all, and what the star means, where there is one."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        if result.timed and result.together == 1 < max(o.side_by_side for o in result.counted):
-            seeds = [str(seed) for seed, outcome in result.outcomes.items() if outcome in result.timed]
-            groups.setdefault(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}", []).append(result)
-    told = [f"{', '.join(r.system.title for r in some)}: {seeds}" for seeds, some in groups.items()]
-    if [*groups.values()] == [[*results]]:
-        told = [*groups]
-    notes = [f"Times are of the seeds that ran alone ({'; '.join(told)})."] if told else []
-    if (together := max(result.together for result in results)) > 1:
-        notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
-    return notes
-
-
-def endings(result: Result) -> str:
-    """What ended each seed's training, alike ones together."""
-    found: dict[str, list[int]] = {}
-    for seed, outcome in result.outcomes.items():
-        found.setdefault(ending(outcome), []).append(seed)
-    if len(found) == 1:
-        return next(iter(found))
-    return "; ".join(f"seed {', '.join(map(str, seeds))}: {text}" for text, seeds in found.items())
-
-
-def ending(outcome: Outcome) -> str:
-    """What ended a training, in a few words."""
-    if outcome.status == "failed":
-        reason = outcome.reason
-        return "failed: " + (reason if len(reason) <= REASON else reason[: REASON - 3] + "...")
-    named = {"budget": "its budget", "stopped": "not done yet", "finished": outcome.reason}
-    text = named.get(outcome.status, outcome.status)
-    return text if outcome.best or outcome.status == "not run" else f"{text}, before a validation"
-
-
-def fallen(results: Sequence[Result]) -> list[str]:
-    """Those that were well below their best when training ended, which a row of the best does not show."""
-    notes = []
-    for result in results:
-        for seed, outcome in result.outcomes.items():
-            best, last = outcome.best, outcome.validations[-1] if outcome.validations else None
-            if best and last and last["bleu"] < FALLEN * best["bleu"]:
-                ends = f"{last['bleu']:.2f} BLEU on dev and segments of {last['segment_length']:.2f}"
-                was = f"{best['bleu']:.2f} and {best['segment_length']:.2f} at its best, which is shown"
-                notes.append(f"{result.system.title}, seed {seed}, ended at {ends}; {was}.")
-    return notes
-
-
-def signatures(results: Sequence[Result]) -> list[str]:
-    """Those of all test scores, each once."""
-    scores = [
-        o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
-    ]
-    return list(dict.fromkeys(s["signatures"][metric] for metric in SCORES for s in scores))
-
-
-def seeds_table(results: Sequence[Result]) -> Table:
-    """Every training, and the paper's rows, as numbers: the CSV."""
-    columns = [Column(head) for head in ("table", "system", "by", "seed", "status", "reason")]
-    columns += [Column(name, "g") for name in FIGURES]
-    columns += [Column("side_by_side", "d"), Column("training_time")]
-    rows: list[list[Cell]] = []
-    for result in results:
-        system = result.system
-        for seed, outcome in result.outcomes.items():
-            figures = [figure(outcome) for figure in FIGURES.values()]
-            about: list[Cell] = [system.table, system.row, "ours", seed, outcome.status, outcome.reason]
-            rows.append([*about, *figures, outcome.side_by_side, None])
-        if (paper := system.paper) is not None:
-            known = paper.model_dump()
-            known["chrf"] = None if paper.chrf is None else round(100 * paper.chrf, 1)
-            figures = [known.get(name) for name in FIGURES]
-            rows.append(
-                [system.table, system.row, "paper", None, None, None, *figures, None, paper.training_time]
-            )
-    return Table("seeds", "every training", columns, rows)
+TIMES = ("milliseconds", "seconds_to_best", "seconds")
 
 
 def compact_metrics(outcome: Outcome) -> str:
@@ -334,12 +202,12 @@ def kept_metrics(out: Path, member: Member) -> Path:
     return out / "metrics" / f"{member.folder.name}.jsonl"
 
 
-def read_member(out: Path, member: Member) -> Outcome:
+def read_member(out: Path, member: Member, wanted: Sequence[Measure] = (TEST,)) -> Outcome:
     """By its folder, or the log that was kept where that is gone or not as far, as when trained again."""
-    path, found = kept_metrics(out, member), read_outcome(member, None, (TEST,))
-    if path.exists() and not (found.trained and TEST.name in found.measured):
+    path, found = kept_metrics(out, member), read_outcome(member, None, wanted)
+    if path.exists() and not (found.trained and all(m.name in found.measured for m in wanted)):
         kept = read_kept(path, member)
-        return kept if further(kept, found, (TEST,)) else found
+        return kept if further(kept, found, wanted) else found
     return found
 
 
@@ -357,7 +225,8 @@ def read_kept(path: Path, member: Member) -> Outcome:
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)
         made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
-        return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}")
+        pace = end["milliseconds"] if "milliseconds" in end else milliseconds(way)
+        return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}", pace)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
         reason = f"{type(problem).__name__}: {problem}"
         raise InputError(

@@ -22,6 +22,7 @@ from caesura.experiments.outcome import (
     Outcome,
     figures_of,
     further,
+    milliseconds,
     read_outcome,
     stands,
 )
@@ -38,7 +39,6 @@ from caesura.experiments.sweep_results import (
     differences,
     load,
     merge,
-    milliseconds,
     rounded,
     save,
     seedless,

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from caesura.config import flat
@@ -27,12 +26,11 @@ SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
 POINTS = 120  # of a curve, at most
 LOGGED = 250  # of what training logs between validations: all of 12,000 updates
-STRETCH = 50  # updates: shorter ones, at the start, do not tell how long an update takes
 DIGITS = 5  # that are kept of a number
 
 # What is followed through training, at the start and at each validation; and the segmenter's figures.
 FOLLOWED = (
-    *("sentences", "seconds", "segment_length", "longest_segment", "bleu", "chrf"),
+    *("sentences", "seconds", "segment_length", "target_length", "longest_segment", "bleu", "chrf"),
     *("output_segment_length", "longest_output_segment", "output_live"),
 )
 # What the training text tells between validations; and the segmenter's figures. The cross-entropy is in nats
@@ -163,20 +161,6 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
     before, after = flat(one), flat(other)
     keys = [key for key in (before | after) if key != SEED]
     return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
-
-
-def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
-    """The median time of an update, over stretches of the log without a validation; None without any."""
-    before: Mapping[str, Any] | None = None
-    found = []
-    for record in records:
-        if record["kind"] == "validation":
-            before = None
-        elif record["kind"] == "train":
-            if before is not None and (updates := record["update"] - before["update"]) >= STRETCH:
-                found.append(1000 * (record["seconds"] - before["seconds"]) / updates)
-            before = record
-    return rounded(median(found)) if found else None
 
 
 def curve(

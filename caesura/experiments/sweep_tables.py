@@ -20,6 +20,7 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
         (Column("segments: start", ".3f"), lambda r: r.first("segment_length")),
         (Column("segments: best", ".3f"), lambda r: r.at_best("segment_length")),
         (Column("segments: end", ".3f"), lambda r: r.last("segment_length")),
+        (Column("segments: asked", "g"), lambda r: r.last("target_length")),
         (Column("longest: end", ",.0f"), lambda r: r.last("longest_segment")),
         *_own(sweep),
         (Column("output: start", ".3f"), lambda r: r.first("output_segment_length")),
@@ -94,13 +95,13 @@ def runs_table(sweep: Sweep) -> Table:
 
 # What a terminal has room for, and what it is called there; and the figures that are worth a place in a line.
 BRIEF = {
-    "run": "run", "segments: start": "start", "segments: end": "end",
+    "run": "run", "segments: start": "start", "segments: end": "end", "segments: asked": "asked",
     "output: start": "out: start", "output: end": "out: end", "output live: end": "out: live",
     "dev BLEU: best": "BLEU", "dev chrF2: best": "chrF2", "test BLEU": "test", "F1 white space": "F1",
     "F1 white space, either side": "either", "ms per update": "ms", "ended": "ended",
 }  # fmt: skip
 LEGEND = {
-    ("start", "end"): "characters in a segment",
+    ("start", "end", "asked"): "characters in a segment",
     ("out: start", "out: end", "out: live"): "the same of outputs",
     ("BLEU", "chrF2"): "best on dev",
     ("test",): "its BLEU",

@@ -81,17 +81,23 @@ def act_segments(
     mask: Tensor,
     forced: Tensor,
     epsilon: float,
+    shift: Tensor | None = None,
 ) -> tuple[ActSegments, ActCarry]:
     """`act_scan`, for the means of segments alone.
 
     With `symbols` [B, T], `projections` is a table [V, 3A] over the vocabulary; without, it is [B, T, 3A].
+    A `shift` [B, T] of the halting logits is known to the reference alone, which runs where one is given.
     """
-    if pick(projections.device, "act_scan", projections, weights, carry)[0] == "triton":
+    fused = shift is None and pick(projections.device, "act_scan", projections, weights, carry)[0] == "triton"
+    if fused:
         from caesura.kernels.act_scan_triton import segments
 
         return segments(projections, symbols, weights, carry, mask, forced, epsilon)
     inputs = projections if symbols is None else F.embedding(symbols, projections)
-    trace, carry = act_scan(inputs, weights, carry, mask, forced, epsilon)
+    if shift is None:
+        trace, carry = act_scan(inputs, weights, carry, mask, forced, epsilon)
+    else:
+        trace, carry = act_scan_reference(inputs, weights, carry, mask, forced, epsilon, shift)
     rows, (count, steps) = F.pad(trace.means, (0, 1), value=1.0), mask.shape
     # Symbols within a segment go to a last row that is cut off.
     slots = (trace.ends.cumsum(1) - 1).masked_fill(~trace.ends, steps)[..., None].expand_as(rows)
@@ -100,18 +106,30 @@ def act_segments(
 
 
 def act_scan_reference(
-    inputs: Tensor, weights: ActWeights, carry: ActCarry, mask: Tensor, forced: Tensor, epsilon: float
+    inputs: Tensor,
+    weights: ActWeights,
+    carry: ActCarry,
+    mask: Tensor,
+    forced: Tensor,
+    epsilon: float,
+    shift: Tensor | None = None,
 ) -> tuple[ActTrace, ActCarry]:
-    """Algorithm 1's loop over all sentences at once, in autograd's operations; arguments as of `act_scan`."""
+    """Algorithm 1's loop over all sentences at once, in autograd's operations; arguments as of `act_scan`.
+
+    `shift` [B, T] is added to the halting logits.
+    """
     s, mean, H, R = carry
+    shifts = inputs.new_zeros(1, mask.shape[1]) if shift is None else shift
     # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
     inputs = inputs.masked_fill(~mask[..., None], 0)
     rows: list[tuple[Tensor, ...]] = []
     # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, T, 3A] a step
-    for x, real, force in zip(inputs.unbind(1), mask.unbind(1), forced.unbind(1), strict=True):
+    steps = (tensor.unbind(1) for tensor in (inputs, mask, forced, shifts))
+    for x, real, force, more in zip(*steps, strict=True):
         new = gru_step(x, F.linear(s, weights.weight_hh, weights.bias_hh), s)  # Alg. 1, l. 7
         with torch.autocast(inputs.device.type, enabled=False):
-            h = torch.sigmoid(F.linear(new, weights.halting_weight, weights.halting_bias)).squeeze(1)  # l. 9
+            logit = F.linear(new, weights.halting_weight, weights.halting_bias).squeeze(1)
+            h = torch.sigmoid(logit if shift is None else logit + more)  # l. 9
         f = (((H + h >= 1 - epsilon) & (force >= 0)) | (force > 0)) & real  # l. 10
         # Beyond a sum of 1, which only a forbidden halt can reach, a symbol has nothing left to give.
         going = real & ~f & (h <= 1 - H)

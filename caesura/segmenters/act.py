@@ -12,9 +12,11 @@ from torch.nn import functional as F
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
 from caesura.layers.basics import embedding_table, gru_flops, positions_mask
 from caesura.layers.checks import check_finite, check_shares, check_sizes
+from caesura.schedules import Setting, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, SymbolIds
 from caesura.segmenters.cutters.act import FIGURES, remark
 from caesura.segmenters.figures import LIVE
+from caesura.segmenters.rate import Rate, RateControl, start_logit
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class ActSegmenter(BaseSegmenter):
     segments but a sentence's last are of k symbols, their vectors plain means (docs/paper_notes.md, 7).
 
     After each symbol of `cut_after` a segment ends too, whatever the scores say.
+
+    With a `rate`, a controller sets the weight of the penalty, and the first segments are as long as it asks,
+    whatever `halting_bias` is.
     """
 
     losses = ("penalty",)
@@ -52,6 +57,7 @@ class ActSegmenter(BaseSegmenter):
         halting_bias: float = 1.0,
         learn_halting: bool = True,
         cut_after: SymbolIds = (),
+        rate: Rate | None = None,
     ) -> None:
         super().__init__()
         check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
@@ -73,6 +79,16 @@ class ActSegmenter(BaseSegmenter):
         if not learn_halting:  # drawn all the same, so that the other weights do not depend on this option
             nn.init.zeros_(self.halting.weight)
             self.halting.requires_grad_(False)
+        if rate is not None:
+            self._keep_rate(rate)
+
+    def _keep_rate(self, rate: Rate) -> None:
+        if not self.learn_halting:
+            raise ValueError("rate needs learn_halting: true; nothing else moves the cuts")
+        control = RateControl(rate, "ACT-ENC", ("pi",))
+        self.add_module("rate_control", control)
+        self.knobs, self.loss_weights = control.knobs, control.loss_weights
+        nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
 
     def extra_repr(self) -> str:
         """What its modules do not tell: epsilon, and what is not as usual."""
@@ -95,7 +111,21 @@ class ActSegmenter(BaseSegmenter):
             raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.count)}")
         if state is not None and final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
-        scan, after = self._scan(symbols, lengths, state, final, given)
+        return self._drafted(symbols, lengths, self._scan(symbols, lengths, state, final, given), final)
+
+    @property
+    def shiftable(self) -> bool:
+        """Where its halting unit reads the text."""
+        return self.learn_halting
+
+    def cut_shifted(self, symbols: Tensor, lengths: Tensor, shift: Tensor, given: Tensor | None) -> Draft:
+        """Scan whole sentences, on the reference path."""
+        return self._drafted(symbols, lengths, self._scan(symbols, lengths, None, True, given, shift), True)
+
+    def _drafted(
+        self, symbols: Tensor, lengths: Tensor, scanned: tuple[ActSegments, ActState], final: bool
+    ) -> Draft:
+        scan, after = scanned
         penalty = _penalty(after) if final else torch.zeros_like(after.non_halting)
         live = None
         if self.learn_halting:  # a symbol's weight is its score, unless it ends a segment
@@ -115,11 +145,12 @@ class ActSegmenter(BaseSegmenter):
         vectors, lengths, after = draft.parts
         return Segments(self._project(vectors[:, :size]), lengths, draft.cuts, after)
 
-    def check_tau(self, tau: float) -> None:
+    def check_tau(self, tau: Setting) -> None:
         """A penalty moves the halting unit alone."""
         if tau and not self.learn_halting:
             reason = "with learn_halting: false the penalty has nothing to move; set it to 0"
-            raise ValueError(f"tau is {tau:g}, and {reason}")
+            raise ValueError(f"tau is {shown(tau)}, and {reason}")
+        super().check_tau(tau)
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
         """Where a halting unit is close to an extreme, or does not learn."""
@@ -146,7 +177,13 @@ class ActSegmenter(BaseSegmenter):
         return ActState(hidden, hidden, zeros, zeros, zeros)
 
     def _scan(
-        self, symbols: Tensor, lengths: Tensor, state: ActState | None, final: bool, given: Tensor | None
+        self,
+        symbols: Tensor,
+        lengths: Tensor,
+        state: ActState | None,
+        final: bool,
+        given: Tensor | None,
+        shift: Tensor | None = None,
     ) -> tuple[ActSegments, ActState]:
         """Algorithm 1's loop over all sentences at once, with masks; no shape depends on the cuts."""
         device = symbols.device
@@ -175,6 +212,7 @@ class ActSegmenter(BaseSegmenter):
             left > 0,
             forced,
             self.epsilon,
+            shift,
         )
         return segments, ActState(*carry, at.count + lengths)
 

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from caesura.layers.checks import check_batch
+from caesura.layers.knobs import Knob
+from caesura.schedules import Setting, shown
 from caesura.segmenters.figures import Figure
+from caesura.segmenters.rate import RateControl, kept_control
 
 # One line per segmenter: its name in a config, and where its class lives. Extensions add their class itself.
 SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
@@ -37,6 +40,7 @@ class Cuts:
     scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
     live: Tensor | None = None  # [B, T]    bool: here the loss reaches the cutter; None: nothing learns
+    logits: Tensor | None = None  # [B, T]  of the scores, for a rate that is kept by pushing them
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ class BaseSegmenter(nn.Module):
     output_dim: int
     figures: tuple[Figure, ...] = ()  # what is measured of its cuts
     losses: tuple[str, ...] = ()  # the names of its auxiliary losses
-    loss_weights: Mapping[str, float] = {}  # by name; that of "penalty" is the config's tau
+    loss_weights: Mapping[str, float | Knob] = {}  # by name; that of "penalty" is the config's tau
+    knobs: Mapping[str, Knob] = {}  # numbers that training may change, by the names of logs
     sums_to: float | None = None  # the sum of scores at which a segment ends; None: scores are not summed
     carries: bool = False  # whether the excess over `sums_to` counts for the next segment
     takes_cuts: bool = True  # whether cuts can be given to it
@@ -133,6 +138,45 @@ class BaseSegmenter(nn.Module):
         """The rest of it, with room for `size` segments per sentence."""
         raise NotImplementedError
 
+    @property
+    def shiftable(self) -> bool:
+        """Whether it cuts by scores, to which `shifted` can add something."""
+        return False
+
+    def shifted(
+        self, symbols: Tensor, lengths: Tensor, shift: Tensor, given: Tensor | None = None
+    ) -> Segments:
+        """`forward` with `shift` [B, T] added to the logit of each symbol's score, for analysis."""
+        if not self.shiftable:
+            raise ValueError(f"{self.kind} has no scores that could be shifted")
+        check_batch(symbols, lengths)
+        if given is not None:
+            _check_given(given, symbols)
+        if shift.shape != symbols.shape:
+            wanted = f"the shape of symbols, {list(symbols.shape)}"
+            raise ValueError(f"shift should have {wanted}, not {list(shift.shape)}")
+        draft = self.cut_shifted(symbols, lengths, shift, given)
+        return self.emit(draft, int(draft.cuts.segments))
+
+    def cut_shifted(self, symbols: Tensor, lengths: Tensor, shift: Tensor, given: Tensor | None) -> Draft:
+        """`cut` with a shift, where `shiftable`."""
+        raise NotImplementedError
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
+
+    @property
+    def control(self) -> RateControl | None:
+        """What keeps its rate; None: nothing does."""
+        return kept_control(self)
+
+    @property
+    def target(self) -> float | None:
+        """The characters per segment that are asked for now; None where no rate is."""
+        return None if self.control is None else self.control.target.value.item()
+
     def room(self, symbols: int) -> int | None:
         """The most segments that so many symbols can have; None where that depends on the text."""
         return None
@@ -147,8 +191,10 @@ class BaseSegmenter(nn.Module):
         """Whether it cuts only where cuts are given."""
         return False
 
-    def check_tau(self, tau: float) -> None:
+    def check_tau(self, tau: Setting) -> None:
         """Raise ValueError where a penalty of this weight makes no sense."""
+        if tau and self.control is not None and self.control.by == "pi":
+            raise ValueError(f"tau is {shown(tau)}, but rate by pi sets it; leave it out")
 
     def check_names(self, taken: Collection[str]) -> None:
         """Raise ValueError where a figure has a name that is `taken`, or a loss has no weight."""
@@ -196,14 +242,3 @@ def _check_given(given: object, symbols: Tensor) -> None:
         what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
     wanted = f"an int8 tensor with the shape of symbols, {list(symbols.shape)}"
     raise ValueError(f"given should be {wanted} (1 cut here, -1 do not, 0 free), not {what}")
-
-
-def count_cuts(ends: Tensor, lengths: Tensor) -> Tensor:
-    """How `ends` [B, T] cut: symbols and segments [2]; </s> is left out, as in analysis.
-
-    The last of `lengths` [B] symbols is </s> and ends a segment; a row of padding has one or none.
-    """
-    symbols, halted = (lengths - 1).clamp(min=0).sum(), ends.sum() - (lengths > 0).sum()
-    last = ends.gather(1, (lengths - 2).clamp(min=0)[:, None]).squeeze(1)
-    open_ended = (~last & (lengths > 1)).sum()  # whose last segment has </s> in it as well
-    return torch.stack((symbols, halted + open_ended))

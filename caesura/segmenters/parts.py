@@ -8,17 +8,20 @@ symbols, S segments, D features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from caesura.layers.basics import positions_mask
 from caesura.layers.checks import check_sizes
+from caesura.layers.knobs import Knob
+from caesura.schedules import Setting, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments
 from caesura.segmenters.figures import Figure
 from caesura.segmenters.pieces import OpenSegments, joined, waiting
-from caesura.segmenters.rate import Rate
+from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, kept_control
 from caesura.segmenters.reading import Gaps, Reading
 
 # One line per part: its name in a config, and where its class lives. Extensions add their class itself.
@@ -40,6 +43,9 @@ POOLINGS: dict[str, str | type[Pooling]] = {
     "weighted": "caesura.segmenters.pooling:Weighted",
     "last": "caesura.segmenters.pooling:Last",
 }
+
+
+Text = tuple[Tensor, Tensor, Tensor | None]  # symbols [B, T], lengths [B], given cuts [B, T]
 
 
 class Part(nn.Module):
@@ -82,10 +88,13 @@ class Cutter(Part):
 
     figures: tuple[Figure, ...] = ()  # what is measured of its cuts
     losses: tuple[str, ...] = ()  # the names of its auxiliary losses
-    loss_weights: Mapping[str, float] = {}  # by name; that of "penalty" is the config's tau
+    loss_weights: Mapping[str, float | Knob] = {}  # by name; that of "penalty" is the config's tau
+    knobs: Mapping[str, Knob] = {}  # as in BaseSegmenter
     sums_to: float | None = None  # as in BaseSegmenter
     carries: bool = False
-    rate: Rate | None = None
+    shiftable: bool = False  # whether it cuts by logits, and adds `Reading.shift` to them
+    rate_kinds: tuple[Kind, ...] = ()  # the ways in which it can keep a rate, its usual one first
+    needs_rate: bool = False
     input_dim: int | None = None  # the size of states that it reads; None: any
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
@@ -94,8 +103,21 @@ class Cutter(Part):
 
     def keep_rate(self, rate: Rate | None) -> None:
         """Receive the rate that was asked for; ValueError if it cannot be kept, or is needed and missing."""
-        if rate is not None:
+        if rate is None and self.needs_rate:
+            raise ValueError(f"rate is missing: cutter {self.kind} needs one, such as {{target: 4.0}}")
+        if rate is not None and not self.rate_kinds:
             raise ValueError(f"rate is not for cutter {self.kind}, which takes none; leave it out")
+        name = f"cutter {self.kind}"
+        self.add_module("rate_control", None if rate is None else RateControl(rate, name, self.rate_kinds))
+
+    @property
+    def control(self) -> RateControl | None:
+        """What keeps its rate; None: nothing does."""
+        return kept_control(self)
+
+    def ends_at(self, scores: Tensor, gaps: Gaps, threshold: Tensor | float) -> Tensor:
+        """[B, T] bool: where scores [B, T] cut under a threshold; for a rate that is kept by quantile."""
+        raise NotImplementedError
 
     def needs_given(self) -> bool:
         """Whether it cuts only where cuts are given."""
@@ -136,7 +158,7 @@ class Segmenter(BaseSegmenter):
     """A reader, a cutter and a pooling, in place of `nn.Embedding`: [B, T] symbols to [B, S, D] segments.
 
     `output_dim`: the size of a linear layer after pooling; without one, segments have the reader's size.
-    `rate`: how long segments should be, for cutters that need a target (`Cif`, `Random`).
+    `rate`: how long segments should be, for cutters that can keep a rate (`Act`, `Cif`, `Random`).
 
     The last symbol of each sentence counts as </s>: it joins the last segment, and no rate counts it.
     """
@@ -164,7 +186,11 @@ class Segmenter(BaseSegmenter):
         self.output = nn.Identity() if output_dim is None else nn.Linear(reader.output_dim, output_dim)
         self.output_dim = reader.output_dim if output_dim is None else output_dim
         self.figures, self.sums_to, self.carries = cutter.figures, cutter.sums_to, cutter.carries
-        self.losses, self.loss_weights = cutter.losses, cutter.loss_weights
+        self.losses, self.loss_weights, self.knobs = cutter.losses, cutter.loss_weights, cutter.knobs
+        if (control := cutter.control) is not None:
+            self.loss_weights = {**self.loss_weights, **control.loss_weights}
+            self.losses = (*self.losses, *(name for name in control.loss_weights if name not in self.losses))
+            self.knobs = {**self.knobs, **control.knobs}
 
     def cut(
         self,
@@ -180,11 +206,52 @@ class Segmenter(BaseSegmenter):
         """
         if state is not None or not final:
             return self._piece(symbols, lengths, state, final, given)
+        return self._whole(symbols, lengths, given)
+
+    @property
+    def kind(self) -> str:
+        """That of its cutter, as messages name it."""
+        return f"cutter {self.cutter.kind}"
+
+    @property
+    def shiftable(self) -> bool:
+        """As the cutter says."""
+        return self.cutter.shiftable
+
+    def cut_shifted(self, symbols: Tensor, lengths: Tensor, shift: Tensor, given: Tensor | None) -> Draft:
+        """Read, and cut by the shifted logits."""
+        return self._whole(symbols, lengths, given, shift)
+
+    def _whole(
+        self, symbols: Tensor, lengths: Tensor, given: Tensor | None, shift: Tensor | None = None
+    ) -> Draft:
         mask = positions_mask(lengths, symbols.shape[1])
         states = self.reader(symbols, lengths)
-        cuts = self.cutter(Reading(states, symbols, lengths, mask), Gaps.of(lengths, mask, given))
+        reading = Reading(states, symbols, lengths, mask, shift=shift)
+        cuts = self.cutter(reading, Gaps.of(lengths, mask, given))
+        if self.control is not None:
+            losses = self.control.losses(cuts.logits, cuts.scores, reading.text)
+            cuts = replace(cuts, losses={**cuts.losses, **losses})
         room = self.room(symbols.shape[1]) if given is None else None
         return Draft(replace(cuts, segments=_most(cuts.ends) if room is None else room), (states, None))
+
+    @torch.no_grad()
+    def settle(self, texts: Iterable[Text]) -> None:
+        """Where the rate is kept by quantile, set the threshold that gives these texts the rate asked for."""
+        if self.control is None or self.control.by != "quantile":
+            return
+        scored = []
+        for symbols, lengths, given in texts:
+            scores = self._whole(symbols, lengths, given).cuts.scores
+            assert scores is not None
+            gaps = Gaps.of(lengths, positions_mask(lengths, symbols.shape[1]), given)
+            scored.append((scores, gaps, lengths))
+
+        def count_at(threshold: float) -> tuple[int, int]:
+            counts = [count_cuts(self.cutter.ends_at(s, gaps, threshold), n) for s, gaps, n in scored]
+            return sum(int(c.characters) for c in counts), sum(int(c.segments) for c in counts)
+
+        self.control.settle(count_at)
 
     def _piece(
         self, symbols: Tensor, lengths: Tensor, state: object | None, final: bool, given: Tensor | None
@@ -215,6 +282,11 @@ class Segmenter(BaseSegmenter):
         vectors = vectors.masked_fill(~positions_mask(counts, size)[..., None], 0)
         return Segments(vectors, counts, draft.cuts, state)
 
+    @property
+    def control(self) -> RateControl | None:
+        """The cutter's."""
+        return self.cutter.control
+
     def room(self, symbols: int) -> int | None:
         """As the cutter says; </s> is not counted."""
         return self.cutter.room(max(0, symbols - 1))
@@ -240,10 +312,12 @@ class Segmenter(BaseSegmenter):
         projected = 2 * self.reader.output_dim * self.output_dim * isinstance(self.output, nn.Linear)
         return parts[0] + parts[1] + segments * projected
 
-    def check_tau(self, tau: float) -> None:
+    def check_tau(self, tau: Setting) -> None:
         """A cutter without a penalty has nothing for tau to weigh."""
         if tau and "penalty" not in self.losses:
-            raise ValueError(f"tau is {tau:g}, but cutter {self.cutter.kind} has no penalty; leave it out")
+            reason = f"cutter {self.cutter.kind} has no penalty; leave it out"
+            raise ValueError(f"tau is {shown(tau)}, but {reason}")
+        super().check_tau(tau)
 
 
 def _most(ends: Tensor) -> Tensor | int:

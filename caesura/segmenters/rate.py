@@ -1,35 +1,205 @@
-"""How long segments should be, and how that is enforced."""
+"""How long segments should be, and five ways to keep them so.
+
+Rate = segments over characters of text; the last segment counts, </s> does not. It is asked for as
+characters per segment, N. What is measured of a batch acts on later updates only, so that a sentence's
+gradient does not depend on its company.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from caesura.layers.checks import check_finite, check_sizes
+from caesura.layers.knobs import Knob
+from caesura.schedules import Setting, extremes, first, shown
+
+Kind = Literal["scaling", "quantile", "logits", "ratio", "pi"]
+NEEDS = {  # what each kind asks of a cutter
+    "scaling": "weights that can be scaled to a number of segments",
+    "quantile": "scores that a threshold cuts",
+    "logits": "logits that a loss can push",
+    "ratio": "scores that a loss can push",
+    "pi": "a penalty whose weight can be controlled",
+}
+SMOOTHING = 0.9  # of the rate that is seen: what each update leaves of the value before it
+THRESHOLD_GAIN = 0.1  # how fast the threshold of `quantile` follows the rate in training
+BISECTIONS = 40
+
+
+class CutCount(NamedTuple):
+    """What a rate is made of."""
+
+    characters: Tensor  # [] of text, </s> not counted
+    segments: Tensor  # []  the last one counted, a segment of </s> alone not
+
+
+def count_cuts(ends: Tensor, lengths: Tensor) -> CutCount:
+    """Characters and segments of `ends` [B, T], the one definition of rate.
+
+    The last of `lengths` [B] symbols is </s> and ends a segment; a row of padding has one or none.
+    """
+    characters, halted = (lengths - 1).clamp(min=0).sum(), ends.sum() - (lengths > 0).sum()
+    if not ends.shape[1]:
+        return CutCount(characters, halted)
+    last = ends.gather(1, (lengths - 2).clamp(min=0)[:, None]).squeeze(1)
+    open_ended = (~last & (lengths > 1)).sum()  # sentences whose last segment has </s> in it as well
+    return CutCount(characters, halted + open_ended)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The characters per segment that are asked for, and how they are kept.
+    """The characters per segment that are asked for, and how they are kept; None: in the cutter's usual way.
 
     `scaling`: every sentence gets round(characters / target) segments, at least one.
+    `quantile`: cuts are where scores pass a threshold that is set on training text.
+    `logits`: a loss pushes all logits up or down by how far the rate is from the target.
+    `ratio`: the ratio loss of H-Net, with the rate of earlier updates.
+    `pi`: a controller sets the weight of the penalty, tau.
+
+    `weight` is that of the loss of `logits` and `ratio`; `gain` and `integral` are those of `pi`.
     """
 
-    target: float
-    by: Literal["scaling"] = "scaling"
+    target: Setting
+    by: Kind | None = None
+    weight: Setting = 1.0
+    gain: float = 2.0
+    integral: float = 0.02
 
     def __post_init__(self) -> None:
-        check_finite(target=self.target)
-        check_sizes(target=self.target)
+        least, most = extremes(self.target)
+        check_finite(target=most, gain=self.gain, integral=self.integral)
+        check_sizes(target=least)
+        if self.by is not None and self.by not in NEEDS:
+            raise ValueError(f"by must be one of {', '.join(NEEDS)}, not {self.by}")
+        if self.by == "ratio" and least <= 1:
+            raise ValueError("by ratio needs a target of more than 1: its loss has a pole there")
+        for name, value in (("gain", self.gain), ("integral", self.integral)):
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, not {value:g}")
+
+    def __str__(self) -> str:
+        return f"{shown(self.target)} by {self.by}"
+
+
+class RateControl(nn.Module):
+    """Keeps the rate of one segmenter. All that it measures and sets is on the device and in the weights."""
+
+    def __init__(self, rate: Rate, name: str, kinds: Sequence[Kind]) -> None:
+        """For a cutter of this `name` that can keep a rate in these ways, its usual one first."""
+        super().__init__()
+        self.by: Kind = rate.by or kinds[0]
+        if self.by not in kinds:
+            reason = f"needs {NEEDS[self.by]}, which {name} does not have"
+            raise ValueError(f"rate.by {self.by} {reason}; it takes {', '.join(kinds)}")
+        self.rate = rate
+        self.target = Knob(rate.target)
+        self.weight = Knob(rate.weight) if self.by in ("logits", "ratio") else None
+        self.tau = Knob(0.0, kept=True) if self.by == "pi" else None
         if self.by != "scaling":
-            raise ValueError(f"by must be scaling, not {self.by}")
+            self._keep("seen", 1 / first(rate.target))
+        if self.by == "pi":
+            self._keep("total", 0.0)
+        if self.by == "quantile":
+            self._keep("moving", 0.5)
+            self._keep("threshold", 0.5)
+
+    seen: Tensor  # [] segments per character of earlier updates, smoothed
+    total: Tensor  # [] sum of relative errors
+    moving: Tensor  # [] the threshold that training cuts with
+    threshold: Tensor  # [] the one that was set on training text, for all else
+
+    def _keep(self, name: str, value: float) -> None:
+        self.register_buffer(name, torch.tensor(value, dtype=torch.float64, device="cpu"))
+
+    @property
+    def knobs(self) -> dict[str, Knob]:
+        """What it sets, by the names of logs."""
+        named = {"target_length": self.target, "rate_weight": self.weight, "tau": self.tau}
+        return {name: knob for name, knob in named.items() if knob is not None}
+
+    @property
+    def loss_weights(self) -> dict[str, Knob]:
+        """The weights that it sets, by the names of losses."""
+        found = {"rate": self.weight, "penalty": self.tau}
+        return {name: knob for name, knob in found.items() if knob is not None}
 
     def segments(self, characters: Tensor) -> Tensor:
         """[B] whole numbers of segments for sentences of so many characters [B], </s> not counted."""
-        return (characters.double() / self.target).round().clamp(min=1).long()
+        return (characters.double() / self.target.value).round().clamp(min=1).long()
 
     def most(self, characters: int) -> int:
-        """The same for one length; more characters never get fewer segments."""
-        return max(1, round(characters / self.target))  # both round half to even
+        """The most segments that so many characters, or fewer, ever get."""
+        return max(1, round(characters / extremes(self.rate.target)[0]))  # both round half to even
+
+    def start_at(self, threshold: float) -> None:
+        """Where `quantile` starts from, before anything is measured."""
+        if self.by == "quantile":
+            self.moving.fill_(threshold)
+            self.threshold.fill_(threshold)
+
+    def losses(self, logits: Tensor | None, scores: Tensor | None, text: Tensor) -> dict[str, Tensor]:
+        """Its own losses [B], before their weight, of logits and scores [B, T] on `text` [B, T]."""
+        counts = text.sum(1).clamp(min=1)
+        if self.by == "logits":
+            assert logits is not None
+            error = (self.seen - 1 / self.target.value).to(logits.dtype)
+            return {"rate": (logits * text).sum(1) / counts * error}
+        if self.by == "ratio":
+            assert scores is not None
+            share = (scores * text).sum(1) / counts  # G
+            n, seen = self.target.value.to(share.dtype), self.seen.to(share.dtype)  # N and F
+            return {"rate": n / (n - 1) * ((n - 1) * seen * share + (1 - seen) * (1 - share))}
+        return {}
+
+    @torch.no_grad()
+    def observe(self, count: CutCount, good: Tensor) -> None:
+        """Learn from the cuts of an update, for later ones; where it was not `good` [], nothing changes."""
+        if self.by == "scaling":
+            return
+        good = good & (count.characters > 0)
+        now = count.segments.double() / count.characters.clamp(min=1).double()
+        seen = SMOOTHING * self.seen + (1 - SMOOTHING) * now
+        error = 1 - seen * self.target.value  # above 0: too few cuts
+        set_to = {"seen": seen}
+        if self.by == "quantile":
+            set_to["moving"] = (self.moving * torch.exp(-THRESHOLD_GAIN * error)).clamp(1e-4, 1.0)
+        for name, value in set_to.items():
+            own = getattr(self, name)
+            own.copy_(torch.where(good, value, own))
+        if self.tau is not None:
+            total = self.total + error
+            self.total.copy_(torch.where(good, total, self.total))
+            tau = self.rate.gain * error + self.rate.integral * total
+            self.tau.value.copy_(torch.where(good, tau, self.tau.value))
+
+    @torch.no_grad()
+    def settle(self, count_at: Callable[[float], tuple[int, int]]) -> None:
+        """Set the threshold; `count_at` gives characters and segments of training text for a threshold."""
+        low, high, target = 0.0, 1.0, self.target.value.item()
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            characters, segments = count_at(middle)
+            if segments * target > characters:  # too many cuts: a higher threshold
+                low = middle
+            else:
+                high = middle
+        self.threshold.fill_(high)
+
+
+def start_logit(target: Setting, whole: float = 1.0) -> float:
+    """The logit of equal scores that add up to `whole` after as many symbols as the target has at first."""
+    symbols = first(target) - 0.5  # half a symbol less, as the last one may pass `whole`
+    share = min(whole / symbols, 1 - 1e-4)
+    return math.log(share / (1 - share))
+
+
+def kept_control(module: nn.Module) -> RateControl | None:
+    """The rate control that was added to a module, if any."""
+    found = module._modules.get("rate_control")
+    return found if isinstance(found, RateControl) else None

@@ -19,6 +19,7 @@ class Reading:
     lengths: Tensor  # [B]      symbols of each sentence, </s> included
     mask: Tensor  # [B, T]      bool: not padding
     begun: Tensor | None = None  # [B] symbols in front of these, where a sentence comes in pieces
+    shift: Tensor | None = None  # [B, T] to be added to a cutter's logits; None: nothing
 
     @property
     def characters(self) -> Tensor:

@@ -14,7 +14,9 @@ from caesura import __version__
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
+from caesura.evaluation.rates import asked
 from caesura.model import Translator
+from caesura.schedules import shown
 from caesura.segmenters.figures import Figure
 
 CARD = "README.md"
@@ -53,9 +55,9 @@ def introduction(config: Config, parameters: int) -> str:
     return f"""A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}), \
 {parameters:,} parameters.
 
-- segmenter: {segmenter.type}, tau {segmenter.tau:g}{_listed(segmenter.options)}
+- segmenter: {segmenter.type}, tau {shown(segmenter.penalty_weight)}{_listed(segmenter.options)}
 - encoder: {model.encoder.type}{_listed(model.encoder.options)}
-- decoder: {decoder.type}, tau {decoder.tau:g}{_listed(decoder.options)}{_given(config)}"""
+- decoder: {decoder.type}, tau {shown(decoder.penalty_weight)}{_listed(decoder.options)}{_given(config)}"""
 
 
 def _given(config: Config) -> str:
@@ -89,7 +91,8 @@ def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
         f"chrF2 {scores['chrf']:.2f} (`{scores['signatures']['chrf']}`)",
         f"chrF, order 2: {scores['chrf_bigram']:.2f} (`{scores['signatures']['chrf_bigram']}`)",
         f"exactly right: {scores['exact']:.1%} of {scores['sentences']} lines",
-        f"segment length: mean {cut['mean']:.3f}, longest {cut['longest']} characters",
+        f"segment length: mean {cut['mean']:.3f}{asked(cut.get('target'))}, "
+        f"longest {cut['longest']} characters",
     ]
     if written is not None:
         lines.append(f"segment length of outputs: mean {written['mean']:.3f}, longest {written['longest']}")

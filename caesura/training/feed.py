@@ -21,7 +21,7 @@ def feed(corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device)
     """The batches that `plan` names, in its order and in host memory, pinned where a GPU fetches them."""
     if device.type != "cuda":
         for rows in plan:
-            yield collate([corpus[i] for i in rows], rows, cuts=_cuts(corpus, rows))
+            yield collated(corpus, rows)
         return
     with ThreadPoolExecutor(1, "feed") as worker:
         waiting: deque[Future[Batch]] = deque()
@@ -31,6 +31,11 @@ def feed(corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device)
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def collated(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
+    """A batch of these rows, as wide as they are."""
+    return collate([corpus[i] for i in rows], rows, cuts=_cuts(corpus, rows))
 
 
 def padded(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:

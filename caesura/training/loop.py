@@ -27,7 +27,8 @@ from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import Reporter, Run, open_run
 from caesura.training.schedule import bound_reached, rate_at
-from caesura.training.step import Step
+from caesura.training.step import SUMS, Step
+from caesura.training.threshold import settle
 from caesura.training.validation import Example, log_record, summarise
 
 LOG_EVERY = 50  # updates between two lines of metrics.jsonl
@@ -153,6 +154,7 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
         group["lr"] = rate_at(settings, run.progress.learning_rate, run.progress.update)
     run.optimizer.found_inf = wrong.float()  # type: ignore[attr-defined]  # fused Adam's own way to skip
     run.optimizer.step()
+    run.model.observe(sums[len(SUMS)], sums[len(SUMS) + 1], ~wrong)
     row = torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
     run.window += torch.where(wrong, 0.0, row)
     run.guard.note(batch.indices, wrong)
@@ -188,8 +190,7 @@ def _log(run: Run) -> float | None:
         "loss": window["loss"] / window["sentences"],
         **_of_cuts(run, window),
         "cross_entropy": cross_entropy,
-        "tau": run.config.model.segmenter.tau,
-        "decoder_tau": run.config.model.decoder.tau,
+        **_knobs(run),
         "learning_rate": _last_rate(run),
         "sentences": progress.sentences,
         "epoch": progress.epoch,
@@ -200,6 +201,12 @@ def _log(run: Run) -> float | None:
     run.journal.record("train", progress.update, values)
     run.window.zero_()
     return cross_entropy
+
+
+def _knobs(run: Run) -> dict[str, float]:
+    """What they are set to now."""
+    knobs = run.model.knobs
+    return dict(zip(knobs, torch.stack([knob.value for knob in knobs.values()]).tolist(), strict=True))
 
 
 def _of_cuts(run: Run, window: dict[str, float]) -> dict[str, float]:
@@ -227,6 +234,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     run.finish_writing()  # so that a kill leaves the model at most one validation ahead of the checkpoint
     run.check()
 
+    settle(run.model, run.corpus)
     try:
         found = evaluate(
             run.model,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import Config
+from caesura.data.corpus import Corpus
 from caesura.data.files import parts, refuse_links, write_beside
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError, load_tensors
@@ -26,9 +27,11 @@ from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import figure_values, output_live
+from caesura.evaluation.rates import asked
 from caesura.kernels import pick
 from caesura.model import Translator
 from caesura.model_folder import CONFIG, CUTS_VOCABULARY, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
+from caesura.schedules import extremes, shown
 from caesura.segmenters.figures import LIVE
 from caesura.training.card import CARD
 from caesura.training.changes import (
@@ -51,6 +54,7 @@ from caesura.training.journal import METRICS, VALIDATIONS, Journal
 from caesura.training.prepare import Prepared, prepare
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
+from caesura.training.threshold import settle
 from caesura.training.validation import Example, Validation
 
 VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY)
@@ -86,6 +90,7 @@ class Run:
     schedule: HalveAndStop
     journal: Journal
     dev: Sentences
+    corpus: Corpus
     guard: Guard
     window: Tensor  # the sums of `summed` since the last line of the log; on the device until read or saved
     interrupt: Interrupt
@@ -190,7 +195,18 @@ def open_run(
     guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
     nothing = torch.zeros((), dtype=torch.float64, device=model.device)
     run = Run(
-        config, folder, model, optimizer, progress, schedule, journal, data.dev, guard, nothing, interrupt
+        config,
+        folder,
+        model,
+        optimizer,
+        progress,
+        schedule,
+        journal,
+        data.dev,
+        data.corpus,
+        guard,
+        nothing,
+        interrupt,
     )
     run.window = nothing.new_tensor(_going_on(progress.window, run.summed))
     opened.callback(run.close)  # from here on, whenever Ctrl-C may come
@@ -285,10 +301,13 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
 
         return measured
 
+    settle(run.model, run.corpus)
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measuring("segments"))]
     segments, figures = segment_length(cut.covered for cut in cuts), figure_values(cuts)
+    target = run.model.segmenter.target
     facts = {
         "segment_length": segments.mean,
+        **({} if target is None else {"target_length": target}),
         "longest_segment": segments.longest,
         **figures,
         "parameters": run.model.parameter_count(),
@@ -300,7 +319,8 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "threads": torch.get_num_threads(),
         "kernels": list(pick(run.model.device)),
     }
-    said = [f"segments start at {segments.mean:.2f} characters (longest {segments.longest})"]
+    longest = f"(longest {segments.longest})"
+    said = [f"segments start at {segments.mean:.2f} characters{asked(target)} {longest}"]
     if remark := run.model.segmenter.remark(figures.get(LIVE.name), segments.mean, first=True):
         said.append(remark)
     if run.model.decoder.segmenting:
@@ -326,8 +346,8 @@ def _announce(run: Run, reporter: Reporter) -> None:
     if device.type == "cpu" and run.config.training.precision == "bfloat16":
         reporter.say("training.precision is bfloat16, which is slow on a CPU: float32 is faster here")
     for part in ("segmenter", "decoder"):
-        if (tau := getattr(run.config.model, part).tau) < 0:
-            reporter.say(f"model.{part}.tau is {tau:g}: below 0 the penalty rewards longer segments")
+        if extremes(tau := getattr(run.config.model, part).penalty_weight)[0] < 0:
+            reporter.say(f"model.{part}.tau is {shown(tau)}: below 0 the penalty rewards longer segments")
     if run.dev.too_long:
         limit = f"over {testing.max_input} characters (testing.max_input)"
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")

@@ -51,6 +51,7 @@ class Step:
         """The sums of `SUMS` and `Translator.counted`, float64, on the device; `update` came before."""
         if not self.model.training:
             self.model.train()
+        self.model.follow(update)
         if self.sampled is not None:
             self.sampled.fill_(sampled_share(self.settings, update))
         risk = self.settings.risk_candidates > 0 and update >= self.settings.risk_after

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from caesura.evaluation.evaluate import Evaluation
+from caesura.evaluation.rates import off_rate
 from caesura.output import Output
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.figures import LIVE
@@ -35,6 +36,7 @@ class Validation:
     chrf: float
     exact: float
     segment_length: float
+    target_length: float | None  # the one that was asked for; None: no rate is
     longest_segment: int
     figures: dict[str, float]  # the segmenter's, by name
     output_segment_length: float | None  # of the translations; None where the decoder does not cut
@@ -43,7 +45,7 @@ class Validation:
     boundary_f1: float | None
     verdict: Verdict
     headline: list[str]  # the figures that are worth a place in one line, as text
-    remark: str | None  # what the segmenter has to say about such figures
+    remark: str | None  # what is to be said of the cuts, should this stay the best model
 
     def columns(self) -> dict[str, Any]:
         """All numbers by name, in one row."""
@@ -68,6 +70,7 @@ def summarise(
         chrf=found.scores.chrf,
         exact=found.scores.exact,
         segment_length=found.segments.mean,
+        target_length=found.target,
         longest_segment=found.segments.longest,
         figures=found.figures,
         output_segment_length=written.mean if written else None,
@@ -80,8 +83,16 @@ def summarise(
             for figure in segmenter.figures
             if figure.headline and figure.name in found.figures
         ],
-        remark=segmenter.remark(found.figures.get(LIVE.name), found.segments.mean, first=False),
+        remark=_remark(found, segmenter),
     )
+
+
+def _remark(found: Evaluation, segmenter: BaseSegmenter) -> str | None:
+    """The segmenter's own, and whether its segments are of the length that was asked for."""
+    own = segmenter.remark(found.figures.get(LIVE.name), found.segments.mean, first=False)
+    off = off_rate(found.segments.mean, found.target)
+    said = [own, f"the best model is off its rate: {off}" if off else None]
+    return "\n".join(filter(None, said)) or None
 
 
 def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, LOOKUP, close, make_config, sentences, tiny_model, vocabulary
+from helpers import ACT, LOOKUP, RECURRENT, close, make_config, sentences, tiny_model, vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -231,12 +231,8 @@ def test_the_named_parts_of_the_loss_add_up(segmenter: dict[str, Any], normaliza
 
 
 def test_the_decoders_penalty_is_weighed_by_its_own_tau() -> None:
-    model = tiny_model()
-    plain = model(collate(PAIRS))
-    weighed = model.config.model.decoder.model_copy(update={"tau": 0.5})
-    model.config = model.config.model_copy(
-        update={"model": model.config.model.model_copy(update={"decoder": weighed})}
-    )
+    plain = tiny_model()(collate(PAIRS))
+    model = tiny_model(decoder=RECURRENT | {"tau": 0.5})
 
     def penalise(_: nn.Module, __: Any, decoded: Decoded) -> Decoded:
         return replace(decoded, penalty=torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64))

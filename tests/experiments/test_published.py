@@ -13,7 +13,8 @@ from experiments.recipes import RECIPE, rows, run
 from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.provenance import told
 from caesura.experiments.recipe import FILE, System, unique_titles
-from caesura.experiments.results import Result, comparison_table, timing
+from caesura.experiments.result_tables import comparison_table, timing
+from caesura.experiments.results import Result
 from caesura.training.checkpoint import Progress
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from caesura.config import flat
 from caesura.errors import InputError
+from caesura.experiments.outcome import milliseconds
 from caesura.experiments.sweep_grid import parse_over
 from caesura.experiments.sweep_results import (
     chosen,
@@ -20,7 +21,6 @@ from caesura.experiments.sweep_results import (
     differences,
     load,
     merge,
-    milliseconds,
     rounded,
     save,
     told_apart,
@@ -348,6 +348,18 @@ def test_a_terminal_has_the_ends_the_best_and_what_stopped_it():
         "ended": "budget spent",
     }  # fmt: skip
     assert (char["live"], char["end"]) == ("", "1.000")
+
+
+def test_the_length_that_was_asked_for_is_beside_those_that_came_out():
+    made = result()
+    asked = replace(made, curve=made.curve | {"target_length": [None, 4.0, 4.0, 4.0]})
+    _, heads, rows, legend = brief_table(sweep([made, asked]))
+    at = heads.index("asked")
+    assert (heads[at - 1], [row[at] for row in rows]) == ("end", ["", "4"])
+    assert legend.startswith("start, end, asked: characters in a segment; ")
+    assert "segments: asked" in markdown(sweep([asked])).partition("**Scores**")[0]
+    start = {"segment_length": 3.0, "target_length": 4.0}
+    assert curve(start, [start | {"sentences": 8, "verdict": "best"}])[0]["target_length"] == [4.0, 4.0]
 
 
 def test_a_terminal_explains_the_columns_that_are_there_and_no_others():

@@ -11,6 +11,7 @@ import torch
 from combinations import act_enc, made
 from torch import nn
 
+from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
@@ -67,7 +68,6 @@ def test_a_bad_option_is_named_first(build: Callable[[], object], name: str) -> 
         (Fixed(2), Rate(3.0), "fixed"),
         (Every(), Rate(3.0), "every"),
         (Given(), Rate(3.0), "given"),
-        (Act(4), Rate(3.0), "act"),
     ],
 )
 def test_a_rate_goes_with_the_cutters_that_keep_one(cutter: Cutter, rate: Rate | None, name: str) -> None:
@@ -162,8 +162,23 @@ def test_a_cutter_has_to_fit_its_reader() -> None:
     one_sentence(problem, "lookup")
 
 
+@pytest.mark.parametrize(
+    ("build", "by"),
+    [
+        (lambda: Segmenter(Lookup(9, 4), Act(4), Weighted(), rate=Rate(3.0, "scaling")), "scaling"),
+        (lambda: Segmenter(Lookup(9, 4), Cif(4), Weighted(), rate=Rate(3.0, "quantile")), "quantile"),
+        (lambda: Segmenter(Lookup(9, 4), Random(), Weighted(), rate=Rate(3.0, "pi")), "pi"),
+        (lambda: ActSegmenter(9, 4, 4, 4, rate=Rate(3.0, "quantile")), "quantile"),
+    ],
+)
+def test_a_cutter_keeps_a_rate_in_its_own_ways(build: Callable[[], object], by: str) -> None:
+    with pytest.raises(ValueError, match=f"^rate.by {by} needs .*; it takes ") as problem:
+        build()
+    one_sentence(problem)
+
+
 def test_a_rate_is_kept_in_a_known_way() -> None:
-    with pytest.raises(ValueError, match=r"^by must be scaling") as problem:
+    with pytest.raises(ValueError, match=r"^by must be one of scaling, ") as problem:
         Rate(4.0, by="luck")
     one_sentence(problem, "luck")
 

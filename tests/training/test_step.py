@@ -146,9 +146,11 @@ def side_by_side(
         if given:
             cuts = torch.from_numpy(numbers.integers(*given, batch.src.shape)).to(torch.int8)
             batch = replace(batch, src_cuts=cuts.pin_memory())
-        sums = [step(batch).clone() for step in (plainly, replayed)]
+        sums = [step(batch, turn).clone() for step in (plainly, replayed)]
         torch.testing.assert_close(sums[1], sums[0], rtol=within, atol=1e-9)
         close(gradients(captured), gradients(plain), within)
+        for model in (plain, captured):  # of one model's cuts, so that rounding cannot set them apart
+            model.observe(*sums[0][len(SUMS) : len(SUMS) + 2], torch.tensor(True, device="cuda"))
         with torch.no_grad():
             for one, other in zip(plain.parameters(), captured.parameters(), strict=True):
                 one += 0.1 * torch.randn(one.shape, generator=generator, device="cuda", dtype=dtype)
@@ -206,6 +208,45 @@ def test_graphs_serve_every_cutter(
     step = side_by_side(segmenter, RECURRENT, precision, monkeypatch, given, data=data)
     assert step.graphs is not None
     assert len(step.graphs) >= 2
+
+
+RISING = {"start": 0.0, "end": 2.0, "updates": 20}
+TURNED = {  # segmenters with numbers that change from update to update
+    "tau": ACT | {"tau": RISING},
+    "pi": ACT | {"tau": 0.0, "rate": {"target": 3.0, "by": "pi"}},
+    **{
+        by: {
+            "reader": {"type": "bigru", "embedding_dim": 4, "size": 3},
+            "cutter": {"type": cutter, "temperature": {"start": 3.0, "end": 1.0, "updates": 20}},
+            "pooling": "weighted",
+            "output_dim": 5,
+            "rate": {"target": {"start": 4.0, "end": 2.0, "updates": 20}, "by": by},
+        }
+        for by, cutter in (("scaling", "cif"), ("quantile", "act"), ("logits", "act"), ("ratio", "act"))
+    },
+}
+
+
+@needs_cuda
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("name", TURNED)
+def test_numbers_change_without_a_new_capture(
+    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = side_by_side(TURNED[name], RECURRENT, precision, monkeypatch)
+    still = side_by_side(
+        ACT if name in ("tau", "pi") else TURNED["logits"], RECURRENT, precision, monkeypatch
+    )
+    assert step.graphs is not None
+    assert still.graphs is not None
+    assert len(step.graphs) <= len(still.graphs) + 2  # what CIF cuts has other sizes
+    values = {key: knob.value.item() for key, knob in step.model.knobs.items()}
+    if name == "tau":
+        assert values["tau"] == pytest.approx(2.0)
+    elif name == "pi":
+        assert values["tau"] != 0
+    else:
+        assert (values["target_length"], values["temperature"]) == pytest.approx((2.0, 1.0))
 
 
 @needs_cuda

@@ -7,9 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.layers.checks import check_finite, check_shares
+from caesura.layers.knobs import Knob
+from caesura.schedules import Setting, extremes, shown
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.segmenters.parts import Cutter, Gaps, Reading
+from caesura.segmenters.rate import Kind, Rate, start_logit
 from caesura.segmenters.spans import before
 
 PENALTY = Figure(
@@ -58,8 +61,16 @@ class Act(Cutter):
 
     figures = FIGURES
     losses = ("penalty",)
+    shiftable = True
+    rate_kinds: tuple[Kind, ...] = ("pi", "logits", "ratio", "quantile")
 
-    def __init__(self, input_dim: int, epsilon: float = 0.01, halting_bias: float = 1.0) -> None:
+    def __init__(
+        self,
+        input_dim: int,
+        epsilon: float = 0.01,
+        halting_bias: float = 1.0,
+        temperature: Setting = 1.0,
+    ) -> None:
         super().__init__()
         check_shares(epsilon=epsilon)
         check_finite(halting_bias=halting_bias)
@@ -67,6 +78,8 @@ class Act(Cutter):
         self.halting = nn.Linear(input_dim, 1)
         nn.init.constant_(self.halting.bias, halting_bias)
         self.epsilon, self.sums_to = epsilon, 1 - epsilon
+        self.temperature = heat(temperature)
+        self.knobs = {"temperature": self.temperature}
 
     def extra_repr(self) -> str:
         """What its modules do not tell."""
@@ -82,8 +95,9 @@ class Act(Cutter):
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """The ends are found one after the other, all else at once."""
-        h = scores(self.halting, reading)
-        ends = self._ends(h, gaps)
+        pushed = logits(self.halting, reading, self.temperature)
+        h = torch.sigmoid(pushed) * reading.mask
+        ends = self.ends_at(h, gaps, self._threshold())
         left = 1 - before(ends, h.double()).to(h.dtype).clamp(max=1)  # of the 1 that a segment has to give
         going = reading.mask & ~ends & (h <= left)
         weights = torch.where(ends | ~going, left, h) * reading.mask
@@ -94,14 +108,28 @@ class Act(Cutter):
             scores=h,
             losses={"penalty": penalty * (reading.lengths > 0)},
             live=going & reading.text,
+            logits=pushed,
         )
 
+    def keep_rate(self, rate: Rate | None) -> None:
+        """With a rate, the first segments are as long as it asks, whatever `halting_bias` is."""
+        super().keep_rate(rate)
+        if rate is not None and self.control is not None:
+            nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
+            self.control.start_at(1 - self.epsilon)
+
+    def _threshold(self) -> Tensor | float:
+        """The sum of scores at which a segment ends."""
+        if self.control is None or self.control.by != "quantile":
+            return 1 - self.epsilon
+        return self.control.moving if self.training else self.control.threshold
+
     @torch.no_grad()
-    def _ends(self, h: Tensor, gaps: Gaps) -> Tensor:
+    def ends_at(self, scores: Tensor, gaps: Gaps, threshold: Tensor | float) -> Tensor:
         """Algorithm 1's l. 10 and 12, symbol by symbol, for all sentences at once."""
-        H, ends = h.new_zeros(len(h)), []
-        for h_t, cut, keep in zip(h.unbind(1), gaps.cut.unbind(1), gaps.keep.unbind(1), strict=True):
-            f = ((H + h_t >= 1 - self.epsilon) & ~keep) | cut
+        H, ends = scores.new_zeros(len(scores)), []
+        for h_t, cut, keep in zip(scores.unbind(1), gaps.cut.unbind(1), gaps.keep.unbind(1), strict=True):
+            f = ((H + h_t >= threshold) & ~keep) | cut
             H = (H + h_t).masked_fill(f, 0)
             ends.append(f)
         return torch.stack(ends, 1) if ends else gaps.cut
@@ -115,13 +143,20 @@ class Act(Cutter):
         return 2 * symbols * self.halting.in_features
 
 
-def scores(unit: nn.Linear, reading: Reading) -> Tensor:
-    """[B, T]: the sigmoid of a unit's product with each state, in float32 or better; 0 on padding."""
-    return torch.sigmoid(logits(unit, reading)) * reading.mask
+def heat(temperature: Setting) -> Knob:
+    """The knob of a temperature, which has to be above 0."""
+    if not extremes(temperature)[0] > 0:
+        raise ValueError(f"temperature must be more than 0, not {shown(temperature)}")
+    return Knob(temperature)
 
 
-def logits(unit: nn.Linear, reading: Reading) -> Tensor:
-    """[B, T]: a unit's product with each state, in float32 or better."""
+def logits(unit: nn.Linear, reading: Reading, temperature: Knob) -> Tensor:
+    """[B, T]: a unit's product with each state over the temperature, in float32 or better.
+
+    The shift of the reading comes on top.
+    """
     full = torch.promote_types(reading.states.dtype, torch.float32)
     with torch.autocast(reading.states.device.type, enabled=False):
-        return F.linear(reading.states.to(full), unit.weight.to(full), unit.bias.to(full)).squeeze(2)
+        found = F.linear(reading.states.to(full), unit.weight.to(full), unit.bias.to(full)).squeeze(2)
+    found = found / temperature.value.to(full)
+    return found if reading.shift is None else found + reading.shift

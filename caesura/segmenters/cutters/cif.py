@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from caesura.kernels.cif import fire
+from caesura.schedules import Setting
 from caesura.segmenters.base import Cuts
-from caesura.segmenters.cutters.act import logits
+from caesura.segmenters.cutters.act import heat, logits
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.segmenters.parts import Cutter, Gaps, Reading
-from caesura.segmenters.rate import Rate
+from caesura.segmenters.rate import Kind
 from caesura.segmenters.spans import totals
 
 SPILL = Figure(
@@ -37,21 +38,20 @@ class Cif(Cutter):
 
     figures = (LIVE, SPILL)
     sums_to, carries = 1.0, True
+    shiftable = True
+    rate_kinds: tuple[Kind, ...] = ("scaling",)
+    needs_rate = True
 
-    def __init__(self, input_dim: int) -> None:
+    def __init__(self, input_dim: int, temperature: Setting = 1.0) -> None:
         super().__init__()
         self.input_dim = input_dim
+        self.temperature = heat(temperature)
+        self.knobs = {"temperature": self.temperature}
         self.score = nn.Linear(input_dim, 1)
 
     def extra_repr(self) -> str:
         """What its modules do not show."""
-        return f"rate={self.rate}"
-
-    def keep_rate(self, rate: Rate | None) -> None:
-        """Without a rate, it has no number of segments to make."""
-        if rate is None:
-            raise ValueError("rate is missing: cutter cif needs one, such as {target: 4.0}")
-        self.rate = rate
+        return "" if self.control is None else f"rate={self.control.rate}"
 
     def needs_weights(self) -> bool:
         """It learns through them."""
@@ -63,9 +63,11 @@ class Cif(Cutter):
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """As many segments as the rate asks for, whatever the scores are."""
-        assert self.rate is not None
-        number = self.rate.segments(reading.characters)  # [B]
-        scaled, own, weights, spill = fire(logits(self.score, reading), reading.characters, number)
+        assert self.control is not None
+        number = self.control.segments(reading.characters)  # [B]
+        scaled, own, weights, spill = fire(
+            logits(self.score, reading, self.temperature), reading.characters, number
+        )
         learns = reading.text & (number < reading.characters)[:, None]
         closing = reading.mask & ~reading.text & (reading.characters == 0)[:, None]  # </s> alone
         ends, weights = gaps.settle(own), weights + closing
@@ -88,7 +90,7 @@ class Cif(Cutter):
 
     def room(self, characters: int) -> int | None:
         """What the rate asks for."""
-        return None if self.rate is None else self.rate.most(characters)
+        return None if self.control is None else self.control.most(characters)
 
     def flops(self, symbols: int) -> int:
         """One product per symbol."""

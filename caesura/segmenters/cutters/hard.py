@@ -8,7 +8,7 @@ from torch import Tensor
 from caesura.layers.checks import check_finite, check_sizes
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.parts import Cutter, Gaps, Reading
-from caesura.segmenters.rate import Rate
+from caesura.segmenters.rate import Kind
 from caesura.segmenters.spans import even_weights
 
 
@@ -75,6 +75,9 @@ class Random(HardCutter):
     The places depend on the sentence and on `seed` alone: a text is always cut in the same way.
     """
 
+    rate_kinds: tuple[Kind, ...] = ("scaling",)
+    needs_rate = True
+
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         if not 0 <= seed < 2**31:
@@ -83,24 +86,18 @@ class Random(HardCutter):
 
     def extra_repr(self) -> str:
         """Its options."""
-        return f"seed={self.seed}, rate={self.rate}"
-
-    def keep_rate(self, rate: Rate | None) -> None:
-        """Without a rate, it has no number of cuts to make."""
-        if rate is None:
-            raise ValueError("rate is missing: cutter random needs one, such as {target: 4.0}")
-        self.rate = rate
+        return f"seed={self.seed}" + ("" if self.control is None else f", rate={self.control.rate}")
 
     def own(self, reading: Reading) -> Tensor:
         """The gaps inside the text whose hashes are smallest."""
-        assert self.rate is not None
+        assert self.control is not None
         places = torch.arange(reading.mask.shape[1], device=reading.mask.device)
         inner = places < (reading.lengths - 2)[:, None]  # not after the last character: </s> is never alone
         text = _mix(reading.symbols * 1_000_003 + places).masked_fill(~reading.mask, 0)
         hashes = _mix(_mix(text.sum(1, keepdim=True) + self.seed) + places)
         order = hashes.masked_fill(~inner, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
         ranks = order.argsort(1)
-        return inner & (ranks < (self.rate.segments(reading.characters) - 1)[:, None])
+        return inner & (ranks < (self.control.segments(reading.characters) - 1)[:, None])
 
     def whole_only(self) -> str:
         """The length decides."""
@@ -108,7 +105,7 @@ class Random(HardCutter):
 
     def room(self, characters: int) -> int | None:
         """What the rate asks for."""
-        return None if self.rate is None else self.rate.most(characters)
+        return None if self.control is None else self.control.most(characters)
 
 
 class Given(HardCutter):

@@ -1,0 +1,19 @@
+"""Segment lengths beside those that were asked for, in characters per segment."""
+
+from __future__ import annotations
+
+TOLERANCE = 0.05  # of the target: a length that is further from it is off its rate
+
+
+def off_rate(length: float, target: float | None) -> str | None:
+    """A sentence about segments whose length is off the target; None where it is not, or none is asked."""
+    if target is None or not length or abs(length / target - 1) <= TOLERANCE:
+        return None
+    return (
+        f"segments have {length:.2f} characters where {target:g} were asked for ({length / target - 1:+.0%})"
+    )
+
+
+def asked(target: float | None) -> str:
+    """What follows a length: the one that was asked for, as in `4.02, asked 4`; empty where no rate is."""
+    return "" if target is None else f", asked {target:g}"

@@ -1,0 +1,243 @@
+"""Tables of what a recipe's systems came to, the paper's rows beneath ours, and notes to read them with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from caesura.analysis.tables import Cell, Column, Table
+from caesura.evaluation.rates import off_rate
+from caesura.experiments.outcome import Outcome
+from caesura.experiments.recipe import Paper
+from caesura.experiments.results import FIGURES, Result
+from caesura.terminal import duration
+
+SCORES = ("bleu", "chrf", "chrf_bigram")
+REASON = 160  # characters of a failure that a table shows
+FALLEN = 0.9  # of the best BLEU on dev: what ends below it is told
+ASKED, FIDELITY, FLIP, BOUNDARIES = "asked", "fidelity", "best flip", "word F1 / random"
+PACE, BUDGET = "ms per update", "budget"
+# Columns that not every table has, and what they are.
+OPTIONAL = {
+    ASKED: "Asked: the characters per segment that the rate asks for; beside it, what came out.",
+    FIDELITY: "Fidelity: the cosine between the gradient that reaches the cutter's scores and the true one, "
+    "of the loss with the text cut anew; on dev, with the error of the measurement.",
+    FLIP: "Best flip: what the best single cut, added or removed, would gain, in nats per target symbol; "
+    "mean over sentences of dev.",
+    BOUNDARIES: "Word F1: boundaries against white space on dev, beside as many cuts at random places.",
+    PACE: "ms per update: the median, validations left out.",
+    BUDGET: "",
+}
+
+Ours = Callable[[Result], Cell]
+Papers = Callable[[Paper], Cell]
+
+
+def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
+    """Ours, one row per system, with the paper's row beneath each that it has.
+
+    Columns that not every table has are left out where no row has something for them.
+    """
+    kept = _columns(results)
+    rows: list[list[Cell]] = []
+    for result in results:
+        rows.append([ours(result) for _, ours, _ in kept])
+        if (paper := result.system.paper) is not None:
+            rows.append([papers(paper) for _, _, papers in kept])
+    return Table(name, title, [column for column, *_ in kept], rows)
+
+
+def _columns(results: Sequence[Result]) -> list[tuple[Column, Ours, Papers]]:
+    """What a table shows: the columns, and what is in them in our rows and in the paper's."""
+    found: list[tuple[Column, Ours, Papers]] = [
+        (Column("system"), lambda r: r.system.title, lambda p: f"the paper's {p.system or ''}".strip()),
+        (Column("seeds", "d"), _seeds, _unknown),
+        (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _known(p.bleu, ".2f")),
+        (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _known(p.chrf and 100 * p.chrf, ".0f")),
+        (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _unknown),
+        (Column("parameters", "s"), _parameters, lambda p: p.parameters and _millions(p.parameters)),
+        (Column("pairs", "s"), lambda r: _mean("pairs", ",.0f")(r).partition(" ± 0")[0], _unknown),
+        (Column(ASKED, "s"), lambda r: _mean("target_length", "g")(r).partition(" ± 0")[0], _unknown),
+        (Column("segments (longest)", "s"), _lengths, _papers_lengths),
+        (Column(FIDELITY, "s"), _fidelity, _unknown),
+        (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _unknown),
+        (Column(BOUNDARIES, "s"), _boundaries, _unknown),
+        (Column(PACE, "s"), _pace, _unknown),
+        (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _unknown),
+        (Column("trained", "s"), lambda r: time_shown(r, "seconds"), lambda p: p.training_time),
+        (Column("ended by"), endings, _unknown),
+        (Column(BUDGET), lambda r: ", ".join(map(duration, budgets([r]))), _unknown),
+    ]
+    shown = {
+        head for head in OPTIONAL if any(ours(r) for c, ours, _ in found if c.name == head for r in results)
+    }
+    if len(budgets(results)) < 2:
+        shown -= {BUDGET}
+    return [entry for entry in found if entry[0].name not in OPTIONAL or entry[0].name in shown]
+
+
+def budgets(results: Sequence[Result]) -> list[float]:
+    """The budgets that were given, each once, the smallest first."""
+    given = {outcome.budget for result in results for outcome in result.outcomes.values()}
+    return sorted(budget for budget in given if budget is not None)
+
+
+def _unknown(_: Paper) -> None:
+    """What the paper does not print."""
+
+
+def _known(value: float | None, form: str) -> str | None:
+    return None if value is None else format(value, form)
+
+
+def _mean(name: str, form: str) -> Callable[[Result], str]:
+    def shown(result: Result) -> str:
+        found = result.figure(name)
+        return "" if found is None else found.show(form)
+
+    return shown
+
+
+def _seeds(result: Result) -> int:
+    tested = result.figure("bleu")
+    return tested.count if tested else sum(outcome.best is not None for outcome in result.counted)
+
+
+def _parameters(result: Result) -> str:
+    found = result.figure("parameters")
+    return "" if found is None else _millions(found.mean)
+
+
+def _lengths(result: Result) -> str:
+    longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
+    return "" if longest is None else _segments(_mean("segment_length", ".2f")(result), longest)
+
+
+def _papers_lengths(paper: Paper) -> str | None:
+    if paper.segment_length is None:
+        return None
+    return _segments(f"{paper.segment_length:.2f}", paper.longest_segment)
+
+
+def _fidelity(result: Result) -> str:
+    """With the error of a measurement, not the deviation over seeds."""
+    found, error = result.figure("fidelity"), result.figure("fidelity_error")
+    return "" if found is None else f"{found.mean:.2f}" + (f" ± {error.mean:.2f}" if error else "")
+
+
+def _boundaries(result: Result) -> str:
+    own, chance = result.figure("boundary_f1"), result.figure("boundary_chance")
+    return "" if own is None else f"{own.mean:.3f}" + (f" / {chance.mean:.3f}" if chance else "")
+
+
+def _pace(result: Result) -> str:
+    found = result.figure("milliseconds")
+    return "" if found is None else f"{found.mean:.1f}" + "*" * (result.together > 1)
+
+
+def _segments(mean: str, longest: int | None) -> str:
+    return mean if longest is None else f"{mean} ({longest})"
+
+
+def _millions(parameters: float) -> str:
+    return f"{parameters / 1e6:.1f}M" if parameters >= 1e5 else f"{parameters:,.0f}"
+
+
+def time_shown(result: Result, name: str) -> str:
+    """The mean over seeds, with a star where none had the machine to itself."""
+    found = result.figure(name)
+    return "" if found is None else duration(found.mean) + "*" * (result.together > 1)
+
+
+def timing(results: Sequence[Result]) -> list[str]:
+    """Which seeds the times are of, where not of all, and what the star means, where there is one."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result.timed and result.together == 1 < max(o.side_by_side for o in result.counted):
+            seeds = [str(seed) for seed, outcome in result.outcomes.items() if outcome in result.timed]
+            groups.setdefault(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}", []).append(result)
+    told = [f"{', '.join(r.system.title for r in some)}: {seeds}" for seeds, some in groups.items()]
+    if [*groups.values()] == [[*results]]:
+        told = [*groups]
+    notes = [f"Times are of the seeds that ran alone ({'; '.join(told)})."] if told else []
+    if (together := max(result.together for result in results)) > 1:
+        notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
+    return notes
+
+
+def endings(result: Result) -> str:
+    """What ended each seed's training, alike ones together."""
+    found: dict[str, list[int]] = {}
+    for seed, outcome in result.outcomes.items():
+        found.setdefault(ending(outcome), []).append(seed)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"seed {', '.join(map(str, seeds))}: {text}" for text, seeds in found.items())
+
+
+def ending(outcome: Outcome) -> str:
+    """What ended a training, in a few words."""
+    if outcome.status == "failed":
+        reason = outcome.reason
+        return "failed: " + (reason if len(reason) <= REASON else reason[: REASON - 3] + "...")
+    named = {"budget": "its budget", "stopped": "not done yet", "finished": outcome.reason}
+    text = named.get(outcome.status, outcome.status)
+    return text if outcome.best or outcome.status == "not run" else f"{text}, before a validation"
+
+
+def fallen(results: Sequence[Result]) -> list[str]:
+    """Those that were well below their best when training ended, which a row of the best does not show."""
+    notes = []
+    for result in results:
+        for seed, outcome in result.outcomes.items():
+            best, last = outcome.best, outcome.validations[-1] if outcome.validations else None
+            if best and last and last["bleu"] < FALLEN * best["bleu"]:
+                ends = f"{last['bleu']:.2f} BLEU on dev and segments of {last['segment_length']:.2f}"
+                was = f"{best['bleu']:.2f} and {best['segment_length']:.2f} at its best, which is shown"
+                notes.append(f"{result.system.title}, seed {seed}, ended at {ends}; {was}.")
+    return notes
+
+
+def explained(table: Table) -> list[str]:
+    """What the columns of a table mean that not every table has."""
+    return [text for column in table.columns if (text := OPTIONAL.get(column.name))]
+
+
+def off_rates(results: Sequence[Result]) -> list[str]:
+    """The seeds whose best model has segments of another length than its rate asks for."""
+    notes = []
+    for result in results:
+        for seed, outcome in result.outcomes.items():
+            best = outcome.best or {}
+            if remark := off_rate(best.get("segment_length", 0.0), best.get("target_length")):
+                notes.append(f"{result.system.title}, seed {seed}, left its rate: {remark}.")
+    return notes
+
+
+def signatures(results: Sequence[Result]) -> list[str]:
+    """Those of all test scores, each once."""
+    scores = [
+        o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
+    ]
+    return list(dict.fromkeys(s["signatures"][metric] for metric in SCORES for s in scores))
+
+
+def seeds_table(results: Sequence[Result]) -> Table:
+    """Every training, and the paper's rows, as numbers: the CSV."""
+    columns = [Column(head) for head in ("table", "system", "by", "seed", "status", "reason")]
+    columns += [Column(name, "g") for name in FIGURES]
+    columns += [Column("side_by_side", "d"), Column("training_time")]
+    rows: list[list[Cell]] = []
+    for result in results:
+        system = result.system
+        for seed, outcome in result.outcomes.items():
+            figures = [figure(outcome) for figure in FIGURES.values()]
+            about: list[Cell] = [system.table, system.row, "ours", seed, outcome.status, outcome.reason]
+            rows.append([*about, *figures, outcome.side_by_side, None])
+        if (paper := system.paper) is not None:
+            known = paper.model_dump()
+            known["chrf"] = None if paper.chrf is None else round(100 * paper.chrf, 1)
+            figures = [known.get(name) for name in FIGURES]
+            rows.append(
+                [system.table, system.row, "paper", None, None, None, *figures, None, paper.training_time]
+            )
+    return Table("seeds", "every training", columns, rows)

@@ -1,0 +1,33 @@
+"""The threshold of a rate that is kept by quantile, set on training text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caesura.data.corpus import Corpus
+from caesura.model import Translator
+from caesura.segmenters.parts import Segmenter
+from caesura.training.feed import collated
+
+SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it, and how many share a batch
+
+
+def settle(model: Translator, corpus: Corpus) -> None:
+    """Set the threshold that the model cuts with outside of training; where it has none, nothing happens."""
+    segmenter = model.segmenter
+    if (
+        not isinstance(segmenter, Segmenter)
+        or segmenter.control is None
+        or segmenter.control.by != "quantile"
+    ):
+        return
+    rows = np.unique(np.linspace(0, len(corpus) - 1, SENTENCES).astype(np.int64))
+    rows = rows[corpus.lengths[rows, 0].argsort(kind="stable")]
+    parts = (collated(corpus, rows[at : at + TOGETHER]) for at in range(0, len(rows), TOGETHER))
+    batches = (part.to(model.device) for part in parts)
+    was_training = model.training
+    try:
+        model.eval()
+        segmenter.settle((batch.src, batch.src_lengths, batch.src_cuts) for batch in batches)
+    finally:
+        model.train(was_training)

@@ -1,0 +1,240 @@
+"""Rates: one definition, five ways to keep one, and gradients that do not depend on company."""
+
+import math
+from typing import get_args
+
+import pytest
+import torch
+from combinations import VOCABULARY
+from helpers import ragged
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from caesura.schedules import Schedule
+from caesura.segmenters.act import ActSegmenter
+from caesura.segmenters.cutters.act import Act
+from caesura.segmenters.cutters.cif import Cif
+from caesura.segmenters.parts import Segmenter
+from caesura.segmenters.pooling import Weighted
+from caesura.segmenters.rate import NEEDS, CutCount, Kind, Rate, RateControl, count_cuts, start_logit
+from caesura.segmenters.readers.lookup import Lookup
+from caesura.segmenters.readers.recurrent import Gru
+
+EVERY_KIND = tuple(NEEDS)
+GOOD = torch.tensor(True)
+BY_LOSS = ("logits", "ratio", "pi")
+
+
+def control(by: Kind, target: float | Schedule = 4.0, **options: float) -> RateControl:
+    return RateControl(Rate(target, by, **options), "cutter toy", EVERY_KIND)
+
+
+def counted(segments: int, characters: int) -> CutCount:
+    return CutCount(torch.tensor(characters), torch.tensor(segments))
+
+
+def segmenter(by: Kind, target: float = 2.0, seed: int = 0) -> Segmenter:
+    torch.manual_seed(seed)
+    cutter = Cif(4) if by == "scaling" else Act(4)
+    return Segmenter(Gru(VOCABULARY, 3, 4), cutter, Weighted(), rate=Rate(target, by)).double()
+
+
+def test_every_kind_has_a_need() -> None:
+    assert {*NEEDS} == {*get_args(Kind)}
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=9), min_size=1, max_size=4))
+def test_segments_are_counted_with_the_last_and_without_the_end(rows: list[list[bool]]) -> None:
+    width = max(map(len, rows)) + 1
+    ends = torch.tensor([[*row, True] + [False] * (width - len(row) - 1) for row in rows])
+    lengths = torch.tensor([len(row) + 1 for row in rows])
+    # A sentence of text has one segment per inner cut, and the last one.
+    wanted = sum(sum(row[:-1]) + 1 for row in rows if row)
+    assert [*map(int, count_cuts(ends, lengths))] == [sum(map(len, rows)), wanted]
+
+
+@given(st.integers(0, 400), st.floats(1, 12))
+def test_scaling_asks_for_whole_segments_and_knows_the_most(characters: int, target: float) -> None:
+    kept = control("scaling", target)
+    number = int(kept.segments(torch.tensor([characters])))
+    assert number == max(1, round(characters / target))
+    assert number <= kept.most(characters)
+
+
+def test_the_controllers_weight_on_worked_numbers() -> None:
+    kept = control("pi", 4.0, gain=2.0, integral=0.5)
+    kept.observe(counted(10, 100), GOOD)  # a rate of 0.1 where 0.25 is asked
+    seen = 0.9 * 0.25 + 0.1 * 0.1
+    error = 1 - 4 * seen
+    assert kept.seen.item() == pytest.approx(seen)
+    assert kept.tau is not None
+    assert kept.tau.value.item() == pytest.approx(2.0 * error + 0.5 * error)
+    kept.observe(counted(10, 100), GOOD)
+    later = 1 - 4 * (0.9 * seen + 0.1 * 0.1)
+    assert kept.tau.value.item() == pytest.approx(2.0 * later + 0.5 * (error + later))
+
+
+@pytest.mark.parametrize("by", EVERY_KIND)
+def test_an_update_that_was_skipped_or_had_no_text_changes_nothing(by: Kind) -> None:
+    kept = control(by)
+    kept.observe(counted(30, 100), GOOD)
+    before = {name: value.clone() for name, value in kept.state_dict().items()}
+    kept.observe(counted(90, 100), ~GOOD)
+    kept.observe(counted(0, 0), GOOD)
+    assert all(value.equal(before[name]) for name, value in kept.state_dict().items())
+
+
+@pytest.mark.parametrize("by", ["pi", "quantile"])
+def test_too_few_cuts_lead_to_more(by: Kind) -> None:
+    few, many = control(by), control(by)
+    for _ in range(5):
+        few.observe(counted(10, 100), GOOD)
+        many.observe(counted(60, 100), GOOD)
+    if by == "pi":
+        assert few.tau is not None
+        assert many.tau is not None
+        assert few.tau.value > 0 > many.tau.value
+    else:
+        assert few.moving < many.moving
+
+
+@pytest.mark.parametrize("by", ["logits", "ratio"])
+@pytest.mark.parametrize("cuts", [5, 80], ids=["too few", "too many"])
+def test_a_loss_pushes_scores_towards_the_target(by: Kind, cuts: int) -> None:
+    kept = control(by)
+    for _ in range(50):
+        kept.observe(counted(cuts, 100), GOOD)
+    logits = torch.zeros(1, 6, dtype=torch.float64, requires_grad=True)
+    kept.losses(logits, torch.sigmoid(logits), torch.ones(1, 6, dtype=torch.bool))["rate"].sum().backward()
+    assert logits.grad is not None
+    assert bool(((logits.grad < 0) == (cuts == 5)).all())  # a step against the gradient
+
+
+def test_the_ratio_loss_is_that_of_its_paper() -> None:
+    kept = control("ratio", 3.0)
+    kept.seen.fill_(0.4)  # F
+    scores = torch.tensor([[0.1, 0.3, 0.8, 0.0]], dtype=torch.float64)
+    text = torch.tensor([[True, True, True, False]])
+    share = 0.4  # G, without </s>
+    wanted = 3 / 2 * (2 * 0.4 * share + 0.6 * (1 - share))
+    assert kept.losses(None, scores, text)["rate"].item() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("by", [*BY_LOSS, "quantile", "scaling"])
+def test_a_sentences_gradient_does_not_depend_on_its_company(by: Kind) -> None:
+    made = segmenter(by).train()
+    made.control.observe(counted(3, 10), GOOD)  # type: ignore[union-attr]
+    symbols, lengths = ragged([9, 4, 7], VOCABULARY, torch.Generator().manual_seed(0))
+
+    def gradients(rows: list[int]) -> list[Tensor]:
+        found = made(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
+        probe = torch.arange(1.0, 5.0, dtype=torch.float64)
+        total = (found.vectors @ probe).sum() + sum(loss.sum() for loss in found.cuts.losses.values())
+        return list(torch.autograd.grad(total, [*made.parameters()]))
+
+    together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
+    for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(whole, sum(parts), rtol=0, atol=1e-12)
+
+
+@settings(max_examples=30)
+@given(st.floats(1.0, 8.0), st.integers(0, 99))
+def test_a_threshold_on_text_gives_the_rate_to_within_a_cut(target: float, seed: int) -> None:
+    made = segmenter("quantile", target, seed).eval()
+    kept = made.control
+    assert kept is not None
+    symbols, lengths = ragged([30, 18, 25, 40], VOCABULARY, torch.Generator().manual_seed(seed))
+    made.settle([(symbols[:2], lengths[:2], None), (symbols[2:], lengths[2:], None)])
+
+    def counted_at(threshold: float) -> float:
+        kept.threshold.fill_(threshold)
+        return int(count_cuts(made(symbols, lengths).ends, lengths).segments)
+
+    at = kept.threshold.item()
+    wanted = int((lengths - 1).sum()) / target
+    # The threshold is the lowest without too many cuts; a little below it there are too many.
+    assert counted_at(at) <= wanted or at == 1.0
+    assert counted_at(at * (1 - 1e-6)) > wanted or at < 1e-9
+    assert kept.moving.item() == pytest.approx(0.99)  # training goes on with its own
+
+
+def test_training_cuts_with_the_moving_threshold_and_all_else_with_the_one_that_was_set() -> None:
+    made = segmenter("quantile", 3.0)
+    symbols, lengths = ragged([20], VOCABULARY, torch.Generator().manual_seed(1))
+    kept = made.control
+    assert kept is not None
+    kept.moving.fill_(0.05)
+    kept.threshold.fill_(1.0)
+    assert made.train()(symbols, lengths).ends.sum() > made.eval()(symbols, lengths).ends.sum()
+
+
+@pytest.mark.parametrize("target", [1.0, 2.0, 3.0, 4.0, 6.0])
+@pytest.mark.parametrize("kind", ["act", "ACT-ENC"])
+def test_segments_start_near_the_target(kind: str, target: float) -> None:
+    torch.manual_seed(0)
+    rate = Rate(target, "pi")
+    made: ActSegmenter | Segmenter
+    if kind == "act":
+        made = Segmenter(Lookup(VOCABULARY, 6), Act(6), Weighted(), rate=rate)
+        made.cutter.halting.weight.data.mul_(0.1)  # type: ignore[union-attr, operator]
+    else:
+        made = ActSegmenter(VOCABULARY, 4, 5, 6, rate=rate)
+        made.halting.weight.data.mul_(0.1)
+    symbols, lengths = ragged([61] * 50, VOCABULARY, torch.Generator().manual_seed(0))
+    count = count_cuts(made(symbols, lengths).ends, lengths)
+    assert float(count.characters / count.segments) == pytest.approx(target, rel=0.2)
+    assert made.target == target
+
+
+def test_the_first_logit_is_that_of_a_whole_number_of_scores() -> None:
+    assert 1 / (1 + math.exp(-start_logit(4.0))) == pytest.approx(1 / 3.5)
+    assert start_logit(1.0) > 9
+    assert start_logit(Schedule(4.0, 1.0, 9)) == start_logit(4.0)
+
+
+def test_a_target_may_move() -> None:
+    made = Segmenter(
+        Lookup(VOCABULARY, 4), Cif(4), Weighted(), rate=Rate(Schedule(4.0, 2.0, 2, "linear"))
+    ).double()
+    symbols, lengths = ragged([13], VOCABULARY, torch.Generator().manual_seed(0))
+    seen = []
+    for update in range(3):
+        made.knobs["target_length"].follow(update)
+        seen.append(int(made(symbols, lengths).lengths))
+    assert seen == [3, 4, 6]
+    assert made.room(13) == 6  # whatever the schedule is at
+
+
+def test_a_higher_temperature_brings_scores_together() -> None:
+    symbols, lengths = ragged([13], VOCABULARY, torch.Generator().manual_seed(0))
+    spread = []
+    for temperature in (1.0, 10.0):
+        torch.manual_seed(0)
+        made = Segmenter(Lookup(VOCABULARY, 4), Act(4, halting_bias=0.0, temperature=temperature), Weighted())
+        found = made(symbols, lengths).scores
+        assert found is not None
+        spread.append(float(found.std().detach()))
+    assert spread[1] < spread[0] / 3
+    with pytest.raises(ValueError, match=r"^temperature must be more than 0"):
+        Act(4, temperature=0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"target": 0.5}, "target"),
+        ({"target": Schedule(4.0, 0.5, 9)}, "target"),
+        ({"target": 4.0, "gain": -1.0}, "gain"),
+        ({"target": 4.0, "integral": math.nan}, "integral"),
+        ({"target": 1.0, "by": "ratio"}, "by ratio"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} "):
+        Rate(**options)
+
+
+def test_a_rate_needs_a_unit_that_learns() -> None:
+    with pytest.raises(ValueError, match="learn_halting"):
+        ActSegmenter(VOCABULARY, 4, 5, 6, learn_halting=False, rate=Rate(3.0))

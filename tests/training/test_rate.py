@@ -1,0 +1,130 @@
+"""A rate that is asked for, from a config to what is trained, resumed, saved and loaded."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli.program import caesura, refusal, write_config
+from training.outcomes import DROPOUT, configured, outcome, run
+
+from caesura.components import resolve
+from caesura.config import Config, load_config
+from caesura.data.tensors import load_tensors
+from caesura.errors import InputError
+from caesura.evaluation.boundaries import segment_length
+from caesura.model import Translator
+from caesura.training.checkpoint import list_checkpoints
+
+pytestmark = pytest.mark.usefixtures("frequent_log")
+READER = "{type: gru, embedding_dim: 6, size: 8}"
+KINDS = {"scaling": "cif", "pi": "act", "logits": "act", "ratio": "act", "quantile": "act"}
+
+
+def kept(corpus: Path, by: str, target: str = "3.0", *settings: str) -> Config:
+    """A segmenter of parts that keeps a rate in one way."""
+    own = ["type=parts", f"reader={READER}", f"cutter={{type: {KINDS[by]}}}", "pooling=weighted"]
+    own += ["output_dim=6", f"rate={{target: {target}, by: {by}}}"]
+    return configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in own), *settings)
+
+
+def records(folder: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+MOVING = "{start: 4.0, end: 2.0, updates: 12, shape: cosine}"
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_path: Path) -> None:
+    heat = "model.segmenter.cutter.temperature={start: 2.0, end: 1.0, updates: 9, shape: step}"
+    config = kept(corpus, by, MOVING, heat, *DROPOUT)
+    run(config, tmp_path / "whole")
+    run(config, tmp_path / "stopped", 3, 10)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    targets = [record["target_length"] for record in records(tmp_path / "whole", "train")]
+    assert targets == sorted(targets, reverse=True)
+    assert 4.0 == targets[0] > targets[-1] > 2.0
+    assert {record["temperature"] for record in records(tmp_path / "whole", "train")} == {2.0, 1.0}
+
+
+def test_a_schedule_of_tau_is_followed_and_logged(corpus: Path, tmp_path: Path) -> None:
+    config = configured(corpus, "act", "model.segmenter.tau={start: 0.0, end: 1.0, updates: 8}")
+    run(config, tmp_path)
+    found = {record["update"]: record["tau"] for record in records(tmp_path, "train")}
+    assert all(tau == min(1.0, (update - 1) / 8) for update, tau in found.items())
+    assert "tau 0 to 1 (linear, 8 updates)" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_threshold_is_set_on_training_text_and_kept(corpus: Path, tmp_path: Path) -> None:
+    run(kept(corpus, "quantile"), tmp_path)
+    model = Translator.from_pretrained(tmp_path)
+    text = (corpus / "train.de").read_text(encoding="utf-8").splitlines()
+    pieces = model.segment(text)
+    found = segment_length(map(len, line) for line in pieces).mean
+    assert found == pytest.approx(3.0, rel=0.02)  # as a best model, not as of the last update
+    weights, _ = load_tensors(tmp_path / "model.safetensors")
+    assert (
+        weights["segmenter.cutter.rate_control.threshold"] != weights["segmenter.cutter.rate_control.moving"]
+    )
+
+
+@pytest.mark.parametrize("stop", [(), (5,)], ids=["whole", "resumed"])
+def test_act_enc_is_kept_at_its_rate_by_tau(corpus: Path, tmp_path: Path, stop: tuple[int, ...]) -> None:
+    rate = "model.segmenter.rate={target: 2.0, by: pi, gain: 20.0}"
+    config = configured(corpus, "act", "model.segmenter.tau=0", rate, "training.updates=60")
+    heard = run(config, tmp_path, *stop)
+    assert heard.validations[-1].target_length == 2.0
+    state = load_tensors(list_checkpoints(tmp_path / "checkpoints")[-1])[0]
+    control = {name.rpartition(".")[2]: value for name, value in state.items() if "rate_control" in name}
+    assert control["value"].dtype == torch.float64
+    seen = 1 / control["seen"].item()
+    assert seen == pytest.approx(2.0, rel=0.1)
+    assert len({record["tau"] for record in records(tmp_path, "train")}) > 5
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("rate={target: 0.5}", "model.segmenter.rate.target: must be at least 1"),
+        ("rate={target: 3.0, by: quantile}", "model.segmenter.rate.by: quantile needs"),
+        ("rate={target: 3.0, by: luck}", "model.segmenter.rate.by: "),
+        ("rate=3", "rate=3: "),
+        ("rate={target: {start: 3.0, end: 0.5, updates: 5}}", "rate.target: must be at least 1"),
+        ("rate={target: {start: 3.0, end: 2.0}}", "updates"),
+        ("rate={target: {start: 3.0, end: 2.0, updates: 5, shape: wavy}}", "shape"),
+        ("rate=null", "rate=null: is missing"),
+        ("cutter={type: cif, temperature: 0.0}", "cutter.temperature: must be more than 0"),
+        ("tau=1.0", "cutter cif has no penalty"),
+        ("tau={start: 1.0, end: 2.0}", "tau.updates: missing"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_training(corpus: Path, setting: str, where: str) -> None:
+    with pytest.raises(InputError) as refused:
+        resolve(kept(corpus, "scaling", "3.0", f"model.segmenter.{setting}"))
+    assert where in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_tau_is_the_controllers_alone(corpus: Path) -> None:
+    with pytest.raises(InputError, match="rate by pi sets it"):
+        resolve(kept(corpus, "pi", "3.0", "model.segmenter.tau=0.5"))
+
+
+def test_scaling_needs_weights_and_a_target_has_to_fit_the_text(corpus: Path, tmp_path: Path) -> None:
+    path = write_config(corpus / "bad.yaml", "char")
+    text = path.read_text(encoding="utf-8")
+    begin = text.index("  segmenter:")
+    parts = f"  segmenter:\n    reader: {READER}\n    cutter: act\n    pooling: weighted\n"
+    rest = text[begin:].split("\n  encoder", 1)[1]
+    path.write_text(f"{text[:begin]}{parts}    rate: {{target: 3.0, by: scaling}}\n  encoder{rest}")
+    line = 5 + text[:begin].count("\n")
+    done = caesura("train", path, "--out", tmp_path / "out")
+    assert refusal(done).startswith(f"{path}:{line}: ")
+    assert "model.segmenter.rate.by: scaling needs weights" in refusal(done)
+    long = load_config(path, ["model.segmenter.rate={target: 50.0, by: pi}", "data.max_chars=40"])
+    with pytest.raises(InputError, match=r"rate\.target: is 50, but sentences have at most 40 characters"):
+        resolve(long)
+    assert not (tmp_path / "out").exists()
