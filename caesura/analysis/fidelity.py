@@ -1,0 +1,199 @@
+"""Gradient fidelity: does autograd's gradient by the scores say how the loss changes as the text is cut anew?
+
+f(l) is a sentence's loss where the cutter has the logits l, and cuts anew for each l. With z standard normal,
+Stein's identity gives the gradient of the mean of f around l without differentiating f:
+
+    d/dl E f(l + s z) = E[f(l + s z) z] / s
+
+Where f is continuous, this equals E[f'(l + s z)], the mean of what autograd says. Where f jumps as a cut
+moves, autograd knows nothing of the jump, and the two differ by exactly what the jumps contribute.
+B sentences, T source symbols.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from caesura.analysis.losses import Pairs, resting
+from caesura.data.batching import Batch
+from caesura.model import Translator
+
+GROUPS = 3  # of samples, independent of each other
+MOST_BINS, PER_BIN = 10, 10  # bins of positions, and positions that one has at least
+SURE = 2  # errors that a sum has to be away from 0, for its sign to count
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Positions with similar gradients by autograd: the mean of these, and that of the true ones."""
+
+    autograd: float
+    truth: float
+    error: float | None  # the standard error of `truth`
+    positions: float  # a share of one counts as such: the three groups need not put it into one bin
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How close autograd's gradient by the scores comes to the true one.
+
+    A positive sum means that higher scores, which make shorter segments, raise the loss: training would make
+    segments longer. Where a rate is kept exactly, they stay as long as they are, whatever the sum says.
+    Errors are standard errors over sentences (the jackknife), None where there are too few.
+    """
+
+    cosine: float | None  # between autograd and truth; None where noise hides the size of one of them
+    cosine_error: float | None
+    autograd_sum: float  # over a sentence's positions, mean over sentences; nats per target symbol
+    autograd_sum_error: float | None
+    true_sum: float
+    true_sum_error: float | None
+    signs_agree: bool | None  # of the two sums; None where one of them is within two errors of 0
+    norm_ratio: float | None  # the length of autograd's gradient over that of the true one
+    bins: list[Bin]
+    sentences: int
+    positions: int  # gaps that the cutter is free to cut or join
+    samples: int  # shifted copies of each sentence
+    sigma: float  # standard deviation of the shifts of a logit
+
+
+def fidelity(
+    model: Translator,
+    batch: Batch,
+    samples: int = 96,
+    sigma: float = 0.3,
+    seed: int = 0,
+    progress: Callable[[int], None] = lambda copies: None,
+) -> Fidelity:
+    """Compare autograd's gradient by the scores with the true one, by Stein's identity, dropout off.
+
+    Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
+    depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
+    """
+    if not sigma > 0 or not math.isfinite(sigma):
+        raise ValueError(f"sigma must be more than 0, not {sigma}")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    if not model.segmenter.shiftable:
+        raise ValueError(f"{model.segmenter.kind} has no scores that could be shifted")
+    pairs = Pairs.of(model, batch)
+    free = pairs.inner if batch.src_cuts is None else pairs.inner & (pairs.batch.src_cuts == 0)
+    free = free.cpu()
+    noise = _noise(pairs.batch, free, -(-samples // (2 * GROUPS)), seed)
+    with resting(model):
+        changes, slopes = _sampled(pairs, noise, sigma, progress)
+    slopes = slopes * free
+    return _compared(noise, changes, slopes, free, sigma)
+
+
+def _noise(batch: Batch, free: Tensor, pairs: int, seed: int) -> Tensor:
+    """z [3, pairs, B, T], 0 where a gap is not free; float64, and the same for a sentence in any company."""
+    noise = torch.zeros(GROUPS, pairs, *free.shape, dtype=torch.float64)
+    for b, (ids, length) in enumerate(zip(batch.src.cpu(), batch.src_lengths.tolist(), strict=True)):
+        generator = torch.Generator().manual_seed(zlib.crc32(ids[:length].numpy().tobytes(), seed))
+        noise[:, :, b, :length] = torch.randn(GROUPS, pairs, length, generator=generator, dtype=torch.float64)
+    return noise * free
+
+
+def _sampled(
+    pairs: Pairs, noise: Tensor, sigma: float, progress: Callable[[int], None]
+) -> tuple[Tensor, Tensor]:
+    """Of each z [3, P, B, T]: (f(l + s z) - f(l - s z)) / 2s [3, P, B]; of groups, mean slopes [3, B, T]."""
+    groups, count, B, T = noise.shape
+    device, dtype = pairs.batch.src.device, next(pairs.model.parameters()).dtype
+    flat, rows = noise.flatten(0, 2), torch.arange(groups * count * B) % B
+    changes, slopes = torch.zeros(len(flat), dtype=torch.float64), torch.zeros(groups, B, T).double()
+    for both in pairs.chunks(rows.to(device).repeat(2)):
+        at = both.cpu() % len(flat)
+        sign = torch.where(both.cpu() < len(flat), 1.0, -1.0).double()
+        shift = (sigma * sign[:, None] * flat[at]).to(device, dtype)
+        losses, slope = pairs.slopes(rows[at].to(device), shift)
+        changes.index_add_(0, at, sign * losses.double().cpu() / (2 * sigma))
+        group = at // (count * B)
+        slopes.index_put_((group, rows[at]), slope.double().cpu() / (2 * count), accumulate=True)
+        progress(len(both))
+    return changes.view(groups, count, B), slopes
+
+
+def _compared(noise: Tensor, changes: Tensor, slopes: Tensor, free: Tensor, sigma: float) -> Fidelity:
+    """Estimate squared lengths and products from groups that are independent, so that noise does not add up.
+
+    Each group in turn is the control: its mean slope g is taken off what the other two measure, and added
+    again, (df - z g) z + g, which has the same mean and less noise. Given g, the other two are independent.
+    """
+    products, truths, points = [], [], []
+    for control in range(GROUPS):
+        g, two = slopes[control], [(control + 1) % GROUPS, (control + 2) % GROUPS]
+        rest = changes[two] - (noise[two] * g).sum(-1)
+        true = g + (rest[..., None] * noise[two]).mean(1)  # [2, B, T]
+        a, b = slopes[two]
+        terms = torch.stack((a * b, true[0] * true[1], (a * true[1] + b * true[0]) / 2))
+        products.append(terms.sum(-1))
+        truths.append(true.mean(0))
+        points.append(torch.stack((g, (a + b) / 2, true.mean(0)))[:, free])
+    by_sentence = torch.stack(products).mean(0)  # [3, B]: |autograd|^2, |truth|^2, their product
+    sums = torch.stack((slopes.mean(0), torch.stack(truths).mean(0))).sum(-1)  # [2, B]
+    (auto, auto_error), (true_sum, true_error) = (_mean(of) for of in sums)
+    total = by_sentence.sum(1)
+    return Fidelity(
+        cosine=_cosine(total),
+        cosine_error=_jackknife(by_sentence),
+        autograd_sum=auto,
+        autograd_sum_error=auto_error,
+        true_sum=true_sum,
+        true_sum_error=true_error,
+        signs_agree=_agree((auto, auto_error), (true_sum, true_error)),
+        norm_ratio=math.sqrt(total[0] / total[1]) if bool((total[:2] > 0).all()) else None,
+        bins=_bins(torch.cat(points, 1), int(free.sum())),
+        sentences=len(free),
+        positions=int(free.sum()),
+        samples=2 * GROUPS * noise.shape[1],
+        sigma=sigma,
+    )
+
+
+def _cosine(total: Tensor) -> float | None:
+    auto, truth, product = total.tolist()
+    return product / math.sqrt(auto * truth) if auto > 0 and truth > 0 else None
+
+
+def _jackknife(by_sentence: Tensor) -> float | None:
+    """The cosine's standard error, from the cosines without each of the sentences [3, B]."""
+    count = by_sentence.shape[1]
+    without = [_cosine(total) for total in (by_sentence.sum(1, keepdim=True) - by_sentence).T]
+    known = torch.tensor([cosine for cosine in without if cosine is not None], dtype=torch.float64)
+    if count < 2 or len(known) < count:
+        return None
+    return math.sqrt((count - 1) * float(known.var(correction=0)))
+
+
+def _mean(values: Tensor) -> tuple[float, float | None]:
+    """With its standard error."""
+    count = len(values)
+    return float(values.mean()), float(values.std() / math.sqrt(count)) if count > 1 else None
+
+
+def _agree(*sums: tuple[float, float | None]) -> bool | None:
+    if any(abs(value) <= SURE * (error or 0.0) for value, error in sums):
+        return None
+    return len({value > 0 for value, _ in sums}) == 1
+
+
+def _bins(points: Tensor, positions: int) -> list[Bin]:
+    """Positions in the order of one group's slopes, and means of what the other two say: [3, N] points."""
+    count = min(MOST_BINS, positions // PER_BIN)
+    if not count:
+        return []
+    order, found = points[0].argsort(), []
+    for part in order.tensor_split(count):
+        size = len(part) / GROUPS  # each position comes once per group
+        auto, truth = points[1:, part]
+        error = float(truth.std() / math.sqrt(size)) if len(part) > 1 else None
+        found.append(Bin(float(auto.mean()), float(truth.mean()), error, size))
+    return found

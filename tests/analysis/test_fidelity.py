@@ -1,0 +1,234 @@
+"""Gradient fidelity: exact where the loss is smooth, the same in any company; ACT's sign and CIF's."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from analysis.word_spelling import SIZE, Spelling, trained, with_cutter
+from helpers import ACT, ACT_DECODER, LOOKUP, sentences, tiny_model
+
+from caesura.analysis import fidelity as module
+from caesura.analysis.fidelity import fidelity
+from caesura.analysis.losses import Pairs
+from caesura.data.batching import Batch, collate
+from caesura.model import Translator
+from caesura.segmenters.cutters.act import Act
+from caesura.segmenters.cutters.cif import Cif
+from caesura.segmenters.rate import Rate
+
+READER = {"type": "bigru", "embedding_dim": 4, "size": 3}
+CIF = {"type": "parts", "reader": READER, "cutter": {"type": "cif"}, "pooling": "weighted"}
+CIF |= {"rate": {"target": 2.0}}
+CUTTER_ACT = {**CIF, "cutter": {"type": "act", "halting_bias": -0.5}, "rate": None}
+FIXED = {**CIF, "cutter": {"type": "fixed", "k": 2}, "rate": None}
+EXACT = 1e-9
+
+
+def batch_of(count: int = 5) -> Batch:
+    return collate([*zip(sentences(count, 0, longest=12), sentences(count, 1, 9, 8), strict=True)])
+
+
+class Smooth:
+    """A loss that does not jump, in place of a model's: f(l) = a . l + b . l^2, of each sentence."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        generator = torch.Generator().manual_seed(0)
+        shape = pairs.batch.src.shape
+        self.a, self.b = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+        self.pairs = pairs
+
+    def slopes(self, rows: torch.Tensor, shift: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        a, b = self.a[rows], self.b[rows]
+        return (a * shift + b * shift**2).sum(1), a + 2 * b * shift
+
+
+@pytest.mark.parametrize("factor", [1.0, -0.5])
+def test_steins_gradient_is_that_of_a_smooth_loss(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = tiny_model(CIF), batch_of()
+    smooth = Smooth(Pairs.of(model, batch))
+
+    def slopes(pairs: Pairs, rows: torch.Tensor, shift: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        losses, slope = smooth.slopes(rows, shift)
+        return losses, factor * slope  # what autograd would say, were it wrong
+
+    monkeypatch.setattr(Pairs, "slopes", slopes)
+    found = fidelity(model, batch, samples=30_000)
+    exact = float((smooth.a * smooth.pairs.inner).sum(1).mean())
+    assert found.true_sum == pytest.approx(exact, abs=EXACT if factor == 1 else 0.15)
+    assert found.autograd_sum == pytest.approx(factor * exact, abs=EXACT)
+    assert found.cosine == pytest.approx(factor / abs(factor), abs=EXACT if factor == 1 else 0.02)
+    assert found.norm_ratio == pytest.approx(abs(factor), abs=EXACT if factor == 1 else 0.02)
+    assert found.positions == int(smooth.pairs.inner.sum())
+    assert sum(part.positions for part in found.bins) == pytest.approx(found.positions)
+    for part in found.bins:
+        assert part.truth * factor == pytest.approx(part.autograd, abs=EXACT if factor == 1 else 0.3)
+
+
+@pytest.mark.parametrize("segmenter", [ACT, CIF, CUTTER_ACT], ids=["ACT-ENC", "cif", "act"])
+def test_autograd_is_the_slope_of_the_loss(segmenter: dict) -> None:
+    model, batch = tiny_model(segmenter), batch_of()
+    pairs = Pairs.of(model, batch)
+    rows = torch.arange(len(batch))
+    shift = 0.1 * torch.randn(
+        batch.src.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    losses, slopes = pairs.slopes(rows, shift)
+    assert slopes[pairs.inner].any()
+    step = 1e-6 * torch.ones_like(shift)
+    rise = pairs.losses(rows, shift=shift + step) - pairs.losses(rows, shift=shift - step)
+    torch.testing.assert_close(rise / 2e-6, slopes.sum(1), rtol=0, atol=1e-7)
+    with torch.no_grad():
+        own = pairs.losses(rows, shift=torch.zeros_like(shift)) * batch.trg_lengths
+        assert model(batch).cross_entropy.item() == pytest.approx(float(own.sum()))
+    assert not losses.requires_grad  # nor does anything keep the graph
+
+
+@pytest.mark.parametrize("segmenter", [ACT, CIF], ids=["ACT-ENC", "cif"])
+def test_sentences_are_measured_the_same_alone_and_in_company(
+    segmenter: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model(segmenter)
+    pairs = [*zip(sentences(4, 0, longest=12), sentences(4, 1, 9, 8), strict=True)]
+    together = fidelity(model, collate(pairs), samples=12)
+    alone = [fidelity(model, collate([pair]), samples=12) for pair in pairs]
+    for name in ("autograd_sum", "true_sum"):
+        mean = sum(getattr(one, name) for one in alone) / len(alone)
+        assert getattr(together, name) == pytest.approx(mean, abs=1e-10)
+    assert together.positions == sum(one.positions for one in alone)
+    monkeypatch.setattr("caesura.analysis.losses.SYMBOLS", 30)  # a few rows at a time
+    parted = fidelity(model, collate(pairs, shape=(6, 15, 11)), samples=12)  # with rows of padding
+    assert parted.cosine == pytest.approx(together.cosine, abs=1e-10)
+    assert parted.true_sum == pytest.approx(together.true_sum, abs=1e-10)
+    assert fidelity(model, collate(pairs), samples=12, seed=1).true_sum != together.true_sum
+
+
+def test_the_model_and_the_callers_chance_are_left_alone() -> None:
+    model, batch = tiny_model(ACT, decoder=ACT_DECODER), batch_of()
+    model.train()
+    model.encoder.eval()
+    modes = [module.training for module in model.modules()]
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    frozen = model.decoder.embedding.weight.requires_grad_(False)
+    state = torch.get_rng_state()
+    first = fidelity(model, batch, samples=6)
+    assert torch.get_rng_state().equal(state)
+    assert [module.training for module in model.modules()] == modes
+    assert all(value.equal(weights[name]) for name, value in model.state_dict().items())
+    assert all(p.requires_grad == (p is not frozen) and p.grad is None for p in model.parameters())
+    torch.manual_seed(7)
+    assert fidelity(model, batch, samples=6) == first
+
+
+def test_dropout_is_off() -> None:
+    model = tiny_model(CIF)
+    model.encoder.dropout = torch.nn.Dropout(0.9)
+    assert fidelity(model.train(), batch_of(), samples=6) == fidelity(model.eval(), batch_of(), samples=6)
+
+
+def test_gaps_that_are_given_are_not_measured() -> None:
+    model, batch = tiny_model(ACT), batch_of()
+    inner = Pairs.of(model, batch).inner
+    cuts = torch.zeros_like(batch.src, dtype=torch.int8)
+    cuts[:, 1] = 1
+    found = fidelity(model, replace(batch, src_cuts=cuts), samples=6)
+    assert found.positions == int(inner.sum() - inner[:, 1].sum())
+
+
+def test_noise_does_not_pull_the_cosine_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A loss of chance beside a slope: one estimate from all samples would be nearly all noise.
+    model, batch = tiny_model(CIF), batch_of(40)
+    smooth = Smooth(Pairs.of(model, batch))
+    generator = torch.Generator().manual_seed(0)
+
+    def slopes(pairs: Pairs, rows: torch.Tensor, shift: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        losses, slope = smooth.slopes(rows, shift)
+        noise = torch.randn(losses.shape, generator=generator, dtype=torch.float64)
+        return losses + noise, slope + torch.randn(slope.shape, generator=generator, dtype=torch.float64)
+
+    monkeypatch.setattr(Pairs, "slopes", slopes)
+    found = fidelity(model, batch, samples=60)
+    assert found.cosine is not None
+    assert found.cosine_error is not None
+    assert 0 < found.cosine_error < 0.15
+    assert abs(found.cosine - 1) < 3 * found.cosine_error
+    assert found.norm_ratio == pytest.approx(1, abs=0.2)
+
+
+def test_what_noise_hides_has_no_cosine() -> None:
+    unknown = torch.tensor([[1.0, 1.0], [-0.5, -0.1], [0.1, 0.1]], dtype=torch.float64)
+    assert module._cosine(unknown.sum(1)) is None
+    assert module._jackknife(unknown) is None
+    assert module._agree((1.0, 0.1), (-1.0, 0.1)) is False
+    assert module._agree((1.0, 0.1), (0.1, 0.1)) is None
+    one = fidelity(tiny_model(CIF), batch_of(1), samples=6)
+    assert (one.cosine_error, one.true_sum_error) == (None, None)
+    nothing = fidelity(tiny_model(CIF), collate([([5], [5])]), samples=6)
+    assert (nothing.positions, nothing.cosine, nothing.true_sum, nothing.bins) == (0, None, 0.0, [])
+
+
+@pytest.mark.parametrize("segmenter", [LOOKUP, FIXED, ACT | {"learn_halting": False, "tau": 0.0}])
+def test_a_segmenter_without_scores_is_refused(segmenter: dict) -> None:
+    model, batch = tiny_model(segmenter), batch_of()
+    assert not model.segmenter.shiftable
+    with pytest.raises(ValueError, match="has no scores that could be shifted"):
+        fidelity(model, batch)
+    with pytest.raises(ValueError, match="has no scores that could be shifted"):
+        model.segmenter.shifted(batch.src, batch.src_lengths, torch.zeros(batch.src.shape))
+
+
+def test_wrong_arguments_are_refused() -> None:
+    model, batch = tiny_model(ACT), batch_of()
+    for wrong in ({"sigma": 0.0}, {"sigma": float("nan")}, {"samples": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            fidelity(model, batch, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="targets"):
+        fidelity(model, collate([([5, 6], None)]))
+    with pytest.raises(ValueError, match="shift"):
+        model.segmenter.shifted(batch.src, batch.src_lengths, torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("segmenter", [ACT, CIF, CUTTER_ACT], ids=["ACT-ENC", "cif", "act"])
+@pytest.mark.parametrize("given", [False, True], ids=["free", "given"])
+def test_a_shift_of_nothing_changes_nothing(segmenter: dict, given: bool) -> None:
+    model, batch = tiny_model(segmenter), batch_of()
+    cuts = (batch.src % 3 - 1).to(torch.int8) if given else None
+    plain = model.segmenter(batch.src, batch.src_lengths, given=cuts)
+    same = model.segmenter.shifted(batch.src, batch.src_lengths, torch.zeros(batch.src.shape).double(), cuts)
+    assert same.ends.equal(plain.ends)
+    torch.testing.assert_close(same.vectors, plain.vectors, rtol=0, atol=1e-12)
+    torch.testing.assert_close(same.penalty, plain.penalty, rtol=0, atol=1e-12)
+    assert same.scores is not None
+    assert plain.scores is not None
+    shift = torch.full(batch.src.shape, 0.7, dtype=torch.float64)
+    moved = model.segmenter.shifted(batch.src, batch.src_lengths, shift, cuts)
+    if segmenter is CIF:  # one shift of all scores is what its rate takes away again
+        torch.testing.assert_close(moved.scores, plain.scores, rtol=0, atol=1e-8)
+    else:
+        first = torch.logit(moved.scores[:, 0]) - torch.logit(plain.scores[:, 0])
+        torch.testing.assert_close(first, shift[:, 0])
+
+
+@pytest.fixture(scope="module")
+def toy() -> tuple[Translator, Batch]:
+    spelling = Spelling(seed=0)
+    return trained(spelling, updates=250, seed=0), spelling.batch(200)
+
+
+@pytest.mark.slow
+def test_acts_gradient_has_the_wrong_sign_and_cifs_the_right_one(toy: tuple[Translator, Batch]) -> None:
+    model, batch = toy
+    act = Act(SIZE, epsilon=0.01)
+    with_cutter(model, act, act.halting, batch)
+    found = fidelity(model, batch, samples=60)
+    # Autograd would make segments longer, and the loss would rise: the run-away of docs/results/freedom.md.
+    assert found.signs_agree is False
+    assert found.autograd_sum > 0 > found.true_sum
+    assert found.cosine is not None
+    assert found.cosine < 0.7
+    cif = Cif(SIZE)
+    with_cutter(model, cif, cif.score, batch, Rate(3.0))
+    found = fidelity(model, batch, samples=60)
+    assert found.signs_agree is True
+    assert found.cosine is not None
+    assert found.cosine > 0.98
+    assert found.norm_ratio == pytest.approx(1, abs=0.05)
