@@ -25,6 +25,13 @@ class Agreement:
     rows: dict[str, BoundaryScores]  # "model" first
     alone: bool = False  # of the gold's own text, not of the analysed one
 
+    @property
+    def chance(self) -> float:
+        """The mean F1 of as many cuts as the model's at random places."""
+        own, places = self.rows["model"], self.rows["every character"].predicted
+        right = own.predicted * own.gold / places if places else 0.0
+        return 2 * right / (own.predicted + own.gold) if own.predicted + own.gold else 0.0
+
 
 @dataclass
 class _Counts:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from caesura import __version__
 from caesura.analysis import chapters, tables
 from caesura.analysis.drawings import Drawing
 from caesura.analysis.findings import Analysis
+from caesura.analysis.numbers import plain
 from caesura.analysis.page import cut, page, table_html
 from caesura.analysis.plots import png_of, style
 from caesura.data.files import write_beside
@@ -58,8 +58,8 @@ class Report:
         """Every number, for JSON; null where there is none."""
         return {
             "caesura": __version__,
-            "models": [_plain(a) for a in self.found],
-            "bootstrap": {name: _plain(row) for name, row in self.compared.items()} or None,
+            "models": [plain(a) for a in self.found],
+            "bootstrap": {name: plain(row) for name, row in self.compared.items()} or None,
         }
 
     def page(self) -> tuple[str, dict[str, Drawing]]:
@@ -127,17 +127,6 @@ def _number(n: int) -> str:
         if n < 10
         else str(n)
     )
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as dicts, and what is not a number as null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def refuse_another(out: Path, models: Sequence[str], text: str) -> None:

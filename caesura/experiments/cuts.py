@@ -55,10 +55,8 @@ def _lines(model: Translator) -> list[Line]:
 def _boundaries(table: Agreement) -> dict[str, float]:
     """The model's scores, beside those of single characters and of as many cuts at random places."""
     own, every = table.rows["model"], table.rows["every character"]
-    right = own.predicted * own.gold / every.predicted if every.predicted else 0.0
-    chance = 2 * right / (own.predicted + own.gold) if own.predicted + own.gold else 0.0
     scores = {"gold": own.gold, "precision": own.precision, "recall": own.recall, "f1": own.f1}
-    return {**scores, "chance": chance, "characters": every.f1}
+    return {**scores, "chance": table.chance, "characters": every.f1}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
