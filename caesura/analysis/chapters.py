@@ -10,10 +10,11 @@ from caesura.analysis import figures as draw
 from caesura.analysis import maps, tables
 from caesura.analysis.attention import AttentionStatistics
 from caesura.analysis.characters import visible
-from caesura.analysis.drawings import Figures, each, key, place
+from caesura.analysis.drawings import Figures, cut_off, each, key, place
 from caesura.analysis.findings import Analysis
 from caesura.analysis.gates import AROUND, GateStatistics
 from caesura.analysis.halting import HaltingStatistics
+from caesura.analysis.moved_chapter import moved
 from caesura.analysis.page import cut, table_html
 from caesura.analysis.segments_chapter import segments
 from caesura.analysis.sentences import Reading
@@ -89,7 +90,7 @@ def _scored(a: Analysis, h: HaltingStatistics, figures: Figures) -> list[str]:
         )
     for d in a.drawn:
         if d.halting:
-            caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.halting.labels)}."
+            caption = f"{escape(a.name)}, line {d.number}{cut_off(d.halting.labels)}."
             parts.append(
                 place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
             )
@@ -123,12 +124,6 @@ def _trained(found: Sequence[Analysis], figures: Figures) -> list[str]:
     return parts
 
 
-def _cut_off(*sides: Sequence[str]) -> str:
-    """That a picture does not show all of a line."""
-    most = max(map(len, sides))
-    return f" (the first {maps.STEPS} of {most:,} steps)" if most > maps.STEPS else ""
-
-
 def _halts(name: str, h: HaltingStatistics) -> str:
     ends = sum(h.halting) / h.symbols
     learnt = "no score gets a gradient" if h.live is None else f"{h.live:.0%} of the scores get a gradient"
@@ -157,7 +152,7 @@ def gates(found: Sequence[Analysis], figures: Figures) -> str:
         parts.append(f"<h3>{escape(a.name)}</h3>")
         for d in a.drawn:
             if d.gates:
-                caption = f"{escape(a.name)}, line {d.number}{_cut_off(d.gates.labels)}."
+                caption = f"{escape(a.name)}, line {d.number}{cut_off(d.gates.labels)}."
                 parts.append(
                     place(figures, f"gates-{key(a)}-{d.number}", maps.gates_figure(d.gates), caption)
                 )
@@ -214,7 +209,7 @@ def attention(found: Sequence[Analysis], figures: Figures) -> str:
     for a in found:
         for d in a.drawn:
             if d.attention:
-                part = _cut_off(d.attention.source, d.attention.target)
+                part = cut_off(d.attention.source, d.attention.target)
                 caption = f"{escape(a.name)}, line {d.number}{part}."
                 parts.append(
                     place(
@@ -323,6 +318,7 @@ CHAPTERS: tuple[tuple[str, str, Callable[[Sequence[Analysis], Figures], str]], .
     ("segments", "Segments", segments),
     ("sentences", "Sentences", sentences),
     ("halting", "Halting", halting),
+    ("moved", "Moving cuts", moved),
     ("gates", "Gates", gates),
     ("attention", "Attention", attention),
     ("errors", "Errors", errors),

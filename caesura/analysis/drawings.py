@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from matplotlib.figure import Figure
 
 from caesura.analysis.findings import Analysis
+from caesura.analysis.maps import STEPS
 from caesura.analysis.page import figure_html
 from caesura.analysis.plots import svg_of
 
@@ -42,3 +43,9 @@ def each(said: Iterable[tuple[str, str]]) -> str:
     """Something said of each model; of a single one without its name."""
     pairs = list(said)
     return pairs[0][1] if len(pairs) == 1 else ", ".join(f"{text} ({escape(name)})" for name, text in pairs)
+
+
+def cut_off(*sides: Sequence[str]) -> str:
+    """That a picture does not show all of a line."""
+    most = max(map(len, sides))
+    return f" (the first {STEPS} of {most:,} steps)" if most > STEPS else ""

@@ -16,6 +16,7 @@ from caesura.analysis.attention import AttentionStatistics
 from caesura.analysis.characters import visible
 from caesura.analysis.cost import Cost
 from caesura.analysis.errors import Bucket
+from caesura.analysis.fidelity import Bin
 from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
 from caesura.analysis.halting import BINS, HaltingStatistics, History
 from caesura.analysis.means import ENOUGH
@@ -118,6 +119,25 @@ def scores_figure(found: HaltingStatistics) -> Figure:
     axes.set_ylabel("share of symbols")
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.grid(axis="x", visible=False)
+    _legend(figure, axes)
+    return figure
+
+
+@styled
+def fidelity_figure(bins: Sequence[Bin]) -> Figure:
+    """The true gradient by the scores against that of autograd, in bins of gaps; equal ones on a line."""
+    figure = Figure(figsize=(WIDTH, 2.8), layout="constrained")
+    axes = figure.subplots()
+    axes.axline((0, 0), slope=1, color=AXIS, linewidth=1.0, linestyle=(0, (4, 2)), label="equal")
+    x, y = [b.autograd for b in bins], [b.truth for b in bins]
+    axes.errorbar(
+        x, y, [b.error or 0.0 for b in bins], fmt="o", markersize=4, linewidth=1.2, capsize=2,
+        color=COLOURS[0], label="mean of a bin ± standard error",
+    )  # fmt: skip
+    axes.ticklabel_format(scilimits=(-3, 3))
+    axes.set_xlabel("gradient by autograd, nats per target symbol")
+    axes.set_ylabel("true gradient")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
     _legend(figure, axes)
     return figure
 

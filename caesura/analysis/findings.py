@@ -8,8 +8,10 @@ from caesura.analysis.agreement import Agreement
 from caesura.analysis.attention import AttentionMap, AttentionStatistics
 from caesura.analysis.cost import Cost
 from caesura.analysis.errors import Errors
+from caesura.analysis.flips import Flips
 from caesura.analysis.gates import GateMap, GateStatistics
 from caesura.analysis.halting import HaltingStatistics, HaltingTrace, History
+from caesura.analysis.moved import Moved
 from caesura.analysis.segments import SegmentStatistics, Varying
 from caesura.analysis.sentences import Reading
 from caesura.analysis.typos import Robustness
@@ -38,6 +40,7 @@ class Drawn:
     halting: HaltingTrace | None
     gates: GateMap | None
     attention: AttentionMap | None
+    flips: Flips | None = None
 
 
 @dataclass(frozen=True)
@@ -83,3 +86,4 @@ class Analysis:
     target_length: float | None = (
         None  # characters per segment that the model was asked for; None: no rate is
     )
+    moved: Moved | None = None  # None: no cuts could be moved, or none were to be

@@ -1,4 +1,4 @@
-"""Pictures along a sentence: scores, gates, attention; one column per symbol or segment."""
+"""Pictures along a sentence: scores, flips, gates, attention; one column per symbol or segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from caesura.analysis.attention import AttentionMap
+from caesura.analysis.characters import visible
 from caesura.analysis.figures import styled
+from caesura.analysis.flips import Flips
 from caesura.analysis.gates import GateMap
 from caesura.analysis.halting import HaltingTrace
 from caesura.analysis.plots import AXIS, COLOURS, INK
@@ -61,6 +63,37 @@ def halting_figure(trace: HaltingTrace) -> Figure:
     axes.set_xticks(at, labels, parse_math=False, fontsize=_size(labels))
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel("score" if trace.sums is None else "score and sum")
+    axes.grid(visible=False)
+    return figure
+
+
+@styled
+def flips_figure(found: Flips) -> Figure:
+    """What a flip of each gap adds to the loss, as bars between symbols, and a rule where the model cuts.
+
+    A gap that the segmenter keeps as it is has no bar.
+    """
+    labels = [visible(symbol) for symbol in found.symbols[:STEPS]]
+    n = len(labels)
+    figure = Figure(figsize=(_width(labels), 2.4), layout="constrained")
+    axes = figure.subplots()
+    for gap in (gap for gap, cut in enumerate(found.cuts[: n - 1]) if cut):
+        axes.axvline(gap + 0.5, color=AXIS, linewidth=0.8, zorder=0)
+    moves = [(gap + 0.5, change) for gap, change in enumerate(found.changes[: n - 1]) if change is not None]
+    colours = [COLOURS[2] if change < 0 else COLOURS[1] for _, change in moves]
+    axes.bar([at for at, _ in moves], [change for _, change in moves], 0.62, color=colours, alpha=0.85)
+    axes.axhline(0, color=INK, linewidth=0.8)
+    handles: list[Artist] = [
+        Patch(color=COLOURS[2], alpha=0.85, label="gains"),
+        Patch(color=COLOURS[1], alpha=0.85, label="costs"),
+        Line2D([], [], color=AXIS, linewidth=0.8, label="the model cuts"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=8.5)
+    axes.set_xlim(-0.6, n - 0.4)
+    axes.set_xticks(range(n), labels, parse_math=False, fontsize=_size(labels), rotation=_turn(labels))
+    axes.tick_params(axis="x", length=0)
+    axes.ticklabel_format(axis="y", scilimits=(-3, 3))
+    axes.set_ylabel("change of the loss,\nnats per target symbol")
     axes.grid(visible=False)
     return figure
 

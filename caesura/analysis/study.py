@@ -17,6 +17,7 @@ from caesura.analysis.attention import (
 from caesura.analysis.cost import Cost, mean_flops, part_sizes, training_seconds
 from caesura.analysis.errors import Errors, Translated, error_statistics
 from caesura.analysis.findings import Analysis, Drawn, Measured, TextFacts
+from caesura.analysis.flips import Flips, flips
 from caesura.analysis.gates import GateStatistics, gate_maps, gate_statistics
 from caesura.analysis.gold import Gold
 from caesura.analysis.halting import (
@@ -27,6 +28,7 @@ from caesura.analysis.halting import (
 )
 from caesura.analysis.lines import Line, Sample, chunks, subsample
 from caesura.analysis.models import cut_after, describe, search_name
+from caesura.analysis.moved import Moved, has_gaps, movable, move_cuts
 from caesura.analysis.segments import (
     SegmentStatistics,
     SegmentTally,
@@ -59,6 +61,7 @@ class Settings:
     examples: int = 8  # sentences shown
     drawn: int = 2  # of these, drawn with halting, gates and attention
     lines: tuple[int, ...] = ()  # numbers of the lines to show, all of them drawn, instead of some
+    moved: int = 20  # sentences whose cuts are moved; 0: none, and no drawn ones either
 
 
 @dataclass(frozen=True)
@@ -125,11 +128,14 @@ def analyse(
         history=history(subject.folder),
         gates=gates,
         attention=attention,
-        drawn=[_draw(model, *one) for one in (shown if settings.lines else shown[: settings.drawn])],
+        drawn=[
+            _draw(model, *one, settings) for one in (shown if settings.lines else shown[: settings.drawn])
+        ],
         errors=_errors(subject, told, spoken.outputs),
         robustness=_robust(model, heard, settings, report),
         cost=_cost(subject, passed.rate, spoken),
         target_length=model.segmenter.target,
+        moved=_moved(model, filled, settings, report),
     )
 
 
@@ -291,7 +297,7 @@ def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: i
     return replace(gates, **counts, profiles=profiles)
 
 
-def _draw(model: Translator, line: Line, output: Output) -> Drawn:
+def _draw(model: Translator, line: Line, output: Output, settings: Settings) -> Drawn:
     cut = output.segmentation
     target = output.best if output.hypotheses else line.reference
     maps = attention_maps(model, [line.source], [target], [cut]) if target is not None else iter(())
@@ -300,7 +306,23 @@ def _draw(model: Translator, line: Line, output: Output) -> Drawn:
         halting=halting_trace(model, line.source, cut),
         gates=next(gate_maps(model, [line.source], [cut]), None),
         attention=next(maps, None),
+        flips=_flipped(model, line) if settings.moved else None,
     )
+
+
+def _flipped(model: Translator, line: Line) -> Flips | None:
+    reference = line.reference
+    if reference is None or not movable(line.source, reference) or not model.segmenter.takes_cuts:
+        return None
+    return flips(model, line.source, reference) if has_gaps(model, line.source) else None
+
+
+def _moved(model: Translator, filled: Sequence[Line], settings: Settings, report: Report) -> Moved | None:
+    """Of as many sentences as the settings say: the same for every model of a comparison."""
+    able = [line for line in filled if movable(line.source, line.reference)]
+    lines = subsample(able, settings.moved, settings.seed)
+    sources, references = [line.source for line in lines], [line.reference or "" for line in lines]
+    return move_cuts(model, sources, references, report)
 
 
 def _scores(model: Translator, kept: Sequence[Line], outputs: Sequence[Output]) -> Scores | None:

@@ -96,6 +96,8 @@ def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None 
         lambda: sentences(found),
         lambda: figures(found),
         lambda: scores(found),
+        lambda: moved(found),
+        lambda: gradients(found),
         lambda: training(found),
         lambda: gates(found),
         lambda: attention(found),
@@ -196,6 +198,36 @@ def scores(found: Sequence[Analysis]) -> Table:
     columns = [Column("model"), Column("score from", ".2f"), Column("to", ".2f")]
     columns += [Column("symbols that end a segment", ","), Column("that do not", ",")]
     return Table("halting", "scores of symbols", columns, rows)
+
+
+def moved(found: Sequence[Analysis]) -> Table:
+    """What moving the cuts would change."""
+    rows: list[list[Cell]] = []
+    for a in found:
+        if m := a.moved:
+            g, f = m.fidelity, m.flips
+            row: list[Cell] = [a.name, m.sentences]
+            row += [g.cosine, g.cosine_error, g.autograd_sum, g.true_sum] if g else [None] * 4
+            row += [f.hardening, f.best, f.greedy, f.gaining, f.agreeing] if f else [None] * 5
+            rows.append(row)
+    columns = [Column("model"), Column("sentences", ","), Column("cosine", ".2f"), Column("±", ".2f")]
+    columns += [Column("sum by autograd", ".4f"), Column("true sum", ".4f"), Column("hardening", ".4f")]
+    columns += [Column("best flip", ".4f"), Column("greedy flips", ".4f")]
+    columns += [Column("flips that gain", ".0%"), Column("direction known", ".0%")]
+    return _without_empty(Table("moved", "what moving the cuts would change", columns, rows))
+
+
+def gradients(found: Sequence[Analysis]) -> Table:
+    """Autograd's gradient by the scores beside the true one."""
+    rows: list[list[Cell]] = [
+        [a.name, b.positions, b.autograd, b.truth, b.error]
+        for a in found
+        if a.moved and a.moved.fidelity
+        for b in a.moved.fidelity.bins
+    ]
+    columns = [Column("model"), Column("gaps", ".0f"), Column("autograd", ".6f"), Column("true", ".6f")]
+    columns += [Column("±", ".6f")]
+    return Table("gradients", "gradients by the scores, in bins of gaps", columns, rows)
 
 
 def training(found: Sequence[Analysis]) -> Table:

@@ -105,11 +105,12 @@ def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis], shown: tup
     numbers = [reading.number for reading in found[0].readings[:2]]
     expected = {f"{kind}-{a.name}-{n}" for kind in ("gates", "attention") for a in found for n in numbers}
     expected |= {f"halting-act-{n}" for n in numbers} | {f"profiles-{a.name}" for a in found}
+    expected |= {f"flips-act-{n}" for n in numbers} | {"gradient-act"}
     expected |= {"lengths", "characters-act", "scores-act", "attention-places", "typos", "price"}
     assert set(figures) == expected | {"bleu-by-length", "bleu-by-rarity"}
     assert set(figures) <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
-    sections = ["segments", "sentences", "halting", "gates", "attention", "errors", "cost"]
+    sections = ["segments", "sentences", "halting", "moved", "gates", "attention", "errors", "cost"]
     assert page.links == [f"#{key}" for key in sections]
     assert set(sections) <= set(page.ids)
     assert all(url.startswith(("data:", "#")) for url in page.fetched)

@@ -1,0 +1,79 @@
+"""What moving the cuts would change: how far the gradient by the scores is right, and what flips gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from caesura.analysis.fidelity import Fidelity, fidelity
+from caesura.analysis.flips import FlipStatistics, all_flips, flip_statistics
+from caesura.model import Translator
+
+LONGEST = 400  # characters of a source: the time that flips take grows with the square of its length
+TOGETHER = 10  # sentences whose flips share batches
+SAMPLES = 96  # shifted copies of each sentence
+
+Progress = Callable[[str, int], None]  # what is being done, and how many sentences more of it
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What was measured by moving the cuts of some sentences."""
+
+    sentences: int
+    fidelity: Fidelity | None  # None where the scores cannot be shifted, or no gap is free
+    flips: FlipStatistics | None  # None where the segmenter takes no cuts
+
+
+def movable(source: str, reference: str | None) -> bool:
+    """Whether a sentence and its reference have text, and the sentence is not too long for flips."""
+    return bool(source.strip() and (reference or "").strip()) and len(source) <= LONGEST
+
+
+def has_gaps(model: Translator, source: str) -> bool:
+    """Whether a model reads at least two symbols."""
+    return len(model.src_vocabulary.encode_spans(source)[0]) > 1
+
+
+def move_cuts(
+    model: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    progress: Progress = lambda what, done: None,
+) -> Moved | None:
+    """Move the cuts of the sentences that are `movable`; None where there is nothing to move."""
+    segmenter = model.segmenter
+    pairs = [
+        (source, reference)
+        for source, reference in zip(sources, references, strict=True)
+        if movable(source, reference) and has_gaps(model, source)
+    ]
+    if not pairs or not (segmenter.shiftable or segmenter.takes_cuts):
+        return None
+    gradient = _fidelity(model, pairs, progress) if segmenter.shiftable else None
+    return Moved(
+        sentences=len(pairs),
+        fidelity=gradient if gradient and gradient.positions else None,
+        flips=_flips(model, pairs, progress) if segmenter.takes_cuts else None,
+    )
+
+
+def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: Progress) -> Fidelity:
+    copies = 0
+
+    def done(more: int) -> None:
+        nonlocal copies
+        before, copies = copies, copies + more
+        progress("shifting scores", copies // SAMPLES - before // SAMPLES)
+
+    sources, references = zip(*pairs, strict=True)
+    return fidelity(model, model.batch(sources, references), SAMPLES, progress=done)
+
+
+def _flips(model: Translator, pairs: Sequence[tuple[str, str]], progress: Progress) -> FlipStatistics:
+    found = []
+    for first in range(0, len(pairs), TOGETHER):
+        sources, references = zip(*pairs[first : first + TOGETHER], strict=True)
+        found += all_flips(model, sources, references)
+        progress("flipping cuts", len(sources))
+    return flip_statistics(found)

@@ -1,0 +1,117 @@
+"""The report's chapter on moving cuts: what it would change, and whether the gradient knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from caesura.analysis import figures as draw
+from caesura.analysis import maps, tables
+from caesura.analysis.drawings import Figures, cut_off, key, place
+from caesura.analysis.fidelity import Fidelity
+from caesura.analysis.findings import Analysis
+from caesura.analysis.flips import FlipStatistics
+from caesura.analysis.moved import Moved
+from caesura.analysis.page import table_html
+
+
+def moved(found: Sequence[Analysis], figures: Figures) -> str:
+    """The gradient by the scores beside the true one, and flips."""
+    parts = []
+    if any(a.moved for a in found):
+        parts.append(
+            "<p>A flip cuts one gap that the model joins, or joins one that it cuts; the other gaps stay as "
+            "they are. The true gradient by the scores is measured from losses of sentences that are cut "
+            "anew, so that it includes what autograd cannot see: the jumps of the loss where a cut moves. "
+            "Losses are those of the references, in nats per target symbol.</p>"
+        )
+    for a in found:
+        if a.moved is None:
+            parts.append(
+                f"<p>No cuts of {escape(a.name)} were moved: its segmenter takes none, no sentence of two "
+                "symbols or more has a reference, or --moved is 0.</p>"
+            )
+        else:
+            parts.append(_told(a, a.moved))
+    table = tables.moved(found)
+    if table.rows:
+        parts.append(table_html(table, note=_NOTE))
+    for a in found:
+        parts += _drawn(a, figures)
+    return "".join(parts)
+
+
+_NOTE = (
+    "Cosine: between autograd’s gradient and the true one, ± its standard error. Sums: over a sentence’s "
+    "gaps; positive means that longer segments lower the loss. Hardening: what it costs to make the model’s "
+    "own cuts hard. Best and greedy flips: what they gain. Direction known: the share of flips for which the "
+    "sign of the gradient is right."
+)
+
+
+def _told(a: Analysis, m: Moved) -> str:
+    said = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {_count(m.sentences, 'sentence')}."]
+    if m.fidelity:
+        said.append(_gradient(m.fidelity, a.target_length is not None))
+    if m.flips:
+        said.append(_flips(m.flips))
+    return f"<p>{' '.join(said)}</p>"
+
+
+def _gradient(g: Fidelity, rated: bool) -> str:
+    if g.cosine is None:
+        close = "Noise hides how close autograd’s gradient by the scores comes to the true one."
+    else:
+        error = "" if g.cosine_error is None else f" ± {g.cosine_error:.2f}"
+        close = (
+            f"The cosine between autograd’s gradient by the scores and the true one is {g.cosine:.2f}{error}."
+        )
+    if rated:
+        return f"{close} Its rate sets the length of its segments, whatever the gradient says of it."
+    if g.signs_agree is None or g.true_sum_error is None:
+        return f"{close} Noise hides whether longer or shorter segments would lower the loss."
+    way = "longer" if g.autograd_sum > 0 else "shorter"
+    end = "and the loss would fall" if g.signs_agree else "but the loss would rise"
+    return f"{close} Training pushes towards {way} segments, {end}."
+
+
+def _flips(f: FlipStatistics) -> str:
+    said = [
+        f"The best single flip of a sentence {_gain(f.best)} nats per target symbol on average; greedy "
+        f"flips, {f.rounds:.1f} per sentence, gain {f.greedy:.4f}."
+    ]
+    if f.hardening:
+        said.append(f"Making its own cuts hard {_gain(-f.hardening)}.")
+    else:
+        said.append("Its own cuts are hard.")
+    if f.agreeing is not None:
+        of = _count(f.compared, "flip")
+        said.append(f"The gradient points the right way for {f.agreeing:.0%} of the {of} that it reaches.")
+    return " ".join(said)
+
+
+def _gain(gain: float) -> str:
+    return f"gains {gain:.4f}" if gain >= 0 else f"costs {-gain:.4f}"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _drawn(a: Analysis, figures: Figures) -> list[str]:
+    parts = []
+    if a.moved and a.moved.fidelity and a.moved.fidelity.bins:
+        g = a.moved.fidelity
+        caption = (
+            f"{escape(a.name)}: the true gradient against autograd’s, {_count(g.positions, 'gap')} in bins "
+            "by autograd’s. On the dashed line the two are equal."
+        )
+        parts.append(place(figures, f"gradient-{key(a)}", draw.fidelity_figure(g.bins), caption))
+    for d in a.drawn:
+        if d.flips:
+            caption = (
+                f"{escape(a.name)}, line {d.number}{cut_off(d.flips.symbols)}: what a flip of each gap adds "
+                "to the loss. A gap without a bar stays as it is."
+            )
+            parts.append(place(figures, f"flips-{key(a)}-{d.number}", maps.flips_figure(d.flips), caption))
+    return parts

@@ -1,0 +1,162 @@
+"""Moving cuts: for which sentences and models it is done, and its chapter."""
+
+import csv
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from analysis.test_flips import CIF, FIXED
+from analysis.test_report import LINES, SMALL, Page, keep_chapters, subject
+from helpers import ACT, LOOKUP, tiny_model
+
+from caesura.analysis.fidelity import fidelity
+from caesura.analysis.findings import Analysis
+from caesura.analysis.flips import all_flips, flip_statistics, flips
+from caesura.analysis.maps import flips_figure
+from caesura.analysis.moved import LONGEST, movable, move_cuts
+from caesura.analysis.moved_chapter import _flips, _gradient
+from caesura.analysis.report import Report
+from caesura.analysis.study import Settings, analyse
+from caesura.model import Translator
+
+GIVEN = {**CIF, "cutter": {"type": "given"}, "pooling": "mean", "rate": None}
+SOURCES, TARGETS = ["abcdefgh", "hgabba", "ddcca"], ["abcd", "bbca", "cab"]
+
+
+def given_model() -> Translator:
+    """A model that cuts after each b, and nowhere else."""
+    rule = {"type": "characters", "characters": "b", "side": "after"}
+    side = {"lang": "xx", "level": "char"}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side, "cuts": rule}
+    return tiny_model(GIVEN, data=data)
+
+
+def test_what_is_moved_is_what_fidelity_and_flips_measure() -> None:
+    model = tiny_model(CIF)
+    found = move_cuts(model, [*SOURCES, "", "a", "abc"], [*TARGETS, "a", "a", " "])
+    assert found is not None
+    assert found.sentences == 3
+    assert found.fidelity == fidelity(model, model.batch(SOURCES, TARGETS))
+    assert found.flips == flip_statistics(all_flips(model, SOURCES, TARGETS))
+
+
+def test_sentences_are_counted_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caesura.analysis.moved.TOGETHER", 2)
+    monkeypatch.setattr("caesura.analysis.losses.SYMBOLS", 200)
+    told: list[tuple[str, int]] = []
+    found = move_cuts(tiny_model(ACT), SOURCES, TARGETS, lambda what, done: told.append((what, done)))
+    assert [done for what, done in told if what == "flipping cuts"] == [2, 1]
+    assert sum(done for what, done in told if what == "shifting scores") == 3
+    assert found is not None
+    assert found.flips is not None
+    whole = flip_statistics(all_flips(tiny_model(ACT), SOURCES, TARGETS))
+    assert asdict(found.flips) == pytest.approx(asdict(whole), abs=1e-12)
+
+
+def test_the_cuts_of_a_rule_are_the_baseline() -> None:
+    model = given_model()
+    one = flips(model, "abcbde", "abc")
+    assert one.cuts == [False, True, False, True, False]
+    assert one.hardening == 0
+    [own] = model.score(["abcbde"], ["abc"])
+    assert one.hard == pytest.approx(-own / 4, abs=1e-12)
+    [joined] = model.score(["abcbde"], ["abc"], cuts=[[4]])
+    assert one.flipped[1] == pytest.approx(-joined / 4, abs=1e-12)
+    found = move_cuts(model, SOURCES, TARGETS)
+    assert found is not None
+    assert found.fidelity is None
+    assert found.flips is not None
+    assert found.flips.gaps == sum(len(source) - 1 for source in SOURCES)
+    assert found.flips.agreeing is None
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "source", "target"),
+    [(LOOKUP, "abc", "a"), (ACT, "a", "a"), (ACT, " ", "a"), (ACT, "abc", ""), (ACT, "ab" * LONGEST, "a")],
+)
+def test_there_may_be_nothing_to_move(segmenter: dict, source: str, target: str) -> None:
+    assert move_cuts(tiny_model(segmenter), [source], [target]) is None
+
+
+def test_a_sentence_needs_a_reference_and_must_not_be_too_long() -> None:
+    assert movable("a" * LONGEST, "a")
+    assert not movable("a" * (LONGEST + 1), "a")
+    assert not movable("a", None)
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Analysis]:
+    settings = replace(SMALL, translate=0, lines=(3, 6), moved=5)
+    models = {"char": LOOKUP, "<i>act": ACT | {"cut_after": "b"}, "cif": CIF, "fixed": FIXED}
+    return [analyse(subject(s, n), LINES, "text", None, settings) for n, s in models.items()]
+
+
+def test_settings_say_how_many_sentences(found: list[Analysis]) -> None:
+    assert Settings().moved == 20
+    assert [a.moved and a.moved.sentences for a in found] == [None, 5, 5, 5]
+    assert [[d.flips and d.flips.source for d in a.drawn] for a in found[:2]] == [
+        [None] * 2,
+        ["abc de", "abc de fgh"[:9]],
+    ]
+    none = analyse(subject(), LINES, "text", None, replace(SMALL, translate=0, moved=0))
+    assert none.moved is None
+    assert all(d.flips is None for d in none.drawn)
+    bare = [replace(line, reference=None) for line in LINES]
+    silent = analyse(subject(), bare, "text", None, replace(SMALL, translate=0))
+    assert silent.moved is None
+    assert all(d.flips is None for d in silent.drawn)
+
+
+def test_the_chapter_has_both_figures_and_says_what_there_is_not(
+    found: list[Analysis], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keep_chapters(monkeypatch, "moved")
+    html, figures = Report(found).page()
+    Page(html)
+    drawn = {f"flips-{name}-{n}" for name in ("-i-act", "cif", "fixed") for n in (3, 6)}
+    assert set(figures) == drawn | {"gradient--i-act", "gradient-cif"}
+    assert "No cuts of char were moved" in html
+    assert "&lt;i&gt;act" in html
+    assert "<i>act" not in html
+    assert html.count("The cosine between") + html.count("Noise hides how close") == 2  # fixed has no scores
+    Report(found).write(tmp_path)
+    with (tmp_path / "tables" / "moved.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["<i>act", "cif", "fixed"]
+    assert float(rows[1]["best flip"]) == found[2].moved.flips.best  # type: ignore[union-attr]
+    assert (rows[2]["cosine"], rows[2]["direction known"]) == ("", "")
+    assert (tmp_path / "tables" / "gradients.csv").exists()
+    numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
+    assert numbers["models"][2]["moved"]["flips"]["best"] == found[2].moved.flips.best  # type: ignore[union-attr]
+    assert numbers["models"][0]["moved"] is None
+
+
+def test_the_direction_of_training_is_told_in_words(found: list[Analysis]) -> None:
+    assert found[1].moved is not None
+    assert found[1].moved.fidelity is not None
+    one = replace(found[1].moved.fidelity, cosine=0.5, cosine_error=0.1, true_sum_error=0.1)
+    wrong = _gradient(replace(one, autograd_sum=1.0, true_sum=-1.0, signs_agree=False), rated=False)
+    assert "0.50 ± 0.10" in wrong
+    assert "towards longer segments, but the loss would rise" in wrong
+    right = _gradient(replace(one, autograd_sum=-1.0, true_sum=-1.0, signs_agree=True), rated=False)
+    assert "towards shorter segments, and the loss would fall" in right
+    assert "Noise hides whether" in _gradient(replace(one, signs_agree=None), rated=False)
+    assert "Noise hides how close" in _gradient(replace(one, cosine=None), rated=True)
+    assert "segments," not in _gradient(replace(one, signs_agree=True), rated=True).partition("rate")[0]
+    assert found[1].moved.flips is not None
+    costly = _flips(replace(found[1].moved.flips, best=-0.5, hardening=-0.25))
+    assert "costs 0.5000" in costly
+    assert "hard gains 0.2500" in costly
+
+
+def test_a_gap_that_is_kept_has_no_bar_and_long_sentences_are_cut_off() -> None:
+    one = flips(tiny_model(ACT | {"cut_after": "b", "halting_bias": -20.0}), "abcbd", "ab")
+    [axes] = flips_figure(one).axes
+    assert [round(bar.get_x() + bar.get_width() / 2, 6) for bar in axes.patches] == [0.5, 2.5]
+    assert [line.get_xdata()[0] for line in axes.lines[:2]] == [1.5, 3.5]
+    assert [label.get_text() for label in axes.get_xticklabels()] == [*"abcbd"]
+    long = flips(tiny_model(FIXED), "$a b$" * 20, "ab", rounds=0)
+    [axes] = flips_figure(long).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == [*("$a␣b$" * 16)]
+    assert len(axes.patches) == 79
