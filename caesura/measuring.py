@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds source, target, boundaries")]
 TestSet = Annotated[
     str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
+]
+Analysed = Annotated[
+    str | None,
+    typer.Option("--src", help="source text, or a .tsv; with --only, else the config's data.dev"),
 ]
 TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
@@ -34,6 +39,9 @@ Lines = Annotated[
 ]
 Bpe = Annotated[
     int, typer.Option("--bpe", min=10, help="report: symbols of the BPE that cuts are compared with")
+]
+Moved = Annotated[
+    int, typer.Option("--moved", min=0, help="sentences whose cuts are moved, one gap at a time")
 ]
 
 
@@ -52,10 +60,7 @@ def evaluate(
     from caesura.analysis.models import search_name, search_settings
 
     translator = load_model(model, device, testing)
-    if src is None and trg is not None:
-        raise InputError("--trg is given without --src; give both, or neither for the config's data.test")
-    if src is None:
-        src, trg = _test_set(translator)
+    src, trg = _files(translator, src, trg, "test")
     found = _evaluate(translator, src, trg, beam, errors)
     if as_json:
         print_json({"model": str(model), "search": search_settings(translator, beam), **found.record()})
@@ -82,6 +87,7 @@ def compare(
     seed: Seed = 1,
     lines: Lines = None,
     bpe: Bpe = 2_000,
+    moved: Moved = 20,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
@@ -104,7 +110,7 @@ def compare(
         raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
     if out is not None:
         check_out(out, models, src, name or ())
-    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
+    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
     loaded = [(str(model), load_model(model, device, testing)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     for _, translator in loaded:
@@ -123,8 +129,10 @@ def compare(
 
 def analyze(
     model: ModelFolder,
-    src: Source,
-    out: Annotated[Path, typer.Option("--out", help="the folder for report.html, tables and figures")],
+    src: Analysed = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="the folder for report.html, tables and figures")
+    ] = None,
     trg: Target = None,
     gold: Gold = None,
     train: TrainingSource = None,
@@ -134,17 +142,35 @@ def analyze(
     seed: Seed = 1,
     lines: Lines = None,
     bpe: Bpe = 2_000,
+    moved: Moved = 20,
+    only: Annotated[
+        Literal["cuts"] | None,
+        typer.Option(
+            "--only", help="print this instead of writing a report; cuts: fidelity, flips, boundaries"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="with --only: JSON instead of text")] = False,
     errors: Errors = "strict",
     device: Device = "auto",
     testing: Testing = None,
 ) -> None:
     """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
+    if only is not None:
+        given = {"--out": out, "--gold": gold, "--train": train, "--lines": lines}
+        _refuse(f"--only {only} writes no report", given)
+        _only_cuts(model, load_model(model, device, testing), (src, trg), moved, seed, as_json, errors)
+        return
+    _refuse("a report is not printed; --json goes with --only cuts", {"--json": as_json or None})
+    if src is None or out is None:
+        missing = "--src" if src is None else "--out"
+        raise InputError(f"{missing} is missing; a report needs --src and --out, --only cuts neither")
+
     from caesura.analysis.study import Settings
     from caesura.analysis.tables import overview
     from caesura.comparison import Text, begin_report, check_out, write_report
 
     check_out(out, [model], src)
-    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines))
+    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
     loaded = [(str(model), load_model(model, device, testing))]
     for _, translator in loaded:
         translator.read_cuts(src)
@@ -152,6 +178,37 @@ def analyze(
     page, found = write_report(loaded, files, begin_report(files, out), out, settings)
     print(overview(found, {}).text())
     print(f"the report: {page}")
+
+
+def _refuse(why: str, given: Mapping[str, object]) -> None:
+    for option, value in given.items():
+        if value is not None:
+            raise InputError(f"{option} cannot be given: {why}")
+
+
+def _only_cuts(
+    folder: Path,
+    translator: Translator,
+    files: tuple[str | None, str | None],
+    moved: int,
+    seed: int,
+    as_json: bool,
+    errors: Errors,
+) -> None:
+    """Measure the cuts, and print what was found."""
+    from caesura import terminal
+    from caesura.analysis.cuts import measure_cuts
+    from caesura.analysis.lines import name_of, read_text
+
+    src, trg = _files(translator, *files, "dev")
+    translator.read_cuts(src)
+    text, name = read_text(src, trg, errors, translator.config.testing.max_input), name_of(src)
+    with terminal.stages(f"measuring the cuts of {folder}") as report:
+        found = measure_cuts(translator, text, name, moved, seed, report)
+    if as_json:
+        print_json({"model": str(folder), "text": name, **found.record()})
+    else:
+        terminal.cuts(found, f"the cuts of {folder} on {name}")
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:
@@ -174,16 +231,25 @@ def _evaluate(
         return run(translator, text.sources, text.references, text.gold, search, progress)
 
 
-def _test_set(translator: Translator) -> tuple[str, str | None]:
-    """The files that the config names as its test set; a stranger's may name anything, so they are told."""
-    test = translator.config.data.test
-    if test is None:
-        raise InputError("--src is missing, and the model's config names no data.test")
-    files = [test] if isinstance(test, Path) else [test.src, test.trg]
+def _files(
+    translator: Translator, src: str | None, trg: str | None, part: Literal["dev", "test"]
+) -> tuple[str, str | None]:
+    """Those that were given, or else those that the config names for a part of its data.
+
+    A stranger's config may name anything, so the user is told what it names.
+    """
+    if src is not None:
+        return src, trg
+    if trg is not None:
+        raise InputError(f"--trg is given without --src; give both, or neither for the config's data.{part}")
+    text = translator.config.data.test if part == "test" else translator.config.data.dev
+    if text is None:
+        raise InputError(f"--src is missing, and the model's config names no data.{part}")
+    files = [text] if isinstance(text, Path) else [text.src, text.trg]
     for path in files:
         if not path.is_file():  # a device or a pipe might never end
-            raise InputError(f"{path}: no file, but data.test of the model's config names it; give --src")
-    print(f"test set named by the folder's config: {' and '.join(map(str, files))}", file=sys.stderr)
+            raise InputError(f"{path}: no file, but data.{part} of the model's config names it; give --src")
+    print(f"{part} set named by the folder's config: {' and '.join(map(str, files))}", file=sys.stderr)
     return str(files[0]), str(files[1]) if len(files) > 1 else None
 
 

@@ -27,6 +27,7 @@ from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.rates import asked, off_rate
 
 if TYPE_CHECKING:
+    from caesura.analysis.cuts import CutMeasures
     from caesura.evaluation.evaluate import Evaluation
     from caesura.segmenters.figures import Figure
     from caesura.training.checkpoint import Progress as TrainingProgress
@@ -305,3 +306,30 @@ def evaluation(found: Evaluation, title: str, figures: Sequence[Figure]) -> None
             for name, row in found.boundaries.items()
         ]
         table("boundaries against gold", ["", "precision", "recall", "F1"], cells)
+
+
+def cuts(found: CutMeasures, title: str) -> None:
+    """What was measured of a model's cuts; what could not be is left out."""
+    rows: list[tuple[str, float | None, str, str]] = []
+    if table_of := found.boundaries:
+        own, against = table_of.rows["model"], f"boundaries against {table_of.reference}"
+        rows += [("boundary F1", own.f1, ".3f", against), ("precision", own.precision, ".3f", "")]
+        rows += [("recall", own.recall, ".3f", "")]
+        rows += [("F1 by chance", table_of.chance, ".3f", "of as many cuts at random places")]
+    moved = found.moved
+    if moved and (g := moved.fidelity):
+        error = "" if g.cosine_error is None else f"± {g.cosine_error:.3f}; "
+        rows += [
+            ("cosine", g.cosine, ".3f", f"{error}between autograd's gradient by the scores and the true one")
+        ]
+        rows += [("sum by autograd", g.autograd_sum, ".4f", "positive: longer segments lower the loss")]
+        rows += [("true sum", g.true_sum, ".4f", "the same")]
+    if moved and (f := moved.flips):
+        rows += [("best flip", f.best, ".4f", "its gain in nats per target symbol")]
+        rows += [("greedy flips", f.greedy, ".4f", f"the same; {f.rounds:.1f} flips per sentence")]
+        rows += [("hardening", f.hardening, ".4f", "what hard cuts cost, in the same unit")]
+        rows += [("flips that gain", f.gaining, ".0%", f"of {f.gaps:,} gaps")]
+        rows += [("direction known", f.agreeing, ".0%", f"by the gradient, of {f.compared:,} flips")]
+    cells = [[name, format(value, form), unit] for name, value, form, unit in rows if value is not None]
+    count = moved.sentences if moved else 0
+    table(title, ["", "value", "what it is"], cells, f"cuts were moved in {count:,} sentences")

@@ -154,7 +154,7 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "segment_length_at_start": _at_start("segment_length"),
     "fidelity": _of_cuts("fidelity", "cosine"),
     "fidelity_error": _of_cuts("fidelity", "cosine_error"),
-    "flip_gain": _of_cuts("flips", "gain"),
+    "flip_gain": _of_cuts("flips", "best"),
     "boundary_f1": _of_cuts("boundaries", "white space", "f1"),
     "boundary_chance": _of_cuts("boundaries", "white space", "chance"),
     "milliseconds": lambda outcome: outcome.milliseconds,

@@ -1,0 +1,61 @@
+"""What is measured of a model's cuts without a report: boundaries, and what moving cuts would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from caesura.analysis.agreement import Agreement, Agreements
+from caesura.analysis.lines import Line, Sample, subsample
+from caesura.analysis.moved import Moved, Progress, movable, move_cuts
+from caesura.analysis.numbers import plain
+from caesura.errors import InputError
+from caesura.model import Translator
+
+LINES = 10_000  # whose boundaries are counted, at most
+REFERENCE = "white space"
+
+
+@dataclass(frozen=True)
+class CutMeasures:
+    """Measurements of a model's cuts on one text."""
+
+    moved: Moved | None
+    boundaries: Agreement | None  # against white space; None where the text has none
+
+    def record(self) -> dict[str, Any]:
+        """All of it, for JSON; null where there is nothing or no number."""
+        moved, table = self.moved, self.boundaries
+        found = {}
+        if table is not None:
+            own = table.rows["model"]
+            scores = {"f1": own.f1, "precision": own.precision, "recall": own.recall}
+            found[table.reference] = {**scores, "chance": table.chance}
+        counts: dict[str, Any] = {"sentences": 0, "fidelity": None, "flips": None}
+        return {**counts, **(plain(moved) if moved else {}), "boundaries": plain(found)}
+
+
+def measure_cuts(
+    model: Translator,
+    lines: Iterable[Line],
+    text: str,
+    moved: int,
+    seed: int = 1,
+    report: Progress = lambda what, done: None,
+) -> CutMeasures:
+    """Boundaries on the lines of a `text`, or a sample of 10,000; of `moved` of these the cuts are moved."""
+    sample = Sample(LINES, seed)
+    for line in lines:
+        sample.add(line)
+    kept = [line for line in sample.lines if line.source.strip()]
+    if not kept:
+        raise InputError(f"{text}: no sentences to analyse")
+    outputs = model.process([line.source for line in kept], None, lambda done: report("segmenting", done))
+    agreements = Agreements(None, None)
+    for line, output in zip(kept, outputs, strict=True):
+        agreements.add(line.number, line.source, output.segmentation.bounds, None)
+    spaces = next((table for table in agreements.result() if table.reference == REFERENCE), None)
+    able = subsample([line for line in kept if movable(line.source, line.reference)], moved, seed)
+    sources, references = [line.source for line in able], [line.reference or "" for line in able]
+    return CutMeasures(move_cuts(model, sources, references, report), spaces)
