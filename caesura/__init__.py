@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from caesura.analysis.fidelity import fidelity as fidelity
+    from caesura.analysis.flips import flips as flips
     from caesura.model import Translator as Translator
     from caesura.segmenters.act import ActSegmenter as ActSegmenter
     from caesura.segmenters.base import BaseSegmenter as BaseSegmenter
@@ -50,6 +52,8 @@ _HOME = {
     "Segments": "caesura.segmenters.base",
     "Translator": "caesura.model",
     "Weighted": "caesura.segmenters.pooling",
+    "fidelity": "caesura.analysis.fidelity",
+    "flips": "caesura.analysis.flips",
 }
 __all__ = [
     "Act",
@@ -72,6 +76,8 @@ __all__ = [
     "Segments",
     "Translator",
     "Weighted",
+    "fidelity",
+    "flips",
 ]
 
 

@@ -10,6 +10,7 @@ from analysis.test_flips import CIF, FIXED
 from analysis.test_report import LINES, SMALL, Page, keep_chapters, subject
 from helpers import ACT, LOOKUP, tiny_model
 
+import caesura
 from caesura.analysis.fidelity import fidelity
 from caesura.analysis.findings import Analysis
 from caesura.analysis.flips import all_flips, flip_statistics, flips
@@ -30,6 +31,11 @@ def given_model() -> Translator:
     side = {"lang": "xx", "level": "char"}
     data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side, "cuts": rule}
     return tiny_model(GIVEN, data=data)
+
+
+def test_both_measures_are_public() -> None:
+    assert caesura.fidelity is fidelity
+    assert caesura.flips is flips
 
 
 def test_what_is_moved_is_what_fidelity_and_flips_measure() -> None:
