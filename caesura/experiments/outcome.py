@@ -129,7 +129,7 @@ def _evaluation(member: Member) -> Sequence[str] | None:
 
 
 def _cuts(member: Member) -> Sequence[str]:
-    words = "caesura.cli", "analyze", str(member.folder), "--only", "cuts", "--moved", "100", "--json"
+    words = "caesura.cli", "analyze", str(member.folder), "--only", "cuts", "--moved", "60", "--json"
     return *words, "--device", _device(member.load())
 
 
