@@ -27,7 +27,8 @@ NEEDS = {  # what each kind asks of a cutter
     "ratio": "scores that a loss can push",
     "pi": "a penalty whose weight can be controlled",
 }
-SMOOTHING = 0.9  # of the rate that is seen: what each update leaves of the value before it
+SMOOTHING = 0.9  # of the cuts that are seen: what each update leaves of the counts before it
+NEAR = 0.5  # relative error within which `pi` adds up errors: further off, a sum would only have to be undone
 THRESHOLD_GAIN = 0.1  # how fast the threshold of `quantile` follows the rate in training
 BISECTIONS = 40
 
@@ -102,20 +103,28 @@ class RateControl(nn.Module):
         self.weight = Knob(rate.weight) if self.by in ("logits", "ratio") else None
         self.tau = Knob(0.0, kept=True) if self.by == "pi" else None
         if self.by != "scaling":
-            self._keep("seen", 1 / first(rate.target))
+            self._keep("characters", 0.0)
+            self._keep("segments_seen", 0.0)
         if self.by == "pi":
             self._keep("total", 0.0)
         if self.by == "quantile":
             self._keep("moving", 0.5)
             self._keep("threshold", 0.5)
 
-    seen: Tensor  # [] segments per character of earlier updates, smoothed
-    total: Tensor  # [] sum of relative errors
+    characters: Tensor  # [] of earlier updates, smoothed
+    segments_seen: Tensor  # [] the same
+    total: Tensor  # [] sum of errors: characters for which there was no segment, over those of an update
     moving: Tensor  # [] the threshold that training cuts with
     threshold: Tensor  # [] the one that was set on training text, for all else
 
     def _keep(self, name: str, value: float) -> None:
         self.register_buffer(name, torch.tensor(value, dtype=torch.float64, device="cpu"))
+
+    @property
+    def seen(self) -> Tensor:
+        """[] segments per character of earlier updates; before the first, what is asked for."""
+        asked, some = 1 / self.target.value, self.characters > 0
+        return torch.where(some, self.segments_seen / self.characters.clamp(min=1e-9), asked)
 
     @property
     def knobs(self) -> dict[str, Knob]:
@@ -163,17 +172,18 @@ class RateControl(nn.Module):
         if self.by == "scaling":
             return
         good = good & (count.characters > 0)
-        now = count.segments.double() / count.characters.clamp(min=1).double()
-        seen = SMOOTHING * self.seen + (1 - SMOOTHING) * now
-        error = 1 - seen * self.target.value  # above 0: too few cuts
-        set_to = {"seen": seen}
+        share = torch.where(self.characters > 0, 1 - SMOOTHING, 1.0)  # the first update counts in full
+        usual = torch.where(self.characters > 0, self.characters, count.characters.double().clamp(min=1))
+        # Both counts are smoothed, not their ratio: a batch of short sentences has few characters.
+        for own, now in ((self.characters, count.characters), (self.segments_seen, count.segments)):
+            own.copy_(torch.where(good, (1 - share) * own + share * now, own))
+        error = (1 - self.seen * self.target.value).clamp(-1.0, 1.0)  # above 0: too few cuts
         if self.by == "quantile":
-            set_to["moving"] = (self.moving * torch.exp(-THRESHOLD_GAIN * error)).clamp(1e-4, 1.0)
-        for name, value in set_to.items():
-            own = getattr(self, name)
-            own.copy_(torch.where(good, value, own))
+            moving = (self.moving * torch.exp(-THRESHOLD_GAIN * error)).clamp(1e-4, 1.0)
+            self.moving.copy_(torch.where(good, moving, self.moving))
         if self.tau is not None:
-            total = self.total + error
+            short = (count.characters - count.segments * self.target.value) / usual
+            total = self.total + torch.where(error.abs() < NEAR, short, 0.0)
             self.total.copy_(torch.where(good, total, self.total))
             tau = self.rate.gain * error + self.rate.integral * total
             self.tau.value.copy_(torch.where(good, tau, self.tau.value))

@@ -64,15 +64,28 @@ def test_scaling_asks_for_whole_segments_and_knows_the_most(characters: int, tar
 
 def test_the_controllers_weight_on_worked_numbers() -> None:
     kept = control("pi", 4.0, gain=2.0, integral=0.5)
-    kept.observe(counted(10, 100), GOOD)  # a rate of 0.1 where 0.25 is asked
-    seen = 0.9 * 0.25 + 0.1 * 0.1
-    error = 1 - 4 * seen
-    assert kept.seen.item() == pytest.approx(seen)
+    assert kept.seen.item() == 0.25
+    kept.observe(counted(20, 100), GOOD)  # 20 of 100 characters are in no segment of 4
+    assert kept.seen.item() == pytest.approx(0.2)
     assert kept.tau is not None
-    assert kept.tau.value.item() == pytest.approx(2.0 * error + 0.5 * error)
-    kept.observe(counted(10, 100), GOOD)
-    later = 1 - 4 * (0.9 * seen + 0.1 * 0.1)
-    assert kept.tau.value.item() == pytest.approx(2.0 * later + 0.5 * (error + later))
+    assert kept.tau.value.item() == pytest.approx(2.0 * 0.2 + 0.5 * 0.2)
+    kept.observe(counted(10, 40), GOOD)  # as asked
+    seen = (0.9 * 20 + 0.1 * 10) / (0.9 * 100 + 0.1 * 40)
+    assert kept.seen.item() == pytest.approx(seen)
+    assert kept.tau.value.item() == pytest.approx(2.0 * (1 - 4 * seen) + 0.5 * 0.2)
+    kept.observe(counted(1, 100), GOOD)
+    kept.observe(counted(1, 900), GOOD)  # so far off that nothing is added up
+    assert kept.total.item() == pytest.approx(0.2 + 96 / 94)
+
+
+def test_the_rate_is_of_characters_and_not_of_batches() -> None:
+    # Short sentences have more segments per character; all together the text has 4.2 characters per segment.
+    kept = control("pi", 4.2)
+    order = torch.randperm(4000, generator=torch.Generator().manual_seed(0)).tolist()
+    for turn in order:
+        kept.observe(counted(*((50, 100), (200, 950))[turn % 2]), GOOD)
+    assert kept.total.item() / len(order) == pytest.approx(0.0, abs=2e-3)
+    # The mean of the two rates is 0.355, and would have left errors of -0.49.
 
 
 @pytest.mark.parametrize("by", EVERY_KIND)
@@ -113,7 +126,7 @@ def test_a_loss_pushes_scores_towards_the_target(by: Kind, cuts: int) -> None:
 
 def test_the_ratio_loss_is_that_of_its_paper() -> None:
     kept = control("ratio", 3.0)
-    kept.seen.fill_(0.4)  # F
+    kept.observe(counted(40, 100), GOOD)  # F = 0.4
     scores = torch.tensor([[0.1, 0.3, 0.8, 0.0]], dtype=torch.float64)
     text = torch.tensor([[True, True, True, False]])
     share = 0.4  # G, without </s>

@@ -80,6 +80,7 @@ class Act(Cutter):
         self.epsilon, self.sums_to = epsilon, 1 - epsilon
         self.temperature = heat(temperature)
         self.knobs = {"temperature": self.temperature}
+        self.scale = 1.0  # of the states, as the halting unit reads them
 
     def extra_repr(self) -> str:
         """What its modules do not tell."""
@@ -95,7 +96,7 @@ class Act(Cutter):
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """The ends are found one after the other, all else at once."""
-        pushed = logits(self.halting, reading, self.temperature)
+        pushed = logits(self.halting, reading, self.temperature, self.scale)
         h = torch.sigmoid(pushed) * reading.mask
         ends = self.ends_at(h, gaps, self._threshold())
         left = 1 - before(ends, h.double()).to(h.dtype).clamp(max=1)  # of the 1 that a segment has to give
@@ -112,9 +113,15 @@ class Act(Cutter):
         )
 
     def keep_rate(self, rate: Rate | None) -> None:
-        """With a rate, the first segments are as long as it asks, whatever `halting_bias` is."""
+        """With a rate, the first segments are as long as it asks, whatever `halting_bias` is.
+
+        Adam moves every weight by about the learning rate, and so a score of D features by D times that: with
+        a wide reader, cuts would move faster than a loss can follow. So states count 1 / sqrt(D) then.
+        """
         super().keep_rate(rate)
         if rate is not None and self.control is not None:
+            if self.control.by != "quantile":
+                self.scale = self.halting.in_features**-0.5
             nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
             self.control.start_at(1 - self.epsilon)
 
@@ -150,13 +157,13 @@ def heat(temperature: Setting) -> Knob:
     return Knob(temperature)
 
 
-def logits(unit: nn.Linear, reading: Reading, temperature: Knob) -> Tensor:
-    """[B, T]: a unit's product with each state over the temperature, in float32 or better.
+def logits(unit: nn.Linear, reading: Reading, temperature: Knob, scale: float = 1.0) -> Tensor:
+    """[B, T]: a unit's product with each state times `scale`, over the temperature, in float32 or better.
 
     The shift of the reading comes on top.
     """
     full = torch.promote_types(reading.states.dtype, torch.float32)
     with torch.autocast(reading.states.device.type, enabled=False):
-        found = F.linear(reading.states.to(full), unit.weight.to(full), unit.bias.to(full)).squeeze(2)
+        found = F.linear(reading.states.to(full), scale * unit.weight.to(full), unit.bias.to(full)).squeeze(2)
     found = found / temperature.value.to(full)
     return found if reading.shift is None else found + reading.shift

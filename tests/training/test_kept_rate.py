@@ -80,7 +80,7 @@ def test_act_enc_is_kept_at_its_rate_by_tau(corpus: Path, tmp_path: Path, stop: 
     state = load_tensors(list_checkpoints(tmp_path / "checkpoints")[-1])[0]
     control = {name.rpartition(".")[2]: value for name, value in state.items() if "rate_control" in name}
     assert control["value"].dtype == torch.float64
-    seen = 1 / control["seen"].item()
+    seen = float(control["characters"] / control["segments_seen"])
     assert seen == pytest.approx(2.0, rel=0.1)
     assert len({record["tau"] for record in records(tmp_path, "train")}) > 5
 
