@@ -23,7 +23,7 @@ TestSet = Annotated[
 ]
 Analysed = Annotated[
     str | None,
-    typer.Option("--src", help="source text, or a .tsv; with --only, else the config's data.dev"),
+    typer.Option("--src", help="source text, or a .tsv; without it, --only reads the config's data.dev"),
 ]
 TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
 Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]

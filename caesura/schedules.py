@@ -28,7 +28,7 @@ class Schedule:
                 raise ValueError(f"{name} must be finite, not {value}")
         for name, count in (("updates", self.updates), ("after", self.after)):
             if count < 0:
-                raise ValueError(f"{name} must not be negative, not {count}")
+                raise ValueError(f"{name} must be at least 0, not {count}")
 
     def at(self, update: int) -> float:
         """The value for an update; `update` others came before."""

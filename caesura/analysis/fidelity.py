@@ -1,4 +1,4 @@
-"""Gradient fidelity: does autograd's gradient by the scores say how the loss changes as the text is cut anew?
+"""Gradient fidelity: does autograd's gradient know how the loss changes where the text is cut anew?
 
 f(l) is a sentence's loss where the cutter has the logits l, and cuts anew for each l. With z standard normal,
 Stein's identity gives the gradient of the mean of f around l without differentiating f:
@@ -41,7 +41,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How close autograd's gradient by the scores comes to the true one.
+    """How close autograd's gradient with respect to the scores comes to the true one.
 
     A positive sum means that higher scores, which make shorter segments, raise the loss: training would make
     segments longer. Where a rate is kept exactly, they stay as long as they are, whatever the sum says.
@@ -71,7 +71,7 @@ def fidelity(
     seed: int = 0,
     progress: Callable[[int], None] = lambda copies: None,
 ) -> Fidelity:
-    """Compare autograd's gradient by the scores with the true one, by Stein's identity, dropout off.
+    """Compare autograd's gradient of the scores with the true one, by Stein's identity, dropout off.
 
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
     depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.

@@ -125,7 +125,7 @@ def scores_figure(found: HaltingStatistics) -> Figure:
 
 @styled
 def fidelity_figure(bins: Sequence[Bin]) -> Figure:
-    """The true gradient by the scores against that of autograd, in bins of gaps; equal ones on a line."""
+    """The scores' true gradient against that of autograd, in bins of gaps; equal ones on a line."""
     figure = Figure(figsize=(WIDTH, 2.8), layout="constrained")
     axes = figure.subplots()
     axes.axline((0, 0), slope=1, color=AXIS, linewidth=1.0, linestyle=(0, (4, 2)), label="equal")

@@ -24,7 +24,7 @@ NEGLIGIBLE = 1e-6  # nats per symbol: a smaller difference may be rounding
 
 @dataclass(frozen=True)
 class Pull:
-    """Whether the gradient of the loss by the scores knows what a cut costs: L(cut) - L(joined) at each gap.
+    """Whether the scores' gradient knows what a cut costs: L(cut) - L(joined) at each gap.
 
     Gaps where the loss does not reach the score, or where a cut changes nothing, are not compared.
     """
@@ -185,7 +185,7 @@ class _Search:
 
 
 def _pulls(pairs: Pairs, own: Tensor, changes: Tensor) -> list[Pull] | None:
-    """The gradient by the scores at each gap, beside what a flip of it changes [B, T]."""
+    """The gradient with respect to the scores at each gap, beside what a flip of it changes [B, T]."""
     if not pairs.model.segmenter.shiftable:
         return None
     rows = torch.arange(len(own), device=own.device)

@@ -1,4 +1,4 @@
-"""What moving the cuts would change: how far the gradient by the scores is right, and what flips gain."""
+"""What moving the cuts would change: how far the scores' gradient is right, and what flips gain."""
 
 from __future__ import annotations
 

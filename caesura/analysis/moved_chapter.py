@@ -16,13 +16,14 @@ from caesura.analysis.page import table_html
 
 
 def moved(found: Sequence[Analysis], figures: Figures) -> str:
-    """The gradient by the scores beside the true one, and flips."""
+    """The gradient with respect to the scores beside the true one, and flips."""
     parts = []
     if any(a.moved for a in found):
         parts.append(
             "<p>A flip cuts one gap that the model joins, or joins one that it cuts; the other gaps stay as "
-            "they are. The true gradient by the scores is measured from losses of sentences that are cut "
-            "anew, so that it includes what autograd cannot see: the jumps of the loss where a cut moves. "
+            "they are. The true gradient with respect to the scores is measured from losses of sentences "
+            "that are cut anew, so that it includes what autograd cannot see: the jumps of the loss where a "
+            "cut moves. "
             "Losses are those of the references, in nats per target symbol.</p>"
         )
     for a in found:
@@ -60,14 +61,15 @@ def _told(a: Analysis, m: Moved) -> str:
 
 def _gradient(g: Fidelity, rated: bool) -> str:
     if g.cosine is None:
-        close = "Noise hides how close autograd’s gradient by the scores comes to the true one."
+        close = "Noise hides how close autograd’s gradient with respect to the scores comes to the true one."
     else:
         error = "" if g.cosine_error is None else f" ± {g.cosine_error:.2f}"
         close = (
-            f"The cosine between autograd’s gradient by the scores and the true one is {g.cosine:.2f}{error}."
+            f"The cosine between autograd’s gradient with respect to the scores and the true one is "
+            f"{g.cosine:.2f}{error}."
         )
     if rated:
-        return f"{close} Its rate sets the length of its segments, whatever the gradient says of it."
+        return f"{close} Its segment length is set by the rate, not by this gradient."
     if g.signs_agree is None or g.true_sum_error is None:
         return f"{close} Noise hides whether longer or shorter segments would lower the loss."
     way = "longer" if g.autograd_sum > 0 else "shorter"
@@ -111,7 +113,7 @@ def _drawn(a: Analysis, figures: Figures) -> list[str]:
         if d.flips:
             caption = (
                 f"{escape(a.name)}, line {d.number}{cut_off(d.flips.symbols)}: what a flip of each gap adds "
-                "to the loss. A gap without a bar stays as it is."
+                "to the loss. A gap without a bar cannot be flipped."
             )
             parts.append(place(figures, f"flips-{key(a)}-{d.number}", maps.flips_figure(d.flips), caption))
     return parts

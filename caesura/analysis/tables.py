@@ -218,7 +218,7 @@ def moved(found: Sequence[Analysis]) -> Table:
 
 
 def gradients(found: Sequence[Analysis]) -> Table:
-    """Autograd's gradient by the scores beside the true one."""
+    """Autograd's gradient with respect to the scores beside the true one."""
     rows: list[list[Cell]] = [
         [a.name, b.positions, b.autograd, b.truth, b.error]
         for a in found
@@ -227,7 +227,7 @@ def gradients(found: Sequence[Analysis]) -> Table:
     ]
     columns = [Column("model"), Column("gaps", ".0f"), Column("autograd", ".6f"), Column("true", ".6f")]
     columns += [Column("±", ".6f")]
-    return Table("gradients", "gradients by the scores, in bins of gaps", columns, rows)
+    return Table("gradients", "gradients with respect to the scores, in bins of gaps", columns, rows)
 
 
 def training(found: Sequence[Analysis]) -> Table:

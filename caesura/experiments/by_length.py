@@ -21,14 +21,18 @@ Point = tuple[float, float]  # characters per segment, BLEU
 
 
 def series_of(results: Sequence[Result]) -> dict[str, dict[str, list[Point]]]:
-    """By table and series, the points of the tested systems that have a series, short segments first."""
+    """By table and series, the points of tested systems, short segments first; no table without a line."""
     found: dict[str, dict[str, list[Point]]] = {}
     for result in results:
         length, bleu = result.figure("segment_length"), result.figure("bleu")
         if (name := result.system.series) is not None and length is not None and bleu is not None:
             table = found.setdefault(result.system.table, {})
             table.setdefault(name, []).append((rounded(length.mean), rounded(bleu.mean)))
-    return {name: {key: sorted(points) for key, points in table.items()} for name, table in found.items()}
+    return {
+        name: {key: sorted(points) for key, points in table.items()}
+        for name, table in found.items()
+        if any(len(points) > 1 for points in table.values())
+    }
 
 
 @styled

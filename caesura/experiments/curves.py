@@ -18,7 +18,7 @@ from caesura.experiments.result_tables import time_shown
 from caesura.experiments.results import Result, rounded
 
 CURVES = "curves.png"
-CAPTION = "BLEU on dev over the training sentences seen, a line a seed, with a dot at its best validation"
+CAPTION = "BLEU on dev over the training sentences seen, one line per seed, with a dot at its best validation"
 WIDTH, HEIGHT = 8.0, 2.5  # inches: of the figure, and of a table's part of it, at least
 FRAME = 0.7  # inches of a part that its axes do not have
 TITLE = 80  # characters of a line of a table's title
@@ -27,7 +27,7 @@ GAP = 0.17  # between names, in inches
 
 @styled
 def curves_figure(recipe: Recipe, results: Sequence[Result]) -> Figure:
-    """A panel a table, a line a seed, and for each system the time to best that its table has.
+    """One panel per table, one line per seed, and for each system the time to best that its table has.
 
     Sentences, because a second is worth less where trainings share the machine. What is drawn is what
     metrics/ keeps, whether or not the folders are there.

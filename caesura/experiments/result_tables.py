@@ -19,11 +19,11 @@ PACE, BUDGET = "ms per update", "budget"
 # Columns that not every table has, and what they are.
 OPTIONAL = {
     ASKED: "Asked: the characters per segment that the rate asks for; beside it, what came out.",
-    FIDELITY: "Fidelity: the cosine between the gradient that reaches the cutter's scores and the true one, "
-    "of the loss with the text cut anew; on dev, with the error of the measurement.",
+    FIDELITY: "Fidelity: the cosine between the gradient that autograd gives the cutter's scores and the "
+    "true one, which is measured by cutting the text anew; on dev, ± its standard error.",
     FLIP: "Best flip: what the best single cut, added or removed, would gain, in nats per target symbol; "
     "mean over sentences of dev.",
-    BOUNDARIES: "Word F1: boundaries against white space on dev, beside as many cuts at random places.",
+    BOUNDARIES: "Word F1: cuts against white space on dev; after the slash, as many cuts at random places.",
     PACE: "ms per update: the median, validations left out.",
     BUDGET: "",
 }
@@ -209,7 +209,7 @@ def off_rates(results: Sequence[Result]) -> list[str]:
         for seed, outcome in result.outcomes.items():
             best = outcome.best or {}
             if remark := off_rate(best.get("segment_length", 0.0), best.get("target_length")):
-                notes.append(f"{result.system.title}, seed {seed}, left its rate: {remark}.")
+                notes.append(f"{result.system.title}, seed {seed}, is off its rate: {remark}.")
     return notes
 
 

@@ -87,4 +87,4 @@ def reading_table(results: Sequence[Result]) -> Table:
     columns = [Column("system"), Column("source vocabulary", ","), Column("target vocabulary", ",")]
     columns += [Column("source symbols", ".1f"), Column("target symbols", ".1f")]
     columns += [Column("pairs", ","), Column("dropped")]
-    return Table("reading", "What each system reads (mean symbols a training sentence)", columns, rows)
+    return Table("reading", "What each system reads (mean symbols per training sentence)", columns, rows)

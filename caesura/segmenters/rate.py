@@ -79,10 +79,10 @@ class Rate:
         if self.by is not None and self.by not in NEEDS:
             raise ValueError(f"by must be one of {', '.join(NEEDS)}, not {self.by}")
         if self.by == "ratio" and least <= 1:
-            raise ValueError("by ratio needs a target of more than 1: its loss has a pole there")
+            raise ValueError("by ratio needs a target above 1: at 1 its loss is not defined")
         for name, value in (("gain", self.gain), ("integral", self.integral)):
             if value < 0:
-                raise ValueError(f"{name} must not be negative, not {value:g}")
+                raise ValueError(f"{name} must be at least 0, not {value:g}")
 
     def __str__(self) -> str:
         return f"{shown(self.target)} by {self.by}"

@@ -19,8 +19,10 @@ from caesura.experiments.recipe import Recipe, System
 from caesura.experiments.results import Result
 from caesura.training.checkpoint import Progress
 
-SHOWN = f"# Numbers\n\n![BLEU on dev over the training sentences seen, a line a seed, with a dot at its best \
+SHOWN = (
+    f"# Numbers\n\n![BLEU on dev over the training sentences seen, one line per seed, with a dot at its best \
 validation]({CURVES})\n\n## The first table\n"
+)
 LONG = "A title that goes on for longer than the axes beneath it are wide, which is why it takes another line"
 RECIPE = Recipe.model_validate(
     {
