@@ -16,8 +16,10 @@ from caesura.config import Config
 from caesura.data.vocabulary import SPECIALS, UNK, Vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
+from caesura.schedules import extremes
 from caesura.segmenters.base import SEGMENTERS, BaseSegmenter, SymbolIds
 from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS, Cutter, Pooling, Reader
+from caesura.segmenters.rate import RateControl
 from caesura.yamlfile import show
 
 # Where the classes of each part are registered.
@@ -33,7 +35,7 @@ TAKEN = {
     *("loss", "cross_entropy", "symbols", "sentences", "source_symbols", "segments", "segment_length"),
     *("longest_segment", "bleu", "chrf", "exact", "update", "epoch", "seconds", "learning_rate", "tau"),
     *("decoder_tau", "decoder_penalty", "output_symbols", "output_segments", "output_segment_length"),
-    *("rate", "target_length", "rate_weight", "threshold", "temperature"),
+    *("target_length", "rate_weight", "threshold", "temperature"),
     *("output_live", "longest_output_segment", "boundary_f1", "verdict", "clipped", "updates", "kind"),
 }
 # The arguments of constructors that the program supplies; all others are options.
@@ -64,7 +66,7 @@ def build_parts(
     with config.blame("model.segmenter"):
         segmenter.check_tau(config.model.segmenter.penalty_weight)
         segmenter.check_names(TAKEN)
-        _check_target(config, segmenter.target)
+        _check_rate(config, segmenter.control)
     if config.data.cuts is not None and not segmenter.takes_cuts:
         raise config.error("data.cuts", "this segmenter cuts after every symbol and takes none; remove them")
     if segmenter.needs_given() and config.data.cuts is None:
@@ -77,10 +79,14 @@ def build_parts(
     return segmenter, encoder, decoder
 
 
-def _check_target(config: Config, target: float | None) -> None:
-    """Refuse segments that are longer than every sentence."""
-    longest = config.data.max_chars
-    if target is not None and longest is not None and target > longest:
+def _check_rate(config: Config, control: RateControl | None) -> None:
+    """Refuse a rate of other symbols than characters, and segments that are longer than every sentence."""
+    if control is None:
+        return
+    level, longest, target = config.data.src.level, config.data.max_chars, extremes(control.rate.target)[1]
+    if level != "char":
+        raise ValueError(f"rate counts characters; it needs data.src.level: char, not {level}")
+    if longest is not None and target > longest:
         raise ValueError(f"rate.target is {target:g}, but sentences have at most {longest} characters")
 
 

@@ -131,6 +131,9 @@ def take_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> No
     types = {weights[name].dtype for name, _ in model.named_parameters()}
     if len(types) > 1 or not types <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
         raise InputError(f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32")
+    kept = [name for name, _ in model.named_buffers() if name in weights]
+    if wrong := [n for n in kept if not (weights[n].is_floating_point() and weights[n].isfinite().all())]:
+        raise InputError(f"{path}: {wrong[0]} should be a finite number")
     model.load_state_dict(weights, assign=True)
 
 

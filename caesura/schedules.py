@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 Shape = Literal["constant", "linear", "cosine", "step"]
 
@@ -23,6 +24,8 @@ class Schedule:
     after: int = 0
 
     def __post_init__(self) -> None:
+        if self.shape not in get_args(Shape):
+            raise ValueError(f"shape must be one of {', '.join(get_args(Shape))}, not {self.shape}")
         for name, value in (("start", self.start), ("end", self.end)):
             if not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, not {value}")
@@ -65,6 +68,13 @@ def extremes(setting: Setting) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def shown(setting: Setting) -> str:
-    """As text."""
+def shown(setting: Setting | Mapping[str, Any]) -> str:
+    """As text; a schedule may be as a config has it."""
+    if isinstance(setting, Mapping):
+        setting = Schedule(**setting)
     return str(setting) if isinstance(setting, Schedule) else f"{setting:g}"
+
+
+def is_schedule(value: object) -> bool:
+    """Whether this is a schedule as a config has it."""
+    return isinstance(value, Mapping) and {"start", "end", "updates"} <= {*value}

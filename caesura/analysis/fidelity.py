@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,15 +44,15 @@ class Fidelity:
     """How close autograd's gradient with respect to the scores comes to the true one.
 
     A positive sum means that higher scores, which make shorter segments, raise the loss: training would make
-    segments longer. Where a rate is kept exactly, they stay as long as they are, whatever the sum says.
+    segments longer. Where the rate of each sentence is kept by scaling, no gradient can do so: sums are None.
     Errors are standard errors over sentences (the jackknife), None where there are too few.
     """
 
     cosine: float | None  # between autograd and truth; None where noise hides the size of one of them
     cosine_error: float | None
-    autograd_sum: float  # over a sentence's positions, mean over sentences; nats per target symbol
+    autograd_sum: float | None  # over a sentence's positions, mean over sentences; nats per target symbol
     autograd_sum_error: float | None
-    true_sum: float
+    true_sum: float | None
     true_sum_error: float | None
     signs_agree: bool | None  # of the two sums; None where one of them is within two errors of 0
     norm_ratio: float | None  # the length of autograd's gradient over that of the true one
@@ -88,8 +88,21 @@ def fidelity(
     noise = _noise(pairs.batch, free, -(-samples // (2 * GROUPS)), seed)
     with resting(model):
         changes, slopes = _sampled(pairs, noise, sigma, progress)
-    slopes = slopes * free
-    return _compared(noise, changes, slopes, free, sigma)
+    found = _compared(noise, changes, slopes * free, free, sigma)
+    control = model.segmenter.control
+    return _without_sums(found) if control is not None and control.by == "scaling" else found
+
+
+def _without_sums(found: Fidelity) -> Fidelity:
+    """Where one shift of all scores changes nothing, their sum says nothing."""
+    return replace(
+        found,
+        autograd_sum=None,
+        autograd_sum_error=None,
+        true_sum=None,
+        true_sum_error=None,
+        signs_agree=None,
+    )
 
 
 def _noise(batch: Batch, free: Tensor, pairs: int, seed: int) -> Tensor:
@@ -180,7 +193,7 @@ def _mean(values: Tensor) -> tuple[float, float | None]:
 
 
 def _agree(*sums: tuple[float, float | None]) -> bool | None:
-    if any(abs(value) <= SURE * (error or 0.0) for value, error in sums):
+    if any(error is None or abs(value) <= SURE * error for value, error in sums):
         return None
     return len({value > 0 for value, _ in sums}) == 1
 

@@ -8,7 +8,7 @@ from typing import Any
 from caesura.analysis.characters import visible
 from caesura.analysis.defaults import told_options
 from caesura.model import Translator
-from caesura.schedules import shown
+from caesura.schedules import is_schedule, shown
 
 NAMES = {"act": "ACT-ENC"}  # of segmenters that are known by another name than their type
 ALWAYS = ("epsilon",)  # options that are told even where they are as by default
@@ -42,7 +42,7 @@ def _part(key: str, value: Mapping[str, Any], beside: Mapping[str, Any]) -> str:
     """A part within a segmenter, such as `fixed (k 4)`; the cutter with the rate that it keeps."""
     told = ", ".join(_told({name: option for name, option in value.items() if name != "type"}))
     rate = beside.get("rate") if key == "cutter" else None
-    return str(value["type"]) + (f" ({told})" if told else "") + (f" at {rate['target']:g}" if rate else "")
+    return str(value["type"]) + (f" ({told})" if told else "") + _rate(rate)
 
 
 def _told(options: Mapping[str, Any]) -> list[str]:
@@ -51,7 +51,16 @@ def _told(options: Mapping[str, Any]) -> list[str]:
     return [f"{key} {_shown(value)}" for key, value in options.items() if key not in left_out]
 
 
+def _rate(rate: Mapping[str, Any] | None) -> str:
+    """What a cutter was asked for, such as ` at 4 by pi`."""
+    if not rate:
+        return ""
+    return f" at {shown(rate['target'])}" + (f" by {rate['by']}" if rate.get("by") else "")
+
+
 def _shown(value: Any) -> str:
+    if is_schedule(value):
+        return shown(value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) else visible(str(value))

@@ -53,13 +53,13 @@ _NOTE = (
 def _told(a: Analysis, m: Moved) -> str:
     said = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {_count(m.sentences, 'sentence')}."]
     if m.fidelity:
-        said.append(_gradient(m.fidelity, a.target_length is not None))
+        said.append(_gradient(m.fidelity))
     if m.flips:
         said.append(_flips(m.flips))
     return f"<p>{' '.join(said)}</p>"
 
 
-def _gradient(g: Fidelity, rated: bool) -> str:
+def _gradient(g: Fidelity) -> str:
     if g.cosine is None:
         close = "Noise hides how close autograd’s gradient with respect to the scores comes to the true one."
     else:
@@ -68,9 +68,9 @@ def _gradient(g: Fidelity, rated: bool) -> str:
             f"The cosine between autograd’s gradient with respect to the scores and the true one is "
             f"{g.cosine:.2f}{error}."
         )
-    if rated:
+    if g.autograd_sum is None:
         return f"{close} Its segment length is set by the rate, not by this gradient."
-    if g.signs_agree is None or g.true_sum_error is None:
+    if g.signs_agree is None:
         return f"{close} Noise hides whether longer or shorter segments would lower the loss."
     way = "longer" if g.autograd_sum > 0 else "shorter"
     end = "and the loss would fall" if g.signs_agree else "but the loss would rise"

@@ -156,7 +156,7 @@ class ActSegmenter(BaseSegmenter):
         """Where a halting unit is close to an extreme, or does not learn."""
         if first and not self.learn_halting:
             return "model.segmenter.learn_halting is false: where segments end will not change"
-        return remark(live, length, first, "model.segmenter")
+        return remark(live, length, first, "model.segmenter", self.control is not None)
 
     def flops(self, symbols: int, segments: int) -> int:
         """The cell and the halting unit per symbol, the output layer per segment."""

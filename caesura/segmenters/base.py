@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -24,6 +24,8 @@ SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
 
 # An option that is given as characters in a config, and as ids of the source vocabulary in Python.
 SymbolIds = Annotated[Sequence[int], "characters"]
+
+Text = tuple[Tensor, Tensor, Tensor | None]  # symbols [B, T], lengths [B], given cuts [B, T]
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,9 @@ class BaseSegmenter(nn.Module):
     def target(self) -> float | None:
         """The characters per segment that are asked for now; None where no rate is."""
         return None if self.control is None else self.control.target.value.item()
+
+    def settle(self, texts: Iterable[Text]) -> None:
+        """Where the rate is kept by quantile, set the threshold that gives these texts the rate asked for."""
 
     def room(self, symbols: int) -> int | None:
         """The most segments that so many symbols can have; None where that depends on the text."""

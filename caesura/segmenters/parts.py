@@ -18,7 +18,7 @@ from caesura.layers.basics import positions_mask
 from caesura.layers.checks import check_sizes
 from caesura.layers.knobs import Knob
 from caesura.schedules import Setting, shown
-from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
 from caesura.segmenters.figures import Figure
 from caesura.segmenters.pieces import OpenSegments, joined, waiting
 from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, kept_control
@@ -43,9 +43,6 @@ POOLINGS: dict[str, str | type[Pooling]] = {
     "weighted": "caesura.segmenters.pooling:Weighted",
     "last": "caesura.segmenters.pooling:Last",
 }
-
-
-Text = tuple[Tensor, Tensor, Tensor | None]  # symbols [B, T], lengths [B], given cuts [B, T]
 
 
 class Part(nn.Module):
@@ -115,7 +112,7 @@ class Cutter(Part):
         """What keeps its rate; None: nothing does."""
         return kept_control(self)
 
-    def ends_at(self, scores: Tensor, gaps: Gaps, threshold: Tensor | float) -> Tensor:
+    def ends_at(self, scores: Tensor, gaps: Gaps, threshold: float) -> Tensor:
         """[B, T] bool: where scores [B, T] cut under a threshold; for a rate that is kept by quantile."""
         raise NotImplementedError
 
@@ -242,10 +239,12 @@ class Segmenter(BaseSegmenter):
             return
         scored = []
         for symbols, lengths, given in texts:
-            scores = self._whole(symbols, lengths, given).cuts.scores
-            assert scores is not None
-            gaps = Gaps.of(lengths, positions_mask(lengths, symbols.shape[1]), given)
-            scored.append((scores, gaps, lengths))
+            logits = self._whole(symbols, lengths, given).cuts.logits
+            assert logits is not None
+            # A loop over symbols for each threshold: on the host, where it is many small steps.
+            sizes, mask = lengths.cpu(), positions_mask(lengths, symbols.shape[1]).cpu()
+            gaps = Gaps.of(sizes, mask, None if given is None else given.cpu())
+            scored.append((torch.sigmoid(logits.cpu()) * mask, gaps, sizes))
 
         def count_at(threshold: float) -> tuple[int, int]:
             counts = [count_cuts(self.cutter.ends_at(s, gaps, threshold), n) for s, gaps, n in scored]

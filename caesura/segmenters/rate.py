@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -30,7 +30,7 @@ NEEDS = {  # what each kind asks of a cutter
 SMOOTHING = 0.9  # of the cuts that are seen: what each update leaves of the counts before it
 NEAR = 0.5  # relative error within which `pi` adds up errors: further off, a sum would only have to be undone
 THRESHOLD_GAIN = 0.1  # how fast the threshold of `quantile` follows the rate in training
-BISECTIONS = 40
+BISECTIONS, WIDEST = 40, 1024.0  # steps of the search for a threshold, and the largest one
 
 
 class CutCount(NamedTuple):
@@ -80,7 +80,9 @@ class Rate:
             raise ValueError(f"by must be one of {', '.join(NEEDS)}, not {self.by}")
         if self.by == "ratio" and least <= 1:
             raise ValueError("by ratio needs a target above 1: at 1 its loss is not defined")
-        for name, value in (("gain", self.gain), ("integral", self.integral)):
+        check_finite(weight=extremes(self.weight)[1])
+        numbers = {"weight": extremes(self.weight)[0], "gain": self.gain, "integral": self.integral}
+        for name, value in numbers.items():
             if value < 0:
                 raise ValueError(f"{name} must be at least 0, not {value:g}")
 
@@ -98,7 +100,7 @@ class RateControl(nn.Module):
         if self.by not in kinds:
             reason = f"needs {NEEDS[self.by]}, which {name} does not have"
             raise ValueError(f"rate.by {self.by} {reason}; it takes {', '.join(kinds)}")
-        self.rate = rate
+        self.rate = replace(rate, by=self.by)
         self.target = Knob(rate.target)
         self.weight = Knob(rate.weight) if self.by in ("logits", "ratio") else None
         self.tau = Knob(0.0, kept=True) if self.by == "pi" else None
@@ -107,15 +109,14 @@ class RateControl(nn.Module):
             self._keep("segments_seen", 0.0)
         if self.by == "pi":
             self._keep("total", 0.0)
+        self.training_threshold = Knob(0.5, kept=True) if self.by == "quantile" else None
         if self.by == "quantile":
-            self._keep("moving", 0.5)
             self._keep("threshold", 0.5)
 
     characters: Tensor  # [] of earlier updates, smoothed
     segments_seen: Tensor  # [] the same
     total: Tensor  # [] sum of errors: characters for which there was no segment, over those of an update
-    moving: Tensor  # [] the threshold that training cuts with
-    threshold: Tensor  # [] the one that was set on training text, for all else
+    threshold: Tensor  # [] that was set on training text; training itself has `training_threshold`
 
     def _keep(self, name: str, value: float) -> None:
         self.register_buffer(name, torch.tensor(value, dtype=torch.float64, device="cpu"))
@@ -127,9 +128,17 @@ class RateControl(nn.Module):
         return torch.where(some, self.segments_seen / self.characters.clamp(min=1e-9), asked)
 
     @property
+    def current_threshold(self) -> Tensor | None:
+        """[] by which `quantile` divides: while training, the one that moves; None for other kinds."""
+        if self.training_threshold is None:
+            return None
+        return self.training_threshold.value if self.training else self.threshold
+
+    @property
     def knobs(self) -> dict[str, Knob]:
         """What it sets, by the names of logs."""
         named = {"target_length": self.target, "rate_weight": self.weight, "tau": self.tau}
+        named |= {"threshold": self.training_threshold}
         return {name: knob for name, knob in named.items() if knob is not None}
 
     @property
@@ -148,8 +157,8 @@ class RateControl(nn.Module):
 
     def start_at(self, threshold: float) -> None:
         """Where `quantile` starts from, before anything is measured."""
-        if self.by == "quantile":
-            self.moving.fill_(threshold)
+        if self.training_threshold is not None:
+            self.training_threshold.value.fill_(threshold)
             self.threshold.fill_(threshold)
 
     def losses(self, logits: Tensor | None, scores: Tensor | None, text: Tensor) -> dict[str, Tensor]:
@@ -178,9 +187,10 @@ class RateControl(nn.Module):
         for own, now in ((self.characters, count.characters), (self.segments_seen, count.segments)):
             own.copy_(torch.where(good, (1 - share) * own + share * now, own))
         error = (1 - self.seen * self.target.value).clamp(-1.0, 1.0)  # above 0: too few cuts
-        if self.by == "quantile":
-            moving = (self.moving * torch.exp(-THRESHOLD_GAIN * error)).clamp(1e-4, 1.0)
-            self.moving.copy_(torch.where(good, moving, self.moving))
+        if self.training_threshold is not None:
+            before = self.training_threshold.value
+            after = (before * torch.exp(-THRESHOLD_GAIN * error)).clamp(1 / WIDEST, WIDEST)
+            before.copy_(torch.where(good, after, before))
         if self.tau is not None:
             short = (count.characters - count.segments * self.target.value) / usual
             total = self.total + torch.where(error.abs() < NEAR, short, 0.0)
@@ -191,11 +201,18 @@ class RateControl(nn.Module):
     @torch.no_grad()
     def settle(self, count_at: Callable[[float], tuple[int, int]]) -> None:
         """Set the threshold; `count_at` gives characters and segments of training text for a threshold."""
-        low, high, target = 0.0, 1.0, self.target.value.item()
+        target = self.target.value.item()
+
+        def too_many(threshold: float) -> bool:
+            characters, segments = count_at(threshold)
+            return segments * target > characters
+
+        low, high = 0.0, 1.0
+        while high < WIDEST and too_many(high):
+            low, high = high, 2 * high
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            characters, segments = count_at(middle)
-            if segments * target > characters:  # too many cuts: a higher threshold
+            if too_many(middle):
                 low = middle
             else:
                 high = middle

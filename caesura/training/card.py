@@ -16,7 +16,7 @@ from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import asked
 from caesura.model import Translator
-from caesura.schedules import shown
+from caesura.schedules import is_schedule, shown
 from caesura.segmenters.figures import Figure
 
 CARD = "README.md"
@@ -76,6 +76,8 @@ def _listed(options: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     """A value in words; text in quotes, so that a space is seen."""
+    if is_schedule(value):
+        return shown(value)
     if not isinstance(value, dict):
         return repr(value)
     options = {name: v for name, v in value.items() if name != "type"}

@@ -6,7 +6,6 @@ import numpy as np
 
 from caesura.data.corpus import Corpus
 from caesura.model import Translator
-from caesura.segmenters.parts import Segmenter
 from caesura.training.feed import collated
 
 SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it, and how many share a batch
@@ -14,12 +13,7 @@ SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it,
 
 def settle(model: Translator, corpus: Corpus) -> None:
     """Set the threshold that the model cuts with outside of training; where it has none, nothing happens."""
-    segmenter = model.segmenter
-    if (
-        not isinstance(segmenter, Segmenter)
-        or segmenter.control is None
-        or segmenter.control.by != "quantile"
-    ):
+    if model.segmenter.control is None or model.segmenter.control.by != "quantile":
         return
     rows = np.unique(np.linspace(0, len(corpus) - 1, SENTENCES).astype(np.int64))
     rows = rows[corpus.lengths[rows, 0].argsort(kind="stable")]
@@ -28,6 +22,6 @@ def settle(model: Translator, corpus: Corpus) -> None:
     was_training = model.training
     try:
         model.eval()
-        segmenter.settle((batch.src, batch.src_lengths, batch.src_cuts) for batch in batches)
+        model.segmenter.settle((batch.src, batch.src_lengths, batch.src_cuts) for batch in batches)
     finally:
         model.train(was_training)

@@ -9,12 +9,18 @@ import torch
 from cli.program import caesura, refusal, write_config
 from training.outcomes import DROPOUT, configured, outcome, run
 
+from caesura.analysis.models import describe
 from caesura.components import resolve
 from caesura.config import Config, load_config
 from caesura.data.tensors import load_tensors
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.model import Translator
+from caesura.segmenters.cutters.act import Act
+from caesura.segmenters.parts import Segmenter
+from caesura.segmenters.pooling import Weighted
+from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.lookup import Lookup
 from caesura.training.checkpoint import list_checkpoints
 
 pytestmark = pytest.mark.usefixtures("frequent_log")
@@ -66,9 +72,9 @@ def test_the_threshold_is_set_on_training_text_and_kept(corpus: Path, tmp_path: 
     found = segment_length(map(len, line) for line in pieces).mean
     assert found == pytest.approx(3.0, rel=0.02)  # as a best model, not as of the last update
     weights, _ = load_tensors(tmp_path / "model.safetensors")
-    assert (
-        weights["segmenter.cutter.rate_control.threshold"] != weights["segmenter.cutter.rate_control.moving"]
-    )
+    control = "segmenter.cutter.rate_control"
+    assert weights[f"{control}.threshold"] != weights[f"{control}.training_threshold.value"]
+    assert len({record["threshold"] for record in records(tmp_path, "train")}) > 1
 
 
 @pytest.mark.parametrize("stop", [(), (5,)], ids=["whole", "resumed"])
@@ -108,6 +114,27 @@ def test_what_cannot_be_is_refused_before_training(corpus: Path, setting: str, w
     assert "\n" not in str(refused.value)
 
 
+def test_a_rate_is_of_characters(corpus: Path) -> None:
+    with pytest.raises(InputError, match=r"rate.*data\.src\.level: char, not word"):
+        resolve(kept(corpus, "scaling", "3.0", "data.src.level=word"))
+
+
+def test_no_advice_is_given_that_a_rate_rules_out() -> None:
+    free, rated = (Segmenter(Lookup(9, 4), Act(4), Weighted(), rate=rate) for rate in (None, Rate(9.0)))
+    assert "tau" in str(free.remark(0.99, 40.0, first=False))
+    assert rated.remark(0.99, 40.0, first=False) is None
+
+
+def test_schedules_are_shown_in_words(corpus: Path, tmp_path: Path) -> None:
+    heat = "model.segmenter.cutter.temperature={start: 2.0, end: 1.0, updates: 9}"
+    run(kept(corpus, "pi", MOVING, heat, "training.updates=2"), tmp_path)
+    name = describe(Translator.from_pretrained(tmp_path))
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "act (temperature 2 to 1 (linear, 9 updates))" in name
+    assert " at 4 to 2 (cosine, 12 updates) by pi" in name
+    assert "target 4 to 2 (cosine, 12 updates), by 'pi'" in card
+
+
 def test_tau_is_the_controllers_alone(corpus: Path) -> None:
     with pytest.raises(InputError, match="rate by pi sets it"):
         resolve(kept(corpus, "pi", "3.0", "model.segmenter.tau=0.5"))
@@ -124,6 +151,9 @@ def test_scaling_needs_weights_and_a_target_has_to_fit_the_text(corpus: Path, tm
     done = caesura("train", path, "--out", tmp_path / "out")
     assert refusal(done).startswith(f"{path}:{line}: ")
     assert "model.segmenter.rate.by: scaling needs weights" in refusal(done)
+    rising = "model.segmenter.rate={target: {start: 4.0, end: 50.0, updates: 9}, by: pi}"
+    with pytest.raises(InputError, match=r"rate\.target: is 50, but sentences"):
+        resolve(load_config(path, [rising, "data.max_chars=40"]))
     long = load_config(path, ["model.segmenter.rate={target: 50.0, by: pi}", "data.max_chars=40"])
     with pytest.raises(InputError, match=r"rate\.target: is 50, but sentences have at most 40 characters"):
         resolve(long)

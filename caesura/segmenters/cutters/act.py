@@ -37,9 +37,12 @@ FEW, MOST = 0.05, 0.9  # shares of live characters below and above which a model
 LITTLE = 0.1  # below which training warns as it starts
 
 
-def remark(live: float | None, length: float, first: bool, section: str) -> str | None:
-    """Advice on a halting unit that is close to one of its two extremes; `section` has its options."""
-    if live is None or (first and live >= LITTLE) or (not first and FEW <= live <= MOST):
+def remark(live: float | None, length: float, first: bool, section: str, rated: bool = False) -> str | None:
+    """Advice on a halting unit that is close to one of its two extremes; `section` has its options.
+
+    Where it is `rated`, neither of the two options that would help can be set.
+    """
+    if live is None or rated or (first and live >= LITTLE) or (not first and FEW <= live <= MOST):
         return None
     if first:
         return (
@@ -78,7 +81,7 @@ class Act(Cutter):
         self.halting = nn.Linear(input_dim, 1)
         nn.init.constant_(self.halting.bias, halting_bias)
         self.epsilon, self.sums_to = epsilon, 1 - epsilon
-        self.temperature = heat(temperature)
+        self.temperature = temperature_knob(temperature)
         self.knobs = {"temperature": self.temperature}
         self.scale = 1.0  # of the states, as the halting unit reads them
 
@@ -96,9 +99,11 @@ class Act(Cutter):
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """The ends are found one after the other, all else at once."""
-        pushed = logits(self.halting, reading, self.temperature, self.scale)
-        h = torch.sigmoid(pushed) * reading.mask
-        ends = self.ends_at(h, gaps, self._threshold())
+        unscaled = logits(self.halting, reading, self.temperature, self.scale)
+        h = torch.sigmoid(unscaled) * reading.mask
+        if self.control is not None and (threshold := self.control.current_threshold) is not None:
+            h = _divided(h, threshold)
+        ends = self._ends(h, gaps)
         left = 1 - before(ends, h.double()).to(h.dtype).clamp(max=1)  # of the 1 that a segment has to give
         going = reading.mask & ~ends & (h <= left)
         weights = torch.where(ends | ~going, left, h) * reading.mask
@@ -109,48 +114,51 @@ class Act(Cutter):
             scores=h,
             losses={"penalty": penalty * (reading.lengths > 0)},
             live=going & reading.text,
-            logits=pushed,
+            logits=unscaled,
         )
 
     def keep_rate(self, rate: Rate | None) -> None:
         """With a rate, the first segments are as long as it asks, whatever `halting_bias` is.
 
         Adam moves every weight by about the learning rate, and so a score of D features by D times that: with
-        a wide reader, cuts would move faster than a loss can follow. So states count 1 / sqrt(D) then.
+        a wide reader, cuts would move faster than a loss can follow. So states count 1 / sqrt(D) then; a
+        threshold follows at once.
         """
         super().keep_rate(rate)
         if rate is not None and self.control is not None:
             if self.control.by != "quantile":
                 self.scale = self.halting.in_features**-0.5
             nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
-            self.control.start_at(1 - self.epsilon)
+            self.control.start_at(1.0)
 
-    def _threshold(self) -> Tensor | float:
-        """The sum of scores at which a segment ends."""
-        if self.control is None or self.control.by != "quantile":
-            return 1 - self.epsilon
-        return self.control.moving if self.training else self.control.threshold
+    def ends_at(self, scores: Tensor, gaps: Gaps, threshold: float) -> Tensor:
+        """Where segments end if the scores are divided by a threshold."""
+        return self._ends(_divided(scores, scores.new_tensor(threshold)), gaps)
 
     @torch.no_grad()
-    def ends_at(self, scores: Tensor, gaps: Gaps, threshold: Tensor | float) -> Tensor:
+    def _ends(self, scores: Tensor, gaps: Gaps) -> Tensor:
         """Algorithm 1's l. 10 and 12, symbol by symbol, for all sentences at once."""
         H, ends = scores.new_zeros(len(scores)), []
         for h_t, cut, keep in zip(scores.unbind(1), gaps.cut.unbind(1), gaps.keep.unbind(1), strict=True):
-            f = ((H + h_t >= threshold) & ~keep) | cut
+            f = ((H + h_t >= 1 - self.epsilon) & ~keep) | cut
             H = (H + h_t).masked_fill(f, 0)
             ends.append(f)
         return torch.stack(ends, 1) if ends else gaps.cut
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
         """Where it is close to an extreme."""
-        return remark(live, length, first, "model.segmenter.cutter")
+        return remark(live, length, first, "model.segmenter.cutter", self.control is not None)
 
     def flops(self, symbols: int) -> int:
         """One product per symbol."""
         return 2 * symbols * self.halting.in_features
 
 
-def heat(temperature: Setting) -> Knob:
+def _divided(scores: Tensor, threshold: Tensor) -> Tensor:
+    return (scores / threshold.to(scores.dtype)).clamp(max=1.0)
+
+
+def temperature_knob(temperature: Setting) -> Knob:
     """The knob of a temperature, which has to be above 0."""
     if not extremes(temperature)[0] > 0:
         raise ValueError(f"temperature must be more than 0, not {shown(temperature)}")
@@ -160,10 +168,10 @@ def heat(temperature: Setting) -> Knob:
 def logits(unit: nn.Linear, reading: Reading, temperature: Knob, scale: float = 1.0) -> Tensor:
     """[B, T]: a unit's product with each state times `scale`, over the temperature, in float32 or better.
 
-    The shift of the reading comes on top.
+    The bias, which sets the length of segments, and the shift of the reading come on top.
     """
     full = torch.promote_types(reading.states.dtype, torch.float32)
     with torch.autocast(reading.states.device.type, enabled=False):
-        found = F.linear(reading.states.to(full), scale * unit.weight.to(full), unit.bias.to(full)).squeeze(2)
-    found = found / temperature.value.to(full)
-    return found if reading.shift is None else found + reading.shift
+        products = F.linear(reading.states.to(full), unit.weight.to(full)).squeeze(2)
+    scores = products * (scale / temperature.value.to(full)) + unit.bias.to(full)
+    return scores if reading.shift is None else scores + reading.shift

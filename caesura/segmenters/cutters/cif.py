@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from caesura.kernels.cif import fire
 from caesura.schedules import Setting
 from caesura.segmenters.base import Cuts
-from caesura.segmenters.cutters.act import heat, logits
+from caesura.segmenters.cutters.act import logits, temperature_knob
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.segmenters.parts import Cutter, Gaps, Reading
 from caesura.segmenters.rate import Kind
@@ -45,7 +45,7 @@ class Cif(Cutter):
     def __init__(self, input_dim: int, temperature: Setting = 1.0) -> None:
         super().__init__()
         self.input_dim = input_dim
-        self.temperature = heat(temperature)
+        self.temperature = temperature_knob(temperature)
         self.knobs = {"temperature": self.temperature}
         self.score = nn.Linear(input_dim, 1)
 
