@@ -110,6 +110,10 @@ def test_a_measure_that_the_recipe_names_is_made_kept_and_asked_for(
     done = run(recipe, "--only", "act")  # the folder is there: measured, not trained
     assert "second-act-1: measuring" in done.out
     assert [*json.loads(kept.read_text().splitlines()[-1])["measured"]] == ["test", "cuts"]
+    assert not (out / "by_length.png").exists()  # of one point
+    again = text.replace("      act: {", "      again: {config: act.yaml, series: act}\n      act: {")
+    (recipe / FILE).write_text(f"measures: [cuts]\n{again}", encoding="utf-8")
+    run(recipe, "--only", "second")
     assert (out / "by_length.png").exists()
     assert "](by_length.png)" in (out / "table.md").read_text(encoding="utf-8")
     for path in out.glob("second-act-1*"):
