@@ -87,7 +87,9 @@ def _check_rate(config: Config, control: RateControl | None) -> None:
     if level != "char":
         raise ValueError(f"rate counts characters; it needs data.src.level: char, not {level}")
     if longest is not None and target > longest:
-        raise ValueError(f"rate.target is {target:g}, but sentences have at most {longest} characters")
+        raise ValueError(
+            f"rate.target is {target:g}, but sentences have at most {longest} characters (data.max_chars)"
+        )
 
 
 def _component(

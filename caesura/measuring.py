@@ -156,6 +156,8 @@ def analyze(
 ) -> None:
     """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
     if only is not None:
+        if not moved:
+            raise InputError(f"--only {only} --moved 0: at least one sentence is needed")
         given = {"--out": out, "--gold": gold, "--train": train, "--lines": lines}
         _refuse(f"--only {only} writes no report", given)
         _only_cuts(model, load_model(model, device, testing), (src, trg), moved, seed, as_json, errors)

@@ -76,6 +76,8 @@ def fidelity(
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
     depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
     """
+    if not isinstance(batch, Batch):
+        raise TypeError("fidelity takes a batch, such as model.batch(sources, targets)")
     if not sigma > 0 or not math.isfinite(sigma):
         raise ValueError(f"sigma must be more than 0, not {sigma}")
     if samples < 1:

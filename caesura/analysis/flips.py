@@ -93,6 +93,8 @@ class FlipStatistics:
 
 def flips(model: Translator, source: str, target: str, rounds: int = ROUNDS) -> Flips:
     """Cut or join every gap of a sentence, one at a time and then greedily in at most so many `rounds`."""
+    if not (isinstance(source, str) and isinstance(target, str)):
+        raise TypeError("flips takes one sentence and its translation; all_flips takes several")
     return all_flips(model, [source], [target], rounds)[0]
 
 

@@ -16,4 +16,4 @@ def off_rate(length: float, target: float | None) -> str | None:
 
 def asked(target: float | None) -> str:
     """What follows a length: the one that was asked for, as in `4.02, asked 4`; empty where no rate is."""
-    return "" if target is None else f", asked {target:g}"
+    return "" if target is None else f", asked {target:.4g}"

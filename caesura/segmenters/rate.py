@@ -100,6 +100,7 @@ class RateControl(nn.Module):
         if self.by not in kinds:
             reason = f"needs {NEEDS[self.by]}, which {name} does not have"
             raise ValueError(f"rate.by {self.by} {reason}; it takes {', '.join(kinds)}")
+        _check_used(rate, self.by)
         self.rate = replace(rate, by=self.by)
         self.target = Knob(rate.target)
         self.weight = Knob(rate.weight) if self.by in ("logits", "ratio") else None
@@ -217,6 +218,14 @@ class RateControl(nn.Module):
             else:
                 high = middle
         self.threshold.fill_(high)
+
+
+def _check_used(rate: Rate, by: Kind) -> None:
+    """Refuse options that this way of keeping a rate does not read."""
+    usual = Rate(rate.target)
+    for name, kinds in {"weight": ("logits", "ratio"), "gain": ("pi",), "integral": ("pi",)}.items():
+        if by not in kinds and getattr(rate, name) != getattr(usual, name):
+            raise ValueError(f"rate.{name} is for {' and '.join(kinds)}, not for {by}; leave it out")
 
 
 def start_logit(target: Setting, whole: float = 1.0) -> float:

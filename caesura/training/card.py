@@ -11,10 +11,10 @@ import sacrebleu
 import torch
 
 from caesura import __version__
-from caesura.config import Config, Files
+from caesura.config import Config, Files, SegmenterComponent
 from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
-from caesura.evaluation.rates import asked
+from caesura.evaluation.rates import asked, off_rate
 from caesura.model import Translator
 from caesura.schedules import is_schedule, shown
 from caesura.segmenters.figures import Figure
@@ -55,9 +55,19 @@ def introduction(config: Config, parameters: int) -> str:
     return f"""A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}), \
 {parameters:,} parameters.
 
-- segmenter: {segmenter.type}, tau {shown(segmenter.penalty_weight)}{_listed(segmenter.options)}
+- segmenter: {segmenter.type}, {_tau(segmenter)}{_listed(segmenter.options)}
 - encoder: {model.encoder.type}{_listed(model.encoder.options)}
 - decoder: {decoder.type}, tau {shown(decoder.penalty_weight)}{_listed(decoder.options)}{_given(config)}"""
+
+
+def _tau(segmenter: SegmenterComponent) -> str:
+    """The weight of its penalty, or that a rate sets it."""
+    options = segmenter.options
+    rate, cutter = options.get("rate"), options.get("cutter", segmenter.type)
+    kind = cutter.get("type") if isinstance(cutter, dict) else cutter
+    if rate and rate.get("by", "pi") in ("pi", None) and kind == "act":
+        return "tau set by the rate"
+    return f"tau {shown(segmenter.penalty_weight)}"
 
 
 def _given(config: Config) -> str:
@@ -96,6 +106,8 @@ def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
         f"segment length: mean {cut['mean']:.3f}{asked(cut.get('target'))}, "
         f"longest {cut['longest']} characters",
     ]
+    if off := off_rate(cut["mean"], cut.get("target")):
+        lines.append(f"off its rate: {off}")
     if written is not None:
         lines.append(f"segment length of outputs: mean {written['mean']:.3f}, longest {written['longest']}")
     for figure in own:

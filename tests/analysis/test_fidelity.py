@@ -184,6 +184,8 @@ def test_wrong_arguments_are_refused() -> None:
     for wrong in ({"sigma": 0.0}, {"sigma": float("nan")}, {"samples": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             fidelity(model, batch, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"model\.batch"):
+        fidelity(model, ["ab"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="targets"):
         fidelity(model, collate([([5, 6], None)]))
     with pytest.raises(ValueError, match="shift"):

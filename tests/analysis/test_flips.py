@@ -153,6 +153,8 @@ def test_means_over_sentences() -> None:
 
 
 def test_what_cannot_be_flipped_is_refused() -> None:
+    with pytest.raises(TypeError, match="one sentence"):
+        flips(tiny_model(ACT), ["ab", "c"], ["a", "b"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="takes no cuts"):
         flips(tiny_model(LOOKUP), "abc", "ab")
     with pytest.raises(ValueError, match="empty"):

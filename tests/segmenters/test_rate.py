@@ -268,6 +268,12 @@ def test_scores_that_are_too_high_for_a_target_are_divided_by_more_than_one() ->
     torch.testing.assert_close(weights, made(symbols, lengths).lengths.double())  # each segment's sum to 1
 
 
+@pytest.mark.parametrize(("by", "option"), [("logits", "gain"), ("pi", "weight"), ("scaling", "integral")])
+def test_an_option_that_would_do_nothing_is_refused(by: Kind, option: str) -> None:
+    with pytest.raises(ValueError, match=rf"^rate\.{option} is for "):
+        control(by, 4.0, **{option: 5.0})
+
+
 def test_a_rate_needs_a_unit_that_learns() -> None:
     with pytest.raises(ValueError, match="learn_halting"):
         ActSegmenter(VOCABULARY, 4, 5, 6, learn_halting=False, rate=Rate(3.0))

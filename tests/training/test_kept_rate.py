@@ -133,6 +133,7 @@ def test_schedules_are_shown_in_words(corpus: Path, tmp_path: Path) -> None:
     assert "act (temperature 2 to 1 (linear, 9 updates))" in name
     assert " at 4 to 2 (cosine, 12 updates) by pi" in name
     assert "target 4 to 2 (cosine, 12 updates), by 'pi'" in card
+    assert "segmenter: parts, tau set by the rate, " in card
 
 
 def test_tau_is_the_controllers_alone(corpus: Path) -> None:
