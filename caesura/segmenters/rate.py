@@ -58,7 +58,7 @@ class Rate:
     """The characters per segment that are asked for, and how they are kept; None: in the cutter's usual way.
 
     `scaling`: every sentence gets round(characters / target) segments, at least one.
-    `quantile`: cuts are where scores pass a threshold that is set on training text.
+    `quantile`: a threshold for the scores, which is set on training text.
     `logits`: a loss pushes all logits up or down by how far the rate is from the target.
     `ratio`: the ratio loss of H-Net, with the rate of earlier updates.
     `pi`: a controller sets the weight of the penalty, tau.
