@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import io
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from caesura.signals import QuietInterrupt
 
-import typer
+with QuietInterrupt():
+    import sys
+    from pathlib import Path
+    from typing import TYPE_CHECKING, Annotated, Literal
 
-from caesura import measuring
-from caesura.errors import InputError, Interrupted, explain
-from caesura.experiments import commands
-from caesura.options import (
-    Beam,
-    Device,
-    Errors,
-    Json,
-    ModelFolder,
-    Testing,
-    load_model,
-    parse_duration,
-    parse_seeds,
-    print_json,
-)
+    import typer
+
+    from caesura import measuring
+    from caesura.errors import InputError, Interrupted, explain
+    from caesura.experiments import commands
+    from caesura.options import (
+        Beam,
+        Device,
+        Errors,
+        Json,
+        ModelFolder,
+        Testing,
+        load_model,
+        parse_duration,
+        parse_seeds,
+        print_json,
+    )
+    from caesura.streams import open_streams, outlive_readers
 
 if TYPE_CHECKING:
     from caesura.output import Segmentation
@@ -71,7 +74,6 @@ def demo(
 ) -> None:
     """Train a character model and ACT-ENC on German numbers. In about 4 minutes; shows what it cut."""
     from caesura.demo import run_demo
-    from caesura.terminal import outlive_readers
 
     outlive_readers()
     if not run_demo(out, parse_seeds(seeds)):
@@ -104,7 +106,7 @@ def train(
     from caesura.config import load_config
     from caesura.training.loop import train as run
 
-    terminal.outlive_readers()
+    outlive_readers()
     loaded = load_config(config, [*(settings or ()), *([f"data.errors={errors}"] if errors else ())])
     seconds = None if time_limit is None else parse_duration(time_limit)
     allowed = None if budget is None else parse_duration(budget, "--budget")
@@ -232,16 +234,22 @@ def _shown(cut: Segmentation) -> str:
 
 def main() -> None:
     """Run the program; a user's mistake is one sentence and status 2, never a traceback."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # text comes in as UTF-8 and goes out as UTF-8 everywhere
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
-    try:
-        status = app(prog_name="caesura", standalone_mode=False) or 0
-    except SystemExit:
-        raise
-    except BaseException as problem:
-        if "--traceback" in sys.argv:
+    with QuietInterrupt() as interrupt:
+        open_streams()
+        try:
+            try:
+                status = app(prog_name="caesura", standalone_mode=False) or 0
+            finally:
+                sys.stdout.flush()
+        except SystemExit:
             raise
-        status = explain(problem)
+        except BaseException as problem:
+            interrupt.ending = True
+            if "--traceback" in sys.argv:
+                raise
+            status = explain(problem)
+        finally:
+            outlive_readers()  # what is left to flush at the exit has been told of
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -41,7 +41,9 @@ def explain(problem: BaseException) -> int:
     if isinstance(problem, TrainingError):
         print(f"caesura: {problem}", file=sys.stderr)
         return 1
-    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
+    if isinstance(problem, BrokenPipeError):  # who reads has enough, as `head` does
+        return 1
+    unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
     if isinstance(problem, OSError) and problem.errno in unwritable:
         print(f"caesura: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
         return 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from caesura.errors import InputError
+from caesura.streams import refuse_closed_output
 
 if TYPE_CHECKING:
     from caesura.model import Translator
@@ -64,6 +65,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def load_model(folder: Path, device: str, testing: Testing) -> Translator:
     """The model of a folder on the device that was asked for, with the settings of this call."""
+    refuse_closed_output()
     import torch
 
     from caesura.model import Translator

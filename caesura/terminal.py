@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -42,40 +40,6 @@ WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line a
 def beside_bar() -> Console:
     """Where to print while a bar is drawn on `err`: at a terminal the bar's own console makes room for it."""
     return err if out.is_terminal and err.is_terminal else out
-
-
-class Outliving:
-    """A stream whose reader may go, a closed terminal or a `tee` that Ctrl-C has ended: the rest is lost."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with self._whoever_reads():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with self._whoever_reads():
-            self._stream.flush()
-
-    @contextmanager
-    def _whoever_reads(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as problem:
-            if problem.errno not in (errno.EIO, errno.EPIPE):
-                raise
-            with open(os.devnull, "wb") as nowhere:
-                os.dup2(nowhere.fileno(), self._stream.fileno())
-
-
-def outlive_readers() -> None:
-    """For work that is worth more than what it prints: it goes on when nobody can read that any more."""
-    sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)
 
 
 def duration(seconds: float) -> str:

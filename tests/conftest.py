@@ -13,8 +13,10 @@ settings.load_profile("caesura")
 
 
 @pytest.fixture
-def hang_up() -> Iterator[None]:
-    """SIGHUP is not ignored, as it would be where tests run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def no_ignored_signals() -> Iterator[None]:
+    """As at a terminal; where tests run under nohup or in the background, some signals are ignored."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

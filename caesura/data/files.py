@@ -51,7 +51,9 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
     except MemoryError as error:
         raise InputError(f"{name}: takes more memory to unpack than there is, after line {number}") from error
     except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}") from error
+        closed = str(path) == "-" and error.errno == errno.EBADF
+        reason = "closed; name a file, or send text there" if closed else error.strerror or error
+        raise InputError(f"{name}: {reason}") from error
 
 
 def is_tsv(path: str | Path) -> bool:

@@ -9,6 +9,7 @@ import typer
 
 from caesura.errors import InputError, Interrupted
 from caesura.options import Gold, parse_duration, parse_seeds
+from caesura.streams import outlive_readers
 
 if TYPE_CHECKING:
     from caesura.experiments.fleet import Limits
@@ -74,7 +75,6 @@ def reproduce(
     """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
     from caesura.experiments.recipe import Chosen, find_recipe
     from caesura.experiments.reproduce import reproduce as run
-    from caesura.terminal import outlive_readers
 
     outlive_readers()
     limits = _limits(budget, parallel, time_limit)
@@ -121,8 +121,9 @@ def sweep(
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
     from caesura.experiments.sweep_tables import brief_table
-    from caesura.terminal import FleetDisplay, outlive_readers, table
+    from caesura.terminal import FleetDisplay, table
 
+    outlive_readers()
     if draw:
         if out is None:
             raise InputError("--draw: say where to with --out")
@@ -132,7 +133,6 @@ def sweep(
     refuse_sweep(files[0])
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
-    outlive_readers()
     limits = _limits(budget, parallel, time_limit)
     common = _common(settings, device)
     folder = out or Path("runs") / f"sweep-{load_config(files[0], common).name}"

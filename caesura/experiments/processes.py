@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from caesura.signals import restore_signals, take_signals
 
 
 class Children:
@@ -26,10 +27,7 @@ class Children:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Children:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                    self._before[number] = signal.signal(number, self._remember)
+        self._before = take_signals(self._remember)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,8 +35,7 @@ class Children:
             child.terminate()
         for child in self.running.values():
             child.wait()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        restore_signals(self._before)
 
     def start(
         self,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
+
+from caesura.signals import restore_signals, take_signals
 
 BUDGET = "budget"
 
@@ -18,7 +19,7 @@ class Stop(Exception):
 
 
 class Interrupt:
-    """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on.
+    """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on; ignored ones stay ignored.
 
     Ctrl-C after one of them is a KeyboardInterrupt. The others are not: who stops a job may send several.
     """
@@ -63,17 +64,13 @@ class Interrupt:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            for number in (signal.SIGINT, signal.SIGTERM, *(() if nohup else (signal.SIGHUP,))):
-                self._before[number] = signal.signal(number, self._remember)
+        self._before = take_signals(self._remember)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        restore_signals(self._before)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if self.signal is None:

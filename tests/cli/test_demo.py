@@ -172,6 +172,7 @@ def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_ignored_signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
     tmp_path: Path, number: int, status: int
@@ -201,17 +202,18 @@ def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
         assert f"stopped by the signal SIGTERM after {updates} updates" in log.read_text()
 
 
+@pytest.mark.usefixtures("no_ignored_signals")
 def test_no_child_outlives_a_second_signal(tmp_path: Path) -> None:
-    stubborn = (
-        "import signal; signal.signal(signal.SIGTERM, lambda *_: print('no')); print('up', flush=True)\n"
-    )
-    stubborn += "while True: signal.pause()"
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('no'))\n"
+    stubborn += "print('up', flush=True)\nfor _ in range(600): time.sleep(0.1)"
     log = tmp_path / "log"
     again = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
     with demo.Children() as children:
         children.start("stubborn", [sys.executable, "-c", stubborn], log)
+        deadline = time.monotonic() + 60
         while not log.read_text():
+            assert time.monotonic() < deadline
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
         assert children.signal == signal.SIGINT
@@ -221,7 +223,7 @@ def test_no_child_outlives_a_second_signal(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.usefixtures("hang_up")
+@pytest.mark.usefixtures("no_ignored_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_second_request_that_is_no_ctrl_c_kills_nobody(tmp_path: Path, number: int) -> None:
     with demo.Children() as children:

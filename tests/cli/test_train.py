@@ -142,6 +142,7 @@ def test_a_validation_shows_scores_segments_and_examples(corpus: Path, tmp_path:
     assert all(e.strip().startswith("→") for e in examples[1::2])
 
 
+@pytest.mark.usefixtures("no_ignored_signals")
 def test_ctrl_c_ends_training_with_status_130_and_the_state_saved(config: Path, tmp_path: Path) -> None:
     endless = ("train", config, "--out", tmp_path / "out", "--set", "training.updates=1000000")
     running = subprocess.Popen(command(*endless), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -163,7 +164,7 @@ def test_ctrl_c_ends_training_with_status_130_and_the_state_saved(config: Path, 
     assert updates(tmp_path / "out") >= reached  # how far it comes depends on the machine
 
 
-@pytest.mark.usefixtures("hang_up")
+@pytest.mark.usefixtures("no_ignored_signals")
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

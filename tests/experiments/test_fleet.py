@@ -157,6 +157,7 @@ def test_the_time_limit_stops_all_with_their_states_saved(
     assert all("stopped by the signal SIGTERM" in m.log.read_text() for m in members[:2])
 
 
+@pytest.mark.usefixtures("no_ignored_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> None:
     one, heard = member(tmp_path, "one", *ENDLESS), Heard()
@@ -168,6 +169,7 @@ def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> Non
     assert not one.failure.exists()
 
 
+@pytest.mark.usefixtures("no_ignored_signals")
 def test_two_signals_at_once_kill_all_and_fail_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = member(tmp_path, "one", *ENDLESS)
 

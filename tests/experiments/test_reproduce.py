@@ -176,6 +176,7 @@ def test_a_budget_is_that_of_the_row_which_was_given_it(recipe: Path) -> None:
     assert "Each was given its budget of training" in text
 
 
+@pytest.mark.usefixtures("no_ignored_signals")
 def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FleetDisplay, "validation", staticmethod(interrupt_once(signal.SIGINT)))
     done = run(recipe, "--set", "training.updates=100000000", "--only", "act")

@@ -5,12 +5,13 @@ import signal
 
 import pytest
 
+from caesura.experiments.processes import Children
 from caesura.training.interrupt import Interrupt
 
 FIRST = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-pytestmark = pytest.mark.usefixtures("hang_up")
+pytestmark = pytest.mark.usefixtures("no_ignored_signals")
 
 
 @pytest.mark.parametrize("first", FIRST)
@@ -34,11 +35,17 @@ def test_other_signals_may_come_again(first: int) -> None:
         assert interrupt.reason() == f"signal {signal.Signals(first).name}"
 
 
-def test_what_is_ignored_under_nohup_still_is() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with Interrupt() as interrupt:
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert interrupt.reason() is None
+@pytest.mark.parametrize("ignored", FIRST)
+@pytest.mark.parametrize("remembers", [Interrupt, Children])
+def test_what_is_ignored_still_is(remembers: type[Interrupt | Children], ignored: int) -> None:
+    signal.signal(ignored, signal.SIG_IGN)
+    with remembers() as interrupt:
+        os.kill(os.getpid(), ignored)
+        assert interrupt.signal is None
+        heard = next(number for number in FIRST if number != ignored)
+        os.kill(os.getpid(), heard)
+        assert interrupt.signal == heard
+    assert signal.getsignal(ignored) is signal.SIG_IGN
 
 
 @pytest.mark.parametrize("first", FIRST)

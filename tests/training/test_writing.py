@@ -92,6 +92,7 @@ def test_updates_go_on_meanwhile_and_the_next_validation_waits(
 
 @pytest.mark.parametrize("signals", [1, 2, 3])
 @pytest.mark.parametrize("update", [0, 6])
+@pytest.mark.usefixtures("no_ignored_signals")
 def test_the_folder_is_held_until_the_last_checkpoint_is_written(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int, signals: int
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_run_is_closed_though_ctrl_c_comes_as_soon_as_it_is_open(
 
 
 @pytest.mark.parametrize("signals", [0, 2])
+@pytest.mark.usefixtures("no_ignored_signals")
 def test_a_checkpoint_that_could_not_be_written_ends_training(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: int
 ) -> None:

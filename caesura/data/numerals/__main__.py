@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from caesura.errors import InputError
+from caesura.streams import open_streams, outlive_readers
 
 from .corpus import HeldOut, write_corpus
 from .spelling import FORMS, LANGUAGES
@@ -39,4 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    open_streams()
+    outlive_readers()
     sys.exit(main())

@@ -1,0 +1,89 @@
+"""Signals that end the work: who handles them, and Ctrl-C without a traceback."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+SHOW_CURSOR = b"\x1b[?25h"  # which progress bars hide
+
+
+def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Let `handler` have SIGINT, SIGTERM and SIGHUP; returns what `restore_signals` needs.
+
+    Those that whoever started the process ignores (nohup, cron, `&` in a script) stay ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heard}
+
+
+def restore_signals(before: Mapping[int, Any]) -> None:
+    """Give signals back to those who had them before `take_signals`."""
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class QuietInterrupt:
+    """Inside it Ctrl-C is a KeyboardInterrupt once, and where that could go wrong the end, with status 130.
+
+    While modules are imported an exception is lost in some places and aborts the process in others, and there
+    is nothing yet to save. The same holds for a second Ctrl-C, and for one in a destructor.
+    """
+
+    def __init__(self) -> None:
+        self.ending = False  # whether another Ctrl-C is the end at once
+        self._installed = False
+
+    def __enter__(self) -> QuietInterrupt:
+        ours = threading.current_thread() is threading.main_thread()
+        if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._installed = True
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._installed:
+            atexit.unregister(_ignore_interrupts)
+            atexit.register(_ignore_interrupts)  # the last to be registered is the first to be called
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            sys.unraisablehook = self._hook
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.ending or _importing(frame):
+            _leave()
+        self.ending = True
+        raise KeyboardInterrupt
+
+    def _unraisable(self, problem: sys.UnraisableHookArgs) -> None:
+        if issubclass(problem.exc_type, KeyboardInterrupt):
+            _leave()
+        self._hook(problem)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _leave() -> None:
+    if os.isatty(2):
+        os.write(2, SHOW_CURSOR)
+    os._exit(128 + signal.SIGINT)
+
+
+def _ignore_interrupts() -> None:
+    """The work is done, and its status known."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,84 @@
+"""Standard input, output and error that are closed, full, or without a reader."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from caesura.errors import InputError
+
+OUTPUT = "standard output"
+
+
+class Stream:
+    """Standard output or error. What cannot be written is an error with the stream's name, or else lost."""
+
+    def __init__(self, stream: TextIO, name: str, lossy: bool, missing: bool = False) -> None:
+        self._stream, self._name = stream, name
+        self.lossy = lossy
+        self.missing = missing  # the process was started without it
+        self._problem: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._failing():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._failing():
+            self._stream.flush()
+
+    def refuse_missing(self) -> None:
+        """Refuse to begin what would be printed to nowhere."""
+        if self.missing:
+            raise InputError(f"{self._name} is closed; send it to a file or a pipe")
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            self._problem = problem
+            problem.filename = self._name
+            with open(os.devnull, "wb") as nowhere:  # for what is in the buffer too
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+        if self._problem is not None and not self.lossy:  # again each time: libraries try, and look away
+            self.refuse_missing()
+            raise self._problem
+
+
+def open_streams() -> None:
+    """Begin a program: a stream that is closed gets a stand-in, so that no file of ours takes its number.
+
+    Reading from a stand-in is an error, and so is writing. What is written to standard error and cannot be
+    is lost: an error there could not be told to anybody.
+    """
+    missing = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for name in missing:  # in the order of their numbers: the lowest that is free is taken
+        number = os.open(os.devnull, os.O_WRONLY if name == "stdin" else os.O_RDONLY)
+        os.set_inheritable(number, True)
+        mode = "r" if name == "stdin" else "w"
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):  # text comes in as UTF-8 and goes out as UTF-8 everywhere
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    sys.stdout = Stream(sys.stdout, OUTPUT, lossy=False, missing="stdout" in missing)
+    sys.stderr = Stream(sys.stderr, "standard error", lossy=True)
+
+
+def refuse_closed_output() -> None:
+    """Refuse, before there is work, a command whose result has nowhere to go."""
+    if isinstance(sys.stdout, Stream):
+        sys.stdout.refuse_missing()
+
+
+def outlive_readers() -> None:
+    """For work that is worth more than what it prints: it goes on when nobody can read that any more."""
+    if isinstance(sys.stdout, Stream):
+        sys.stdout.lossy = True

@@ -1,0 +1,162 @@
+"""Ctrl-C at any moment is status 130 and no traceback; where it is ignored, nothing happens."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from cli.program import command
+
+pytestmark = pytest.mark.usefixtures("no_ignored_signals")
+
+FIRST_LINE = "from caesura.signals import QuietInterrupt"  # of the program: until then Ctrl-C is Python's
+
+# Ctrl-C when a module is about to be imported.
+WHILE_IMPORTING = """
+import os, signal, sys
+
+module = sys.argv.pop(1)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from caesura.cli import main
+main()
+"""
+AT_EXIT = """
+import atexit, os, signal
+from caesura.cli import main
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+main()
+"""
+IN_A_DESTRUCTOR = """
+import os, signal, time
+from caesura import cli
+
+class Fragile:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+def app(**_):
+    Fragile()
+    print("goes on")
+
+cli.app = app
+cli.main()
+"""
+TWICE = """
+import os, signal, time
+from caesura import cli
+
+def app(**_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    finally:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+        print("goes on")
+
+cli.app = app
+cli.main()
+"""
+
+
+def python(program: str, *arguments: object) -> tuple[int, str, str]:
+    """Status, output and errors of a program."""
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("module", ["typer", "caesura.options", "torch", "torch._C", "caesura.streaming"])
+def test_ctrl_c_while_modules_are_imported_is_quiet(module: str) -> None:
+    assert python(WHILE_IMPORTING, module, "translate", "nowhere") == (130, "", "")
+
+
+@pytest.mark.parametrize("program", [IN_A_DESTRUCTOR, TWICE], ids=["in a destructor", "twice"])
+def test_ctrl_c_where_an_exception_would_be_lost_is_the_end_unless_it_is_ignored(program: str) -> None:
+    assert python(program) == (130, "", "")
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    assert python(ignoring + program) == (0, "goes on\n", "")
+
+
+def test_ctrl_c_after_the_work_changes_nothing() -> None:
+    status, out, err = python(AT_EXIT, "--version")
+    assert (status, err) == (0, "")
+    assert out.startswith("caesura ")
+
+
+def test_a_child_hears_its_parent_though_others_are_ignored(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = (
+        "import signal, sys, time\nfrom pathlib import Path\n"
+        "from caesura.experiments.processes import Children\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "with Children() as children:\n"
+        "    words = [sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(100)']\n"
+        f"    children.start('one', words, Path({str(log)!r}))\n"
+        f"    while not Path({str(log)!r}).read_text(): time.sleep(0.02)\n"
+        "print(children.running['one'].returncode)\n"
+    )
+    assert python(program) == (0, f"{-signal.SIGTERM}\n", "")
+
+
+def interrupted(words: list[str], text: bytes, delay: float) -> tuple[int, str, str]:
+    """A program that gets Ctrl-C so many seconds after its start."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(words, **pipes) as running:
+        time.sleep(delay)
+        running.send_signal(signal.SIGINT)
+        try:
+            out, err = running.communicate(text, timeout=120)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            raise
+        return running.returncode, out.decode(), err.decode()
+
+
+def before_the_program(err: str) -> bool:
+    """Whether Ctrl-C came while Python started, or in the first line of the program."""
+    lines = [line.strip() for line in err.splitlines()]
+    inside = [line for place, line in pairwise(lines) if "caesura/cli.py" in place]
+    return all(line == FIRST_LINE for line in inside)
+
+
+def check_interrupts(words: list[str], delays: list[float], lines: int) -> None:
+    for delay in delays:
+        status, out, err = interrupted(words, b"eins zwei\n" * lines, delay)
+        if status == -signal.SIGINT or "Fatal Python error: init" in err:
+            assert before_the_program(err), (delay, err)
+            continue
+        assert status in (0, 130), (delay, status, err)
+        assert err == "", delay
+        assert out == "" or out.endswith("\n")
+        assert status == 130 or out.count("\n") == lines
+
+
+def test_ctrl_c_at_the_start_is_quiet(models: dict[str, Path]) -> None:
+    check_interrupts(command("translate", models["word"]), [0.0, 0.1, 0.4], 3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["translate", "segment", "evaluate"])
+def test_ctrl_c_at_any_moment_is_quiet(models: dict[str, Path], corpus: Path, name: str) -> None:
+    rng = random.Random(1)
+    given = [models["word"]]
+    if name == "evaluate":
+        given += ["--json", "--src", corpus / "dev.de", "--trg", corpus / "dev.en"]
+    words = command(name, *given)
+    began = time.monotonic()
+    subprocess.run(words, input=b"eins\n", stdout=subprocess.DEVNULL, check=True, timeout=120)
+    whole = time.monotonic() - began
+    check_interrupts(words, [whole * 1.1 * rng.random() for _ in range(60)], 1 if name == "evaluate" else 400)
