@@ -165,7 +165,7 @@ def shell(words: list[object], wrong: str, after: str = "") -> subprocess.Comple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", [">&-", "2>&-", "> /dev/full", "2> /dev/full", "| true"])
 def test_every_command_as_a_shell_starts_it(
     models: dict[str, Path], corpus: Path, tmp_path: Path, wrong: str
 ) -> None:
@@ -188,7 +188,7 @@ def test_every_command_as_a_shell_starts_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("wrong", ["<&- >&- 2>&-", "> /dev/full 2>&1", "2>&1 | true"])
 def test_work_that_is_worth_more_than_what_it_prints_goes_on(tmp_path: Path, wrong: str) -> None:
     text, out = tmp_path / "numbers", tmp_path / "out"
     text.mkdir()
@@ -197,7 +197,15 @@ def test_work_that_is_worth_more_than_what_it_prints_goes_on(tmp_path: Path, wro
         write_config(text / f"{system}.yaml", system)
     (text / FILE).write_text(RECIPE, encoding="utf-8")
     few = ("--no-test", "--set", "training.updates=10", "--set", "training.validation_freq=100")
-    sweep = ("sweep", text / "word.yaml", "--over", "training.seed=1,2", *few, "--out", out / "sweep")
+    sweep = (
+        "sweep",
+        text / "word.yaml",
+        "--over",
+        "training.learning_rate=0.01,0.02",
+        *few,
+        "--out",
+        out / "sweep",
+    )
     reproduce = ("reproduce", text, "--only", "word", "--data", text, "--out", out / "reproduce")
     quick = PROGRAM.replace("updates=1000000", "updates=3")
     demo = (sys.executable, "-c", quick, "demo", "--out", out / "demo")
