@@ -47,6 +47,9 @@ InputFile = Annotated[
         metavar="FILE", help="a sentence a line, or a .tsv for its source column; - is standard input"
     ),
 ]
+Unbuffered = Annotated[
+    bool, typer.Option("--unbuffered", help="answer each line before the next is read; slower for much text")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -147,6 +150,7 @@ def translate(
         bool,
         typer.Option("--with-cuts", help="FILE is as `segment` prints it; cut there and nowhere else"),
     ] = False,
+    unbuffered: Unbuffered = False,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
@@ -164,7 +168,7 @@ def translate(
     if sample and beam is not None:
         raise InputError("--sample draws and --beam searches; choose one")
     search = sampler(temperature, seed) if sample else translator.searcher(beam)
-    for number, output, text in process(translator, file, errors, search, with_cuts):
+    for number, output, text in process(translator, file, errors, search, with_cuts, unbuffered):
         if as_json:
             print_json({"source": text, **output.record(n_best)})
         elif n_best > 1:
@@ -192,6 +196,7 @@ def segment(
             help="translations of FILE: show where an ACT decoder cuts these instead",
         ),
     ] = None,
+    unbuffered: Unbuffered = False,
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
@@ -201,7 +206,8 @@ def segment(
     from caesura.streaming import forced, process
 
     translator = load_model(model, device, testing)
-    sources = ((text, output.segmentation) for _, output, text in process(translator, file, errors, None))
+    outputs = process(translator, file, errors, None, unbuffered=unbuffered)
+    sources = ((text, output.segmentation) for _, output, text in outputs)
     for text, cut in sources if target is None else forced(translator, file, target, errors):
         if as_json:
             scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any, TypeVar
 
 from caesura.data.corpus import ParallelText, read_sources
@@ -21,14 +25,21 @@ from caesura.search.sampling import sample
 
 Line = TypeVar("Line")
 EXAMPLES, LONGEST = 5, 30  # unknown symbols that are named, and characters of each
+PAUSE = 0.02  # seconds without another line after which those that came are answered
 
 
 def process(
-    translator: Translator, file: str, errors: Errors, search: Search | None, with_cuts: bool = False
+    translator: Translator,
+    file: str,
+    errors: Errors,
+    search: Search | None,
+    with_cuts: bool = False,
+    unbuffered: bool = False,
 ) -> Iterator[tuple[int, Output, str]]:
     """(line number, output, text) for each line, in order; memory is bounded by a chunk of lines.
 
-    With cuts, lines are as `segment` prints them, and are cut where they say.
+    With cuts, lines are as `segment` prints them, and are cut where they say. Unbuffered, each line is
+    answered before the next is read.
     """
     longest, name = translator.config.testing.max_input, "standard input" if file == "-" else file
     if with_cuts and is_tsv(file):
@@ -38,8 +49,9 @@ def process(
     sources = _uncut(read_lines(file, errors), name) if with_cuts else _whole(read_sources(file, errors))
     lines, unknown = enumerate(sources, 1), _Unknown()
     # At a terminal each line is answered; otherwise enough lines to sort by length into full batches.
-    size = 1 if file == "-" and sys.stdin.isatty() else 8 * translator.config.testing.batch_size
-    for chunk in _chunks(lines, size):
+    alone = unbuffered or (file == "-" and sys.stdin.isatty())
+    size = 1 if alone else 8 * translator.config.testing.batch_size
+    for chunk in _chunks_as_they_come(lines, size) if not alone and _may_wait(file) else _chunks(lines, size):
         texts, cuts = [], []
         for number, (line, offsets) in chunk:
             if line is None or len(line) > longest:
@@ -142,6 +154,52 @@ def _chunks(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
         elif problem is None:
             return
     raise problem
+
+
+def _may_wait(file: str) -> bool:
+    """Whether whoever writes the text may wait for answers: as through a pipe, not in a file."""
+    try:
+        return not stat.S_ISREG(
+            os.fstat(sys.stdin.fileno()).st_mode if file == "-" else os.stat(file).st_mode
+        )
+    except OSError:  # it is no file of the system's, or it is not there: reading it will tell
+        return False
+
+
+@dataclass(frozen=True)
+class _End:
+    problem: Exception | None = None
+
+
+def _chunks_as_they_come(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
+    """Up to `size` lines, fewer where no more have come; those before a bad one come before its error."""
+    queue: Queue[Line | _End] = Queue(size)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                queue.put(line)
+            queue.put(_End())
+        except Exception as problem:
+            queue.put(_End(problem))
+
+    Thread(target=read, daemon=True).start()
+    entry: Line | _End | None = None
+    while not isinstance(entry, _End):
+        chunk: list[Line] = []
+        entry = queue.get()
+        try:
+            while not isinstance(entry, _End):
+                chunk.append(entry)
+                if len(chunk) == size:
+                    break
+                entry = queue.get(timeout=PAUSE)
+        except Empty:
+            pass
+        if chunk:
+            yield chunk
+    if entry.problem is not None:
+        raise entry.problem
 
 
 def _warn(name: str, number: int, longest: int) -> None:

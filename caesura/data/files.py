@@ -63,7 +63,10 @@ def is_tsv(path: str | Path) -> bool:
 
 def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
     if str(path) == "-":
-        return nullcontext(sys.stdin.buffer)
+        try:  # a buffer of our own: Python cannot end while another thread waits for lines in its own
+            return open(os.dup(sys.stdin.fileno()), "rb")
+        except io.UnsupportedOperation:  # no stream of the system's
+            return nullcontext(sys.stdin.buffer)
     if str(path).endswith(".gz"):
         return cast(IO[bytes], gzip.open(path, "rb"))
     if str(path).endswith(".xz"):
