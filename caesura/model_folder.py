@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from caesura import __version__
 from caesura.config import Config, SymbolCuts, load_config
 from caesura.data.files import checksum, refuse_links, write_beside
+from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
 from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
 from caesura.data.words import WORDS
@@ -110,7 +111,7 @@ def write_folder(
 
     The weights come last, with the checksums of the rest: they are what makes a folder another model.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     save_vocabularies(folder, vocabularies)
     with write_beside(folder / CONFIG) as file:
         file.write(config.dump().encode())

@@ -14,6 +14,8 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from caesura.data.held import make_folder
+
 # Okabe and Ito's palette, for all kinds of colour vision; its yellow is too faint on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 INK, AXIS, FAINT = "#333333", "#999999", "#DDDDDD"
@@ -132,7 +134,7 @@ def style() -> Iterator[None]:
 
 def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Writes PNG and SVG without date or version, so that a figure changes only when its contents do."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(stem.parent)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
     with style():
         figure.savefig(png, dpi=160, bbox_inches="tight", metadata={"Software": None})

@@ -17,6 +17,7 @@ from caesura.analysis.numbers import plain
 from caesura.analysis.page import cut, page, table_html
 from caesura.analysis.plots import png_of, style
 from caesura.data.files import write_beside
+from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.evaluation.scores import Comparison
 
@@ -43,7 +44,7 @@ class Report:
             files[f"figures/{name}.svg"] = svg.encode("utf-8", "replace")
             files[f"figures/{name}.png"] = png_of(drawing.figure)
         for name, content in files.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            make_folder((out / name).parent)
             with write_beside(out / name) as file:
                 file.write(content)
         written = [*files, *_write_board(out, figures)]

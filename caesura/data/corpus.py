@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from caesura.data.cuts import CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
 from caesura.data.files import Errors, digest, is_tsv, read_lines, write_beside
+from caesura.data.held import make_folder
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
@@ -190,7 +191,7 @@ class Corpus:
             say(f"{stem}.idx: damaged, or of another version; the text is numbered again")
         filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg, max_chars), cuts)
         try:
-            stem.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(stem.parent)
             _write(stem, filtered, filtered.pairs(errors, progress), made_from)
         except PermissionError as error:
             raise InputError(f"{folder}: {error.strerror}; the ids of the corpus are kept there") from error

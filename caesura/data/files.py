@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from caesura.data.held import check_held
 from caesura.errors import InputError
 
 Errors = Literal["strict", "replace"]
@@ -194,6 +195,7 @@ def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
 
     Where its process is killed, a file that `parts` finds stays.
     """
+    check_held(path)
     beside = Path(f"{path}.{os.getpid()}.part")
     try:
         beside.unlink(missing_ok=True)  # of a process that had this number before
@@ -201,6 +203,7 @@ def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        check_held(path)  # it may have taken long
         os.replace(beside, path)
     except BaseException:
         with suppress(OSError):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from caesura.components import resolve
 from caesura.data.files import write_beside
+from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import asked
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
@@ -131,6 +132,8 @@ class _Fleet:
 
     def step(self) -> bool:
         """Settle what has ended, start what there is room for, tell how they do; False at the end of all."""
+        for name in self._doing:
+            check_held(self.members[name].folder)
         for name, status in self.children.ended().items():
             self.settle(name, status)
         for member in list(self.waiting):
@@ -189,6 +192,7 @@ class _Fleet:
             self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
+        check_held(member.folder)
         command = [sys.executable, "-m", *command]
         with member.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(command)}\n")
@@ -213,9 +217,10 @@ class _Fleet:
 
     def _keep_budget(self, member: Member, budget: float | None) -> None:
         self._budgets[member.name] = budget
-        member.folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(member.folder.parent)
         if budget is not None:
-            member.allowance.write_text(f"{budget:g}", encoding="utf-8")
+            with write_beside(member.allowance) as file:
+                file.write(f"{budget:g}".encode())
 
     def _fail(self, member: Member, reason: str) -> None:
         with write_beside(member.failure) as file:
@@ -231,7 +236,8 @@ class _Fleet:
                 self._together[name] = together
                 path = self.members[name].company
                 known = int(path.read_bytes()) if path.exists() else 1
-                path.write_text(str(max(known, together)), encoding="utf-8")
+                with write_beside(path) as file:
+                    file.write(str(max(known, together)).encode())
 
     def _tell(self) -> None:
         for name, measure in self._doing.items():

@@ -14,7 +14,7 @@ import torch
 
 from caesura.components import build_parts
 from caesura.config import Config, load_config
-from caesura.data.files import checksum
+from caesura.data.files import checksum, write_beside
 from caesura.data.vocabulary import SPECIALS
 from caesura.errors import InputError
 from caesura.model_folder import WEIGHTS
@@ -265,7 +265,8 @@ def stands(
         member.failure.unlink(missing_ok=True)  # of a try that came to nothing
     elif kept.budget is not None:
         member.folder.parent.mkdir(exist_ok=True)
-        member.allowance.write_text(f"{kept.budget:g}", encoding="utf-8")
+        with write_beside(member.allowance) as file:
+            file.write(f"{kept.budget:g}".encode())
     return not lacking
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from caesura.data.held import check_held
 from caesura.signals import restore_signals, take_signals
 
 
@@ -46,6 +47,7 @@ class Children:
         output: Path | None = None,
     ) -> None:
         """Start a process that prints into `log`, after what is there; its standard output into `output`."""
+        check_held(log)
         leashed = [sys.executable, "-m", "caesura.experiments.leash", str(os.getpid()), *command]
         with ExitStack() as stack:
             errors = stack.enter_context(log.open("ab"))

@@ -17,6 +17,7 @@ from caesura.analysis.report import PAGE, clear
 from caesura.analysis.tables import Table
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
+from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import by_length
 from caesura.experiments.by_length import BY_LENGTH, by_length_figure, series_of
@@ -248,6 +249,7 @@ class _Experiment:
         words = ["compare", *folders.values(), *names, *text, "--out", out, "--device", device]
         command = [sys.executable, "-m", "caesura.cli", *map(str, words)]
         log = self.out / "report.log"
+        check_held(log)
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
         began, status = time.monotonic(), None
         with Children() as children, terminal.telling("the report") as tell:
@@ -256,6 +258,7 @@ class _Experiment:
                 if time_limit is not None and time.monotonic() - began > time_limit:
                     return "the time limit came before it was done; the same command goes on"
                 time.sleep(0.1)
+                check_held(log)
                 tell(_last_line(log) or "starting")
                 status = children.ended().get("report")
         if children.signal is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from caesura.analysis.plots import save as save_figure
 from caesura.data.files import checksum, refuse_unwritable, write_beside
+from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
@@ -282,7 +283,7 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
         "table.csv": runs_table(sweep).csv(),
         "groups.csv": groups_table(sweep).csv(),
     }
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     written = [out / name for name in texts]
     for path, text in zip(written, texts.values(), strict=True):
         with write_beside(path) as file:

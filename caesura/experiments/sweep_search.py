@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura.data.files import write_beside
+from caesura.data.held import make_folder
 from caesura.errors import InputError, missing_extra
 from caesura.experiments.sweep_grid import Setting, parse_over
 
@@ -109,7 +110,7 @@ def read_trials(out: Path, dimensions: Sequence[Dimension]) -> list[Trial]:
 
 def save_trials(out: Path, dimensions: Sequence[Dimension], trials: Sequence[Trial]) -> None:
     """Keep what was drawn, before it is tried."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with write_beside(out / TRIALS) as file:
         file.write(json.dumps({"space": _space(dimensions), "trials": trials}, indent=1).encode())
 

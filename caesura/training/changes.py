@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from caesura.components import resolve
 from caesura.config import Config, differences, load_config
@@ -22,11 +23,27 @@ def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Conf
     """
     old, config = resolve(load_config(folder / CONFIG, bases=False)), with_measured(config, folder)
     if changes := differences(_with_allowed_changes(old, config, folder) if going_on else old, config):
-        listed = "; ".join(changes)
-        raise InputError(
-            f"{folder}: was trained with another config ({listed}); undo that or choose another --out"
-        )
+        raise _other_config(folder, changes, "undo that or choose another --out")
     return old
+
+
+def refuse_strange_checkpoint(config: Config, path: Path, begun: Any) -> None:
+    """Refuse a checkpoint of a run that was `begun` with another config, whatever the folder's file says.
+
+    Earlier versions did not keep the config in their checkpoints; those are taken as they are.
+    """
+    if begun is None:
+        return
+    try:
+        old = resolve(Config.model_validate(begun))
+    except (ValueError, InputError) as problem:
+        raise DamagedError(f"{path}: damaged (its config is not one)") from problem
+    if changes := differences(_with_allowed_changes(old, config, path.parents[1]), config):
+        raise _other_config(path, changes, "remove it, undo that or choose another --out")
+
+
+def _other_config(path: Path, changes: list[str], remedy: str) -> InputError:
+    return InputError(f"{path}: was trained with another config ({'; '.join(changes)}); {remedy}")
 
 
 def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from caesura.data.held import check_held, make_folder
 from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
 from caesura.errors import InputError
 
@@ -43,9 +45,15 @@ class Snapshot:
 
     progress: dict[str, Any]
     tensors: dict[str, Tensor]  # in the host's memory
+    config: dict[str, Any] | None = None  # that the run was begun with, as JSON can hold it
 
 
-def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> Snapshot:
+def snapshot(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    config: dict[str, Any] | None = None,
+) -> Snapshot:
     """Copy the state of a run."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for index, moments in optimizer.state_dict()["state"].items():
@@ -54,18 +62,19 @@ def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progr
     copies["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         copies["random.cuda"] = torch.cuda.get_rng_state()
-    return Snapshot(asdict(progress), copies)
+    return Snapshot(asdict(progress), copies, config)
 
 
 def save_checkpoint(folder: Path, state: Snapshot, keep: int) -> Path:
     """Write a checkpoint beside, rename it into place, and remove all but the newest `keep`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"{state.progress['update']:09d}.safetensors"
-    save_tensors(path, state.tensors, {"format": FORMAT, "progress": state.progress})
+    save_tensors(path, state.tensors, {"format": FORMAT, "progress": state.progress, "config": state.config})
     # A later one is there only if it was damaged, and this run went on from one before.
     kept = [found for found in list_checkpoints(folder) if found <= path][-keep:]
     for other in list_checkpoints(folder):
         if other not in kept:
+            check_held(other)
             other.unlink()
     return path
 
@@ -88,10 +97,19 @@ def newest_progress(folder: Path) -> Progress | None:
     return None
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Put the tensors of a checkpoint where they were; its counters."""
+def load_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    check: Callable[[Path, Any], None] = lambda path, config: None,
+) -> Progress:
+    """Put the tensors of a checkpoint where they were; its counters.
+
+    `check` may refuse it for its config, which is None in those of earlier versions.
+    """
     tensors, facts = load_tensors(path)
     progress = _progress(path, facts)
+    check(path, facts.get("config"))
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
     try:
         for name, value in tensors.items():

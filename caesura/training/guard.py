@@ -15,6 +15,7 @@ from torch import Tensor
 
 from caesura.data.corpus import Corpus
 from caesura.data.files import write_beside
+from caesura.data.held import make_folder
 from caesura.errors import TrainingError
 from caesura.model import Translator
 from caesura.training.checkpoint import Progress
@@ -77,7 +78,7 @@ class Guard:
             "source": [self.model.src_vocabulary.decode(source) for source, _ in pairs],
             "target": [self.model.trg_vocabulary.decode(target) for _, target in pairs],
         }
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         with write_beside(path) as file:
             file.write(json.dumps(batch, ensure_ascii=False, indent=1).encode())
         self.journal.record(SKIPPED, one.update, {"epoch": one.epoch, "batch": one.batch})

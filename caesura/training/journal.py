@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from caesura.data.files import read_bounded
-from caesura.errors import InputError, missing_extra
+from caesura.data.held import check_held
+from caesura.errors import InputError, TrainingError, missing_extra
 
 METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
 MAX_BYTES = 1 << 28  # of a log that is read: over half a million lines
@@ -40,7 +41,7 @@ class Journal:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as problem:
                 raise missing_extra("training.tensorboard", "tensorboard") from problem
-        self._files = {}
+        self._folder, self._files = folder, {}
         for name in (METRICS, VALIDATIONS):
             path = folder / name
             with path.open("ab") as file:
@@ -71,22 +72,38 @@ class Journal:
 
     def sizes(self) -> dict[str, int]:
         """Bytes written so far, on disk."""
-        for file in self._files.values():
+        for name, file in self._files.items():
+            self._check(name)
             file.flush()
             os.fsync(file.fileno())
         return {name: file.tell() for name, file in self._files.items()}
 
     def close(self) -> None:
-        """Close the files; what a full disk does not take is lost, and was not part of any checkpoint."""
+        """Close the files; what a full disk does not take is lost, and was not part of any checkpoint.
+
+        TensorBoard opens its file again to write what it has left, which may be for nobody any more.
+        """
         for file in self._files.values():
             with suppress(OSError):
                 file.close()
         if self._board is not None:
-            self._board.close()
+            with suppress(TrainingError):
+                check_held(self._folder)
+                self._board.close()
 
     def _write(self, name: str, line: str) -> None:
+        self._check(name)
         self._files[name].write(line + "\n")
         self._files[name].flush()
+
+    def _check(self, name: str) -> None:
+        """End where what is written would not be in the folder."""
+        path = self._folder / name
+        check_held(path)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._files[name].fileno()), os.stat(path)):
+                return
+        raise TrainingError(f"{path}: was removed or replaced; the same command goes on from the checkpoint")
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,30 +15,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from caesura.data.files import refuse_unwritable
+from caesura.data.held import LOCK, holding, is_lock
 from caesura.errors import InputError
 
-LOCK = ".lock"
 _TRIES, _PAUSE = 10, 0.005  # seconds
 
 
 @contextmanager
 def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Make the folder and keep others from training in it; the lock of a killed process is taken over."""
+    """Make the folder and keep others from training in it; the lock of a killed process is taken over.
+
+    Where the folder is removed, moved or taken over meanwhile, a TrainingError ends what is inside.
+    """
     path = folder / LOCK
     with refuse_unwritable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = _acquire(path, say)
     try:
-        yield
+        with holding(folder, file):
+            yield
     finally:
-        path.unlink(missing_ok=True)  # before others may have it
+        if is_lock(file, folder):  # else it is another's
+            path.unlink(missing_ok=True)  # before others may have it
         os.close(file)
 
 
 def is_held(folder: Path) -> bool:
     """Whether a training holds a folder; False where that cannot be told."""
     try:
-        file = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        file = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -53,8 +59,11 @@ def is_held(folder: Path) -> bool:
 
 def _acquire(path: Path, say: Callable[[str], None]) -> int:
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        # Without waiting: a pipe would have us wait for its other end.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise InputError(f"{path}: no plain file; remove it or choose another --out")
             if not _locked(file, path, say):
                 os.close(file)
                 continue
@@ -82,10 +91,7 @@ def _locked(file: int, path: Path, say: Callable[[str], None]) -> bool:
         if problem.errno not in (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP):
             raise
         say(f"{path.parent}: its file system has no locks; take care that nothing else trains here")
-    try:
-        return os.path.samestat(os.fstat(file), os.lstat(path))
-    except FileNotFoundError:
-        return False
+    return is_lock(file, path.parent)
 
 
 def _take(file: int) -> None:

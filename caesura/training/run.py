@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ from caesura.training.changes import (
     refuse_changes,
     refuse_lower_bounds,
     refuse_overwriting,
+    refuse_strange_checkpoint,
     with_measured,
     with_ratio,
 )
@@ -111,7 +113,7 @@ class Run:
         self.progress.schedule = asdict(self.schedule)
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
-        state = snapshot(self.model, self.optimizer, self.progress)
+        state = snapshot(self.model, self.optimizer, self.progress, self.model.config.model_dump(mode="json"))
         with self.interrupt.shielded():  # a writing that is not known of would not be waited for
             self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
         self.saved = time.monotonic()
@@ -183,7 +185,8 @@ def open_run(
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
-        path, progress = _restore(checkpoints, data.digests, model, optimizer, reporter)
+        check = partial(refuse_strange_checkpoint, config)
+        path, progress = _restore(checkpoints, data.digests, model, optimizer, check, reporter)
         schedule = HalveAndStop(**progress.schedule)
         refuse_lower_bounds(config, progress, folder)
         if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
@@ -234,12 +237,13 @@ def _restore(
     digests: list[str],
     model: Translator,
     optimizer: torch.optim.Optimizer,
+    check: Callable[[Path, Any], None],
     reporter: Reporter,
 ) -> tuple[Path, Progress]:
     """The newest checkpoint that is whole, put into the model and the optimizer."""
     for path in reversed(checkpoints):
         try:
-            progress = load_checkpoint(path, model, optimizer)
+            progress = load_checkpoint(path, model, optimizer, check)
         except DamagedError as problem:
             reporter.say(f"warning: {problem}; the checkpoint before it is tried")
             continue
