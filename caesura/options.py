@@ -78,4 +78,9 @@ def load_model(folder: Path, device: str, testing: Testing) -> Translator:
 
 def print_json(value: Any) -> None:
     """One line of JSON, letters of any script as they are."""
-    print(json.dumps(value, ensure_ascii=False))
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        line.encode()
+    except UnicodeEncodeError:  # a folder's name that is not UTF-8
+        line = json.dumps(value)
+    print(line)

@@ -26,6 +26,7 @@ _SCALARS = {
     "float": (_FLOAT, list("-+.0123456789")),
 }
 _TAG = "tag:yaml.org,2002:"
+HALVES = re.compile("[\ud800-\udfff]")  # of characters: what text cannot hold
 
 
 class _Loader(yaml.SafeLoader):
@@ -49,6 +50,14 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
+
+    def scan_flow_scalar_non_spaces(self, double: bool, start_mark: yaml.Mark) -> list[str]:
+        try:
+            chunks: list[str] = super().scan_flow_scalar_non_spaces(double, start_mark)
+        except (ValueError, OverflowError):  # of `chr`
+            problem = "an escape that stands for no character"
+            raise yaml.scanner.ScannerError(problem=problem, problem_mark=self.get_mark()) from None
+        return chunks
 
 
 class _Dumper(yaml.SafeDumper):
@@ -287,7 +296,7 @@ def _value(node: yaml.Node, key: Key, source: Source, place: Callable[[int], Pla
 
 def _scalar(tag: str, text: str) -> Any:
     if tag == "str":
-        if re.search("[\ud800-\udfff]", text):
+        if HALVES.search(text):
             raise ValueError("half a character (a lone surrogate)")
         return text
     if tag == "null":

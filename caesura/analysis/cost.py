@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
+from caesura.data.files import read_bounded
+from caesura.errors import InputError
 from caesura.model import Translator
-from caesura.training.journal import VALIDATIONS
+from caesura.training.journal import MAX_BYTES, VALIDATIONS
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ def part_sizes(model: Translator) -> dict[str, int]:
 def training_seconds(folder: Path) -> float | None:
     """Seconds of training to the best validation, from the model folder's own log."""
     try:
-        with (folder / VALIDATIONS).open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
+        log = read_bounded(folder / VALIDATIONS, MAX_BYTES).decode()
+        rows = list(csv.DictReader(StringIO(log, newline=""), delimiter="\t"))
         return float([row["seconds"] for row in rows if row["verdict"] == "best"][-1])
-    except (OSError, KeyError, IndexError, ValueError):
+    except (InputError, csv.Error, KeyError, IndexError, ValueError):
         return None

@@ -16,7 +16,7 @@ from caesura.analysis.findings import Analysis
 from caesura.analysis.numbers import plain
 from caesura.analysis.page import cut, page, table_html
 from caesura.analysis.plots import png_of, style
-from caesura.data.files import write_beside
+from caesura.data.files import refuse_odd, write_beside
 from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.evaluation.scores import Comparison
@@ -133,6 +133,7 @@ def _number(n: int) -> str:
 def refuse_another(out: Path, models: Sequence[str], text: str) -> None:
     """Refuse a folder with a report of other models or of another text; one of the same may be replaced."""
     try:
+        refuse_odd([out / NUMBERS])
         old = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["models"]
         held = [model["name"] for model in old], old[0]["text"]["name"]
     except (OSError, ValueError, KeyError, TypeError, IndexError):

@@ -168,7 +168,7 @@ class Training(Section):
     )
     sampling_updates: int = Field(default=10_000, ge=1, description="updates until it is reached")
     risk_candidates: int = Field(
-        default=0, ge=0, description="draws a sentence for minimum risk training; 0: cross-entropy"
+        default=0, ge=0, le=1000, description="draws a sentence for minimum risk training; 0: cross-entropy"
     )
     risk_metric: Literal["chrf", "bleu"] = Field(default="chrf", description="the sentence score at risk")
     risk_alpha: float = Field(
@@ -211,7 +211,7 @@ class Testing(Section):
 
     beam_size: int = Field(default=5, ge=1, le=1000, description="hypotheses kept a step")
     alpha: float = Field(
-        default=1.0, ge=0, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
+        default=1.0, ge=0, le=10, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
     )
     beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
     batch_size: int = Field(default=64, ge=1, le=100_000, description="sentences translated together")

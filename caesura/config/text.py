@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from caesura.phrasing import nearest
-from caesura.yamlfile import show
+from caesura.yamlfile import HALVES, show
 
 Level = Literal["char", "word", "bpe", "wordpiece"]
 
@@ -31,10 +31,13 @@ def wrong(key: str, message: str) -> PydanticCustomError:
 def _file(path: Path) -> Path:
     if not path.name:
         raise wrong("", "a file name is wanted")
+    if HALVES.search(str(path)):
+        raise wrong("", f"the name {str(path)!a} is not UTF-8, which a config cannot hold; rename it")
     return path
 
 
 def _table(path: Path) -> Path:
+    path = _file(path)
     if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
         raise wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
     return path

@@ -164,6 +164,14 @@ def refuse_links(paths: Iterable[Path], folder: Path) -> None:
             )
 
 
+def refuse_odd(files: Iterable[Path], folders: Iterable[Path] = ()) -> None:
+    """Refuse what stands in place of files and folders but is none: who opens a pipe waits for ever."""
+    for paths, kind, fits in ((files, "plain file", Path.is_file), (folders, "folder", Path.is_dir)):
+        for path in paths:
+            if path.exists() and not fits(path):
+                raise InputError(f"{path}: not a {kind}; remove it or choose another --out")
+
+
 def read_bounded(path: Path, most: int) -> bytes:
     """A file of a model folder, which may be a stranger's: a plain one, not led out of it, not too large."""
     refuse_links([path], path.parent)

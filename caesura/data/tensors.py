@@ -15,6 +15,7 @@ from torch import Tensor
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
+from caesura.yamlfile import HALVES
 
 KEY = "caesura"  # the one entry of the metadata: several would be written in any order
 
@@ -78,7 +79,10 @@ def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
 
 def _opened(path: Path) -> Any:
     try:
-        return safe_open(path, framework="pt")
+        if not HALVES.search(str(path)):
+            return safe_open(path, framework="pt")
+        with open(path, "rb") as file:  # safetensors takes no name that is not UTF-8
+            return safe_open(f"/dev/fd/{file.fileno()}", framework="pt")
     except (SafetensorError, OSError, ValueError) as problem:
         raise DamagedError(f"{path}: damaged ({_first_line(problem)})") from problem
 

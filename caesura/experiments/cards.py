@@ -33,7 +33,7 @@ def keep_cards(out: Path, results: Sequence[Result], about: Sequence[str]) -> No
             path = _path(out, result.system)
             path.parent.mkdir(exist_ok=True)
             with write_beside(path) as file:
-                file.write(_card(out, result, best, about).encode())
+                file.write(_card(out, result, best, about).encode(errors="replace"))
 
 
 def links(out: Path, results: Sequence[Result]) -> str:

@@ -194,7 +194,7 @@ class _Fleet:
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
         check_held(member.folder)
         command = [sys.executable, "-m", *command]
-        with member.log.open("a", encoding="utf-8") as log:
+        with member.log.open("a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"$ {shlex.join(command)}\n")
         output = None if measure is None else _output(member, measure)
         self.children.start(member.name, command, member.log, self._environment, output)
@@ -224,7 +224,7 @@ class _Fleet:
 
     def _fail(self, member: Member, reason: str) -> None:
         with write_beside(member.failure) as file:
-            file.write(reason.encode())
+            file.write(reason.encode(errors="replace"))
         self.watcher.say(f"{member.name}: failed: {reason}; all it said: {member.log}")
         self.settled()
 

@@ -6,6 +6,8 @@ import math
 
 from torch import Tensor
 
+LARGEST = 2**30  # of a size; a few times its square is still counted in 64 bits
+
 
 def check_batch(
     symbols: Tensor, lengths: Tensor, names: tuple[str, str, str] = ("symbols", "lengths", "T")
@@ -26,10 +28,12 @@ def check_batch(
 
 
 def check_sizes(**sizes: float) -> None:
-    """Require sizes of at least 1, named as in the config."""
+    """Require sizes of at least 1 and at most LARGEST, named as in the config."""
     for name, value in sizes.items():
         if not value >= 1:
             raise ValueError(f"{name} must be at least 1, not {value}")
+        if value > LARGEST:
+            raise ValueError(f"{name} must be at most {LARGEST}, not {value}")
 
 
 def check_shares(**shares: float) -> None:

@@ -45,7 +45,7 @@ To use it: `caesura translate {folder.name} < text`, or in Python
 `caesura.Translator.from_pretrained("{folder.name}").translate([...])`.
 """
     with write_beside(folder / CARD) as file:
-        file.write(card.encode())
+        file.write(card.encode(errors="replace"))  # a folder may have any name
 
 
 def introduction(config: Config, parameters: int) -> str:

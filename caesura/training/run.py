@@ -21,7 +21,7 @@ from torch import Tensor
 
 from caesura.config import Config
 from caesura.data.corpus import Corpus
-from caesura.data.files import parts, refuse_links, write_beside
+from caesura.data.files import parts, refuse_links, refuse_odd, write_beside
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError, load_tensors
 from caesura.data.words import WORDS
@@ -271,6 +271,8 @@ def _tidy(folder: Path) -> None:
     """Refuse what cannot be written to or leads elsewhere, and remove what killed runs have left."""
     within = [path for name in FOLDERS for path in (folder / name).glob("*")]
     refuse_links([*(folder / name for name in (*FILES, *FOLDERS)), *within], folder)
+    refuse_odd([folder / name for name in FILES], [folder / name for name in FOLDERS])
+    refuse_odd([path for path in within if path.parent.name != "tensorboard"])
     for path in (folder / name for name in (*FOLDERS, METRICS, VALIDATIONS)):
         if path.exists() and not os.access(path, os.W_OK):
             raise InputError(f"{path}: cannot be written to (Permission denied); choose another --out")

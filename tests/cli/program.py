@@ -69,8 +69,8 @@ class Done:
 def caesura(*arguments: object, stdin: bytes | TextIO = b"") -> Done:
     """Run the command line in this process, which spares the seconds that importing torch takes."""
     # The locale's encoding may be anything; the program has to write UTF-8.
-    encodings = {"stdout": "ascii", "stderr": "utf-8"}
-    streams = {name: io.TextIOWrapper(io.BytesIO(), code, newline="\n") for name, code in encodings.items()}
+    kinds = {"stdout": ("ascii", "strict"), "stderr": ("utf-8", "backslashreplace")}
+    streams = {name: io.TextIOWrapper(io.BytesIO(), *kind, newline="\n") for name, kind in kinds.items()}
     source = io.TextIOWrapper(io.BytesIO(stdin), "utf-8") if isinstance(stdin, bytes) else stdin
     given = ["caesura", *map(str, arguments)]
     with mock.patch.multiple(sys, argv=given, stdin=source, **streams):
@@ -80,7 +80,7 @@ def caesura(*arguments: object, stdin: bytes | TextIO = b"") -> Done:
             status = end.code
     for stream in streams.values():
         stream.flush()
-    out, err = (stream.buffer.getvalue().decode() for stream in streams.values())
+    out, err = (stream.buffer.getvalue().decode(errors="surrogateescape") for stream in streams.values())
     assert isinstance(status, int)
     return Done(status, out, err)
 
