@@ -13,7 +13,7 @@ from caesura import terminal
 from caesura.analysis.cost import training_seconds
 from caesura.analysis.findings import Analysis
 from caesura.analysis.gold import Gold, read_gold
-from caesura.analysis.lines import name_of, read_text
+from caesura.analysis.lines import name_of, read_text, readable
 from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.study import Known, Settings, Subject, analyse
@@ -178,7 +178,8 @@ def _names(folders: Sequence[str], rows: Sequence[Row] = ()) -> list[str]:
     if rows and given != list(folders):
         return given
     short = [Path(folder).resolve().name for folder in folders]
-    return short if len(set(short)) == len(short) else list(folders)
+    names = short if len(set(short)) == len(short) else folders
+    return [readable(name) for name in names]
 
 
 def show_comparison(rows: Sequence[Row], where: str) -> None:

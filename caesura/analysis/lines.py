@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -91,4 +92,9 @@ def subsample(lines: Sequence[Line], size: int, seed: int) -> list[Line]:
 
 def name_of(path: str | Path) -> str:
     """A file as a reader is told it."""
-    return "standard input" if str(path) == "-" else Path(path).name
+    return "standard input" if str(path) == "-" else readable(Path(path).name)
+
+
+def readable(name: str) -> str:
+    """A name of a file or folder as text that can be drawn; bytes that are not UTF-8 as \\xff."""
+    return os.fsencode(name).decode(errors="backslashreplace")
