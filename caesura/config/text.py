@@ -21,6 +21,7 @@ from caesura.phrasing import nearest
 from caesura.yamlfile import HALVES, show
 
 Level = Literal["char", "word", "bpe", "wordpiece"]
+MOST_PIECES = 1_000_000  # of a vocabulary: memory for all is taken before the first is learned
 
 
 def wrong(key: str, message: str) -> PydanticCustomError:
@@ -94,6 +95,8 @@ class Side(Section):
     def _subwords_need_a_size(self) -> "Side":
         if self.level in ("bpe", "wordpiece") and self.voc_limit is None:
             raise wrong("voc_limit", f"level {self.level} needs a vocabulary size, such as 15000")
+        if self.level in ("bpe", "wordpiece") and (self.voc_limit or 0) > MOST_PIECES:
+            raise wrong("voc_limit", f"{self.voc_limit} is too large; at most {MOST_PIECES}")
         return self
 
 
@@ -118,7 +121,7 @@ class SymbolCuts(Section):
     """Cuts at the ends of symbols learned from the source, while the model reads characters."""
 
     type: Literal["bpe", "unigram", "wordpiece"] = Field(description="what the symbols are")
-    voc_limit: int = Field(ge=5, description="how many symbols there are")
+    voc_limit: int = Field(ge=5, le=MOST_PIECES, description="how many symbols there are")
 
 
 class FileCuts(Section):

@@ -222,7 +222,7 @@ def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
 
 def parts(folder: Path, name: str) -> Iterator[Path]:
     """What is left of files `name` (a pattern) of a folder that were never written to their end."""
-    return folder.glob(f"{name}.[0-9]*.part")
+    return (path for path in folder.glob(f"{name}.[0-9]*.part") if not path.is_dir())
 
 
 def _sync(folder: Path) -> None:
