@@ -38,7 +38,10 @@ Lines = Annotated[
     str | None, typer.Option("--lines", help="report: lines to show, such as 3,17; else some are drawn")
 ]
 Bpe = Annotated[
-    int, typer.Option("--bpe", min=10, help="report: symbols of the BPE that cuts are compared with")
+    int,
+    typer.Option(
+        "--bpe", min=10, max=1_000_000, help="report: symbols of the BPE that cuts are compared with"
+    ),
 ]
 Moved = Annotated[
     int, typer.Option("--moved", min=0, help="sentences whose cuts are moved, one gap at a time")

@@ -27,7 +27,9 @@ ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="a model fold
 Errors = Annotated[
     Literal["strict", "replace"], typer.Option("--errors", help="bytes that are not UTF-8: stop, or �")
 ]
-Beam = Annotated[int | None, typer.Option("--beam", min=1, help="beam size; 1 is greedy; else the config's")]
+Beam = Annotated[
+    int | None, typer.Option("--beam", min=1, max=1000, help="beam size; 1 is greedy; else the config's")
+]
 Gold = Annotated[
     str | None,
     typer.Option(
