@@ -38,10 +38,9 @@ def _file(path: Path) -> Path:
 
 
 def _table(path: Path) -> Path:
-    path = _file(path)
     if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
         raise wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
-    return path
+    return _file(path)
 
 
 def _corpus_kind(value: Any) -> str | None:

@@ -1,6 +1,7 @@
 """A sweep trains, measures and draws; it goes on where it was, grows, and outlives a run that fails."""
 
 import json
+import shutil
 
 import pytest
 from cli.program import caesura, contents, refusal
@@ -9,7 +10,7 @@ from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from experiments.sweeps import request_of, written
 
 from caesura.config import load_config
-from caesura.errors import InputError, Interrupted
+from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
@@ -347,3 +348,18 @@ def test_the_program_sweeps_as_users_start_it(configs, tmp_path):
         *("trajectories", "start-and-end", "bleu", "gradient", "loss", "loss-and-length")
     }
     assert json.loads((out / "runs" / "tau=0__b_h=-2__seed=1" / "cuts.json").read_text())["boundaries"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_sweep_whose_folder_is_removed_ends_and_does_not_make_it_anew(configs, tmp_path):
+    out = tmp_path / "sweep"
+
+    class Removing(Heard):
+        def validation(self, name, record):
+            shutil.rmtree(out, ignore_errors=True)
+
+    more = {"limits": Limits(parallel=2), "test": False, "common": ["training.updates=100000"]}
+    with pytest.raises(TrainingError) as caught:
+        run_sweep(request_of(configs, out, f"{TAU}=0,0.5", **more), Removing())
+    assert str(caught.value).startswith(f"{out}: ")
+    assert not out.exists()

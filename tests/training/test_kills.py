@@ -2,8 +2,10 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -39,10 +41,12 @@ def kill(folder: Path, how: str, first: int, second: int, system: str, *settings
     return found
 
 
-def killed(folder: Path, how: str, first: int, second: int, system: str = "act") -> dict[str, int]:
+def killed(
+    folder: Path, how: str, first: int, second: int, system: str = "act", *settings: str
+) -> dict[str, int]:
     """What was killed: `first` at random moments with seed `second`, or at every `first`-th system call."""
     write_corpus(folder, train=45, dev=5)
-    found = kill(folder, how, first, second, system, *BOUNDS)
+    found = kill(folder, how, first, second, system, *BOUNDS, *settings)
     runs = [path for path in (folder / "runs").iterdir() if path.name != "whole"]
     whole = folder / "runs" / "whole"
     wanted, model = outcome(whole), Translator.from_pretrained(whole)
@@ -61,15 +65,58 @@ def test_killed_at_some_system_calls(tmp_path: Path) -> None:
     assert killed(tmp_path, "calls", 61, 5)["system calls"] >= 2
 
 
-@pytest.mark.parametrize(
-    ("system", "kills"),
-    [pytest.param("bpe", 30, marks=pytest.mark.slow), pytest.param("act-act", 40, marks=pytest.mark.soak)],
-)
-def test_killed_at_many_random_moments(tmp_path: Path, system: str, kills: int) -> None:
-    found = killed(tmp_path, "clock", kills, 2, system)
-    print(system, found)
-    assert sum(found.values()) >= kills
-    assert {"update", "validation", "checkpoint"} <= set(found), "in the middle of everything that takes long"
+LONG = {"update", "validation", "checkpoint"}
+
+
+@pytest.mark.slow
+def test_killed_at_many_random_moments(tmp_path: Path) -> None:
+    found = killed(tmp_path, "clock", 30, 2, "bpe")
+    assert sum(found.values()) >= 30
+    assert set(found) >= LONG, "in the middle of everything that takes long"
+
+
+READER = "reader: {type: bigru, embedding_dim: 8, size: 8}"
+FORMS = [
+    ("act-act",),
+    ("char", f"model.segmenter={{{READER}, cutter: cif, pooling: weighted, rate: {{target: 3.0}}}}"),
+    ("act", "model.segmenter.rate={target: 3.0, by: pi}"),
+    ("bpe", "data.joint=true"),
+]
+OBJECTIVES = [
+    ("training.label_smoothing=0.1",),
+    ("training.sampling=0.5", "training.sampling_updates=10"),
+    ("training.risk_candidates=2", "training.risk_after=3"),
+]
+
+
+def drawn(rng: random.Random) -> list[str]:
+    """How a run is trained."""
+    choices = {
+        "training.seed": range(100),
+        "training.keep_last": (1, 2, 3),
+        "training.checkpoint_minutes": ("null", 0.0005, 0.005),  # the least: after each update
+        "training.clip_grad_norm": ("null", 0.1, 1.0),
+        "training.warmup": (0, 5),
+        "training.patience": (1, 3),
+        "training.max_halvings": (1, 10),
+        "training.normalization": ("symbols", "sentences"),
+        "model.encoder.num_layers": (1, 2),
+    }
+    return [f"{key}={rng.choice(values)}" for key, values in choices.items()]
+
+
+@pytest.mark.soak
+def test_killed_at_random_moments_under_random_configs(tmp_path: Path) -> None:
+    rng, kills, chains = random.Random(1), Counter[str](), 12  # each form with each objective
+    for chain in range(chains):
+        (system, *form), objective = FORMS[chain % len(FORMS)], OBJECTIVES[chain % len(OBJECTIVES)]
+        (folder := tmp_path / str(chain)).mkdir()
+        found = killed(folder, "clock", 13, chain, system, *form, *objective, *drawn(rng))
+        print(system, *objective, found, flush=True)
+        kills += Counter(found)
+    print(kills)
+    assert sum(kills.values()) >= 150
+    assert set(kills) >= LONG
 
 
 @pytest.mark.soak
