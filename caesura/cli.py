@@ -12,7 +12,7 @@ with QuietInterrupt():
     import typer
 
     from caesura import measuring
-    from caesura.errors import InputError, Interrupted, explain
+    from caesura.errors import InputError, Interrupted, explain, show_traceback
     from caesura.experiments import commands
     from caesura.options import (
         Beam,
@@ -25,6 +25,7 @@ with QuietInterrupt():
         parse_duration,
         parse_seeds,
         print_json,
+        print_row,
     )
     from caesura.streams import open_streams, outlive_readers
 
@@ -173,15 +174,14 @@ def translate(
             print_json({"source": text, **output.record(n_best)})
         elif n_best > 1:
             for hypothesis, translation in zip(output.hypotheses[:n_best], output.texts, strict=False):
-                print(f"{number}\t{hypothesis.score:.4f}\t{translation}")
+                print_row(f"{number}", f"{hypothesis.score:.4f}", translation)
             if not output.hypotheses:
-                print(f"{number}\t{0:.4f}\t")  # an empty line: certain to stay empty
+                print_row(f"{number}", f"{0:.4f}", "")  # an empty line: certain to stay empty
         else:
             columns = [_shown(output.segmentation)] if segments else []
             if segments and translator.decoder.segmenting:
                 columns += ["".join(_shown(cut) for cut in output.targets[:1])]
-            print(*columns, output.best, sep="\t")
-        sys.stdout.flush()
+            print_row(*columns, output.best)
 
 
 @app.command()
@@ -214,8 +214,7 @@ def segment(
             name = "source" if target is None else "target"
             print_json({name: text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
         else:
-            print(_shown(cut))
-        sys.stdout.flush()
+            print_row(_shown(cut))
 
 
 app.command()(measuring.evaluate)
@@ -252,6 +251,7 @@ def main() -> None:
         except BaseException as problem:
             interrupt.ending = True
             if "--traceback" in sys.argv:
+                sys.excepthook = show_traceback
                 raise
             status = explain(problem)
         finally:

@@ -25,6 +25,7 @@ from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.rates import asked
 from caesura.evaluation.scores import Comparison, paired_bootstrap
 from caesura.model import Translator
+from caesura.visible import one_line
 
 
 @dataclass(frozen=True)
@@ -156,10 +157,14 @@ def write_report(
     with terminal.stages("drawing"):
         page = Report(found, tested).write(out)
     if gold is not None and not any(t.reference == gold.name for t in found[0].agreements):
-        terminal.err.print(f"caesura: {text.gold}: none of its boundaries is in a line of {text.src}")
+        terminal.err.print(
+            one_line(f"caesura: {text.gold}: none of its boundaries is in a line of {text.src}")
+        )
     if found[0].text.too_long and not rows:  # of compared models, reading said so line by line
         limit = f"longer than {longest} characters (testing.max_input)"
-        terminal.err.print(f"caesura: {text.src}: {found[0].text.too_long} lines {limit} were taken as empty")
+        terminal.err.print(
+            f"caesura: {one_line(text.src)}: {found[0].text.too_long} lines {limit} were taken as empty"
+        )
     return page, found
 
 

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +122,12 @@ def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) 
     settings = settings or Settings()
     runs = [Run(system, seed, out) for seed in dict.fromkeys(seeds) for system in SYSTEMS]
     _write(out, runs, settings)
-    with hold(out, partial(terminal.out.print, markup=False)):  # whose logs and plots a second would replace
+    with hold(out, terminal.say):  # whose logs and plots a second would replace
         return _run(out, runs, settings)
 
 
 def _run(out: Path, runs: Sequence[Run], settings: Settings) -> bool:
-    terminal.out.print(
+    terminal.say(
         "Learning to read German numbers: siebenhundertdreiundzwanzig → seven hundred and twenty-three.\n"
         "Two models train side by side, one a core: char reads single characters,\n"
         "act (ACT-ENC) decides itself where to cut.\n"
@@ -143,7 +142,7 @@ def _run(out: Path, runs: Sequence[Run], settings: Settings) -> bool:
             _train(unfinished, settings)
             tested += [_test(run, texts) for run in pair if (run.folder / WEIGHTS).exists()]
     except (KeyboardInterrupt, Interrupted):
-        terminal.out.print("stopped; the same command goes on from here")
+        terminal.say("stopped; the same command goes on from here")
         raise
     if tested:
         _show_table(tested, settings)
@@ -153,7 +152,7 @@ def _run(out: Path, runs: Sequence[Run], settings: Settings) -> bool:
     exact = {t.run: t.found["test"].scores.exact for t in tested}
     for run in runs:
         if said := _shortfall(run, exact.get(run), settings):
-            terminal.out.print(f"\n{said}", markup=False)
+            terminal.say(f"\n{said}")
     return all(exact.get(run, 0.0) >= settings.wanted for run in runs)
 
 
@@ -213,7 +212,7 @@ def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[s
             for run in runs:
                 for record in run.validations()[seen[run] :]:
                     seen[run] += 1
-                    console.print(f"{run.system:>4} {terminal.validation_line(record)}", markup=False)
+                    console.print(f"{run.system:>4} {terminal.validation_line(record)}")
             if len(ended) == len(runs) or any(ended.values()) or children.signal is not None:
                 return ended
             time.sleep(0.2)
@@ -270,13 +269,13 @@ def _show_table(tested: Sequence[Tested], settings: Settings) -> None:
 
 
 def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
-    terminal.out.print("\nHow they were read:")
+    terminal.say("\nHow they were read:")
     for i, reference in enumerate(text.references[:3]):
         for t in tested:
             output = t.found["test"].outputs[i]
             right = "=" if output.best == reference else f"should be: {reference}"
             shown = join_pieces(output.segmentation.pieces)
-            terminal.out.print(f"{t.run.system:>6}  {shown} → {output.best}  ({right})", markup=False)
+            terminal.say(f"{t.run.system:>6}  {shown} → {output.best}  ({right})")
 
 
 def _show_slide(tested: Sequence[Tested], out: Path) -> None:
@@ -285,10 +284,10 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     for run, found in curves.items():
         if run.system != "char":
             shown = " → ".join(f"{length:.2f}" for length in found.segment_length)
-            terminal.out.print(f"\nACT-ENC's segment length as it trained, seed {run.seed}: {shown}")
+            terminal.say(f"\nACT-ENC's segment length as it trained, seed {run.seed}: {shown}")
     figure = history_figure({f"{run.system} {run.seed}": found for run, found in curves.items()}, "exact")
     png, svg = save_figure(figure, out / "trajectories")
-    terminal.out.print(
+    terminal.say(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
         f"(try: echo neunundneunzig | {_program()} translate {tested[-1].run.folder} --segments)"
     )
@@ -304,7 +303,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)
         page, _ = write_report(models, files, gold, page.parent, settings, rows)
-    terminal.out.print(f"\nAll that can be seen of them, on one page: {page}")
+    terminal.say(f"\nAll that can be seen of them, on one page: {page}")
 
 
 def _program() -> str:

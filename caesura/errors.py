@@ -3,13 +3,23 @@
 import errno
 import signal
 import sys
+from types import TracebackType
+
+from caesura.visible import each_line, one_line
 
 
-class InputError(Exception):
+class _Refusal(Exception):
+    """One sentence per line; what it quotes may be a stranger's, so each is made safe to print."""
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__("\n".join(map(one_line, sentences)))
+
+
+class InputError(_Refusal):
     """Bad input or config: the message names the place and the remedy, the exit status is 2."""
 
 
-class TrainingError(Exception):
+class TrainingError(_Refusal):
     """Training cannot go on: one sentence, the last good state is on disk, the exit status is 1."""
 
 
@@ -26,9 +36,18 @@ def missing_extra(what: str, extra: str) -> InputError:
     return InputError(f"{what} needs an extra, in the clone: .venv/bin/pip install -e '.[{extra}]'")
 
 
+def show_traceback(_: type[BaseException], problem: BaseException, __: TracebackType | None) -> None:
+    """What `sys.excepthook` does, with what a stranger wrote made safe to print."""
+    import traceback
+
+    print(each_line("".join(traceback.format_exception(problem))), end="", file=sys.stderr)
+
+
 def explain(problem: BaseException) -> int:
     """Say what went wrong on the error stream; the exit status that belongs to it."""
     if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument
+        if hasattr(problem, "message"):
+            problem.message = one_line(problem.message)
         problem.show()
         return int(problem.exit_code)
     if isinstance(problem, KeyboardInterrupt) or type(problem).__name__ == "Abort":
@@ -45,7 +64,9 @@ def explain(problem: BaseException) -> int:
         return 1
     unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
     if isinstance(problem, OSError) and problem.errno in unwritable:
-        print(f"caesura: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
+        print(f"caesura: {one_line(problem.filename or 'output')}: {problem.strerror}", file=sys.stderr)
         return 1
-    print(f"caesura: {type(problem).__name__}: {problem} (--traceback shows where)", file=sys.stderr)
+    print(
+        f"caesura: {type(problem).__name__}: {one_line(problem)} (--traceback shows where)", file=sys.stderr
+    )
     return 1

@@ -12,6 +12,7 @@ import typer
 
 from caesura.errors import InputError
 from caesura.options import Beam, Device, Errors, Gold, Json, ModelFolder, Testing, load_model, print_json
+from caesura.visible import each_line, one_line
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
@@ -127,7 +128,7 @@ def compare(
         show_comparison(rows, f"on {src}")
     if out is not None:
         page, _ = write_report(loaded, files, known, out, settings, rows)
-        print(f"the report: {page}", file=sys.stderr if as_json else sys.stdout)
+        print(one_line(f"the report: {page}"), file=sys.stderr if as_json else sys.stdout)
 
 
 def analyze(
@@ -181,8 +182,8 @@ def analyze(
         translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)
     page, found = write_report(loaded, files, begin_report(files, out), out, settings)
-    print(overview(found, {}).text())
-    print(f"the report: {page}")
+    print(each_line(overview(found, {}).text()))
+    print(one_line(f"the report: {page}"))
 
 
 def _refuse(why: str, given: Mapping[str, object]) -> None:
@@ -254,7 +255,8 @@ def _files(
     for path in files:
         if not path.is_file():  # a device or a pipe might never end
             raise InputError(f"{path}: no file, but data.{part} of the model's config names it; give --src")
-    print(f"{part} set named by the folder's config: {' and '.join(map(str, files))}", file=sys.stderr)
+    names = " and ".join(map(str, files))
+    print(one_line(f"{part} set named by the folder's config: {names}"), file=sys.stderr)
     return str(files[0]), str(files[1]) if len(files) > 1 else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ import typer
 
 from caesura.errors import InputError
 from caesura.streams import refuse_closed_output
+from caesura.visible import HALVES, escaped
 
 if TYPE_CHECKING:
     from caesura.model import Translator
@@ -78,11 +80,14 @@ def load_model(folder: Path, device: str, testing: Testing) -> Translator:
     return Translator.from_pretrained(folder, wanted, testing or ())
 
 
+def print_row(*columns: str) -> None:
+    """A line for programs, TABs between its columns; at a terminal, what cannot be seen is escaped."""
+    print(*(map(escaped, columns) if sys.stdout.isatty() else columns), sep="\t", flush=True)
+
+
 def print_json(value: Any) -> None:
     """One line of JSON, letters of any script as they are."""
-    line = json.dumps(value, ensure_ascii=False)
-    try:
-        line.encode()
-    except UnicodeEncodeError:  # a folder's name that is not UTF-8
-        line = json.dumps(value)
-    print(line)
+    text = json.dumps(value, ensure_ascii=False)
+    seen = escaped(text) == text or not sys.stdout.isatty()
+    # A folder's name may not be UTF-8, and then what was decoded from it cannot be written as such.
+    print(text if seen and not HALVES.search(text) else json.dumps(value), flush=True)

@@ -22,6 +22,7 @@ from caesura.evaluation.pieces import split_pieces
 from caesura.model import Search, Translator
 from caesura.output import Output, Segmentation
 from caesura.search.sampling import sample
+from caesura.visible import one_line
 
 Line = TypeVar("Line")
 EXAMPLES, LONGEST = 5, 30  # unknown symbols that are named, and characters of each
@@ -204,7 +205,7 @@ def _chunks_as_they_come(lines: Iterator[Line], size: int) -> Iterator[list[Line
 
 def _warn(name: str, number: int, longest: int) -> None:
     limit = f"longer than {longest} characters (testing.max_input)"
-    print(f"caesura: {name}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
+    print(f"caesura: {one_line(name)}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
 
 
 def _counted_from(first: int, search: Search) -> Search:

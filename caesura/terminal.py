@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -18,11 +18,13 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.rates import asked, off_rate
+from caesura.visible import each_line, escaped, one_line
 
 if TYPE_CHECKING:
     from caesura.analysis.cuts import CutMeasures
@@ -31,8 +33,24 @@ if TYPE_CHECKING:
     from caesura.training.checkpoint import Progress as TrainingProgress
     from caesura.training.validation import Example, Validation
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Screen(Console):
+    """A console that shows text as it is: no markup, no names of emoji, and what cannot be seen escaped."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """What rich draws, of which its own control codes alone stay."""
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment("\n".join(map(escaped, segment.text.split("\n"))), segment.style)
+
+
+out = Screen(soft_wrap=True)
+err = Screen(stderr=True, soft_wrap=True)
 
 WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line another one shows
 
@@ -40,6 +58,11 @@ WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line a
 def beside_bar() -> Console:
     """Where to print while a bar is drawn on `err`: at a terminal the bar's own console makes room for it."""
     return err if out.is_terminal and err.is_terminal else out
+
+
+def say(text: str) -> None:
+    """A text on standard output; each of its lines of bounded length."""
+    out.print(each_line(text))
 
 
 def duration(seconds: float) -> str:
@@ -77,6 +100,11 @@ def _warnings(v: dict[str, Any]) -> list[str]:
     return [] if off is None else [f"off its rate: {off}"]
 
 
+def _description() -> TextColumn:
+    """What a bar is of."""
+    return TextColumn("{task.description}", markup=False)
+
+
 class TrainingDisplay:
     """A progress line while training, and a line a validation with a few segmented examples."""
 
@@ -84,7 +112,7 @@ class TrainingDisplay:
         self._freq = validation_freq
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            _description(),
             BarColumn(),
             TimeElapsedColumn(),
             console=err,
@@ -104,7 +132,7 @@ class TrainingDisplay:
 
     def say(self, text: str) -> None:
         """A sentence above the bar."""
-        beside_bar().print(text, markup=False)
+        beside_bar().print(one_line(text))
 
     def working(self, what: str, done: int) -> None:
         """Reading, numbering and measuring text."""
@@ -119,15 +147,15 @@ class TrainingDisplay:
 
     def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
         """The figures, and how some sentences were cut and translated."""
-        for line in (validation_line(vars(validation)), *_warnings(vars(validation))):
-            beside_bar().print(line, markup=False)
+        for text in (validation_line(vars(validation)), *_warnings(vars(validation))):
+            self.say(text)
         if validation.verdict == "best":
             self.remark = validation.remark
         for _, output, reference in examples:
-            beside_bar().print(f"        {join_pieces(output.segmentation.pieces)}", markup=False)
-            mark = "=" if output.best == reference else f"(should be: {reference})"
+            self.say(f"        {join_pieces(output.segmentation.pieces)}")
+            mark = "=" if output.best == reference else f"(should be: {one_line(reference)})"
             shown = join_pieces(output.targets[0].pieces) if output.targets else output.best
-            beside_bar().print(f"        → {shown}  {mark}", markup=False, style="dim")
+            beside_bar().print(f"        → {one_line(shown)}  {mark}", style="dim")
 
 
 class FleetDisplay:
@@ -146,19 +174,21 @@ class FleetDisplay:
 
     def say(self, text: str) -> None:
         """A sentence above the lines."""
-        beside_bar().print(text, markup=False)
+        beside_bar().print(one_line(text))
 
     def validation(self, name: str, record: dict[str, Any]) -> None:
         """The figures of one validation, where no line shows them."""
         if not err.is_terminal:
-            for line in (validation_line(record), *_warnings(record)):
-                self.say(f"{name}  {line}")
+            for text in (validation_line(record), *_warnings(record)):
+                self.say(f"{name}  {text}")
 
-    def running(self, lines: dict[str, str]) -> None:
+    def running(self, members: dict[str, str]) -> None:
         """What every running member is doing."""
         if err.is_terminal:
-            width = max(map(len, lines), default=0)
-            rows = [Text(f"{name:<{width}}  {line}", overflow="ellipsis") for name, line in lines.items()]
+            width = max(map(len, members), default=0)
+            rows = [
+                Text(one_line(f"{name:<{width}}  {at}"), overflow="ellipsis") for name, at in members.items()
+            ]
             self._live.update(Group(*rows), refresh=True)
 
 
@@ -175,14 +205,14 @@ class _Lines:
         self._watched = WATCHED in os.environ and not err.is_terminal
         if self._watched:
             self.every = 1.0
-            err.print(what, markup=False)
+            err.print(one_line(what))
 
     def __call__(self, text: str) -> None:
         now = time.monotonic()
         if not err.is_terminal and now - self._last >= self.every:
             self._last = now
             after = "" if self._watched else f" after {duration(now - self._began)}"
-            err.print(f"{text}{after}", markup=False)
+            err.print(f"{one_line(text)}{after}")
 
 
 @contextmanager
@@ -191,14 +221,14 @@ def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[i
 
     Without a terminal it is `logged` in lines, but for work that prints lines of its own.
     """
-    columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), _description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task, lines = bar.add_task(what, total=total), _Lines(what)
+        task, log = bar.add_task(one_line(what), total=total), _Lines(what)
 
         def report(more: int) -> None:
             bar.advance(task, more)
             if logged:
-                lines(f"{what}: {bar.tasks[task].completed:,.0f} of {total:,}")
+                log(f"{what}: {bar.tasks[task].completed:,.0f} of {total:,}")
 
         yield report
 
@@ -206,13 +236,13 @@ def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[i
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
     """A spinner that tells what a long work is at; call what it gives with that."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (SpinnerColumn(), _description(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task, lines = bar.add_task(what, total=None), _Lines(what)
+        task, log = bar.add_task(one_line(what), total=None), _Lines(what)
 
         def report(at: str) -> None:
-            bar.update(task, description=f"{what}: {at}")
-            lines(f"{what}: {at}")
+            bar.update(task, description=one_line(f"{what}: {at}"))
+            log(f"{what}: {at}")
 
         yield report
 
@@ -232,13 +262,18 @@ def stages(what: str) -> Iterator[Callable[[str, int], None]]:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
     """A table whose first column is text and whose others are numbers."""
-    drawn = Table(title=title, caption=caption or None, title_justify="left", caption_justify="left")
+    drawn = Table(
+        title=one_line(title),
+        caption=each_line(caption) or None,
+        title_justify="left",
+        caption_justify="left",
+    )
     for i, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
+        drawn.add_column(one_line(column), justify="left" if i == 0 else "right", overflow="fold")
+    for cells in rows:
+        drawn.add_row(*map(one_line, cells))
     # In a file or a pipe nothing is folded; a terminal folds the widest column first: a name, not a number.
-    Console(highlight=False, width=None if out.is_terminal else 1000).print(drawn)
+    Screen(width=None if out.is_terminal else 1000).print(drawn)
 
 
 def evaluation(found: Evaluation, title: str, figures: Sequence[Figure]) -> None:

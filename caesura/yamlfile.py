@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from caesura.errors import InputError
+from caesura.visible import HALVES, VALUE, quoted, shortened
 
 Key = tuple[str, ...]
 MAX_BYTES = 2**20
 MAX_DEPTH = 16
-MAX_PROBLEMS = 50
+MAX_PROBLEMS = 10  # shown
 
 _FLOAT = re.compile(r"^[-+]?(\d[\d_]*\.[\d_]*([eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+|\.\d+([eE][-+]?\d+)?)$")
 _SCALARS = {
@@ -26,7 +27,6 @@ _SCALARS = {
     "float": (_FLOAT, list("-+.0123456789")),
 }
 _TAG = "tag:yaml.org,2002:"
-HALVES = re.compile("[\ud800-\udfff]")  # of characters: what text cannot hold
 
 
 class _Loader(yaml.SafeLoader):
@@ -153,13 +153,14 @@ def refuse(problems: list[Problem]) -> None:
     if problems:
         lines = [p.place.says(p.key, p.message) for p in sorted(problems)]
         more = [f"... and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []
-        raise InputError("\n".join(lines[:MAX_PROBLEMS] + more))
+        raise InputError(*lines[:MAX_PROBLEMS], *more)
 
 
-def show(value: Any, limit: int = 60) -> str:
-    """A value as it could stand in YAML, cut to `limit` characters."""
-    text = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+def show(value: Any, limit: int = VALUE) -> str:
+    """A value as it could stand in YAML, escaped and cut to `limit` characters."""
+    if isinstance(value, str):
+        return quoted(value, limit)
+    return shortened(json.dumps(value, ensure_ascii=False, default=str), limit)
 
 
 def dump(tree: dict[str, Any]) -> str:

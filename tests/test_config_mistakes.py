@@ -159,8 +159,8 @@ def test_all_mistakes_of_a_file_come_together_in_its_order(folder: Path) -> None
 
 def test_not_more_mistakes_are_shown_than_anyone_reads(folder: Path) -> None:
     *lines, last = refusal(GOOD + "".join(f"x{n}: 1\n" for n in range(60))).splitlines()
-    assert len(lines) == 50
-    assert last == "... and 10 more"
+    assert len(lines) == 10
+    assert last == "... and 50 more"
 
 
 def test_a_missing_section_is_explained(folder: Path) -> None:

@@ -18,6 +18,7 @@ from caesura.analysis.segments import SegmentStatistics
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
 from caesura.segmenters.figures import LIVE
+from caesura.visible import one_line
 
 Cell = str | int | float | None
 
@@ -47,8 +48,10 @@ class Table:
 
     def text(self) -> str:
         """Columns under each other, for a terminal; wide characters take two places."""
-        shown = [[column.name for column in self.columns]]
-        shown += [[c.show(cell) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+        shown = [[one_line(column.name) for column in self.columns]]
+        shown += [
+            [one_line(c.show(cell)) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows
+        ]
         widths = [max(map(_places, cells)) for cells in zip(*shown, strict=True)]
         lines = []
         for cells in shown:
@@ -57,7 +60,7 @@ class Table:
                 room = " " * (width - _places(cell))
                 padded.append(room + cell if column.form else cell + room)
             lines.append("  ".join(padded).rstrip())
-        return "\n".join([self.title, "", *lines, ""])
+        return "\n".join([one_line(self.title), "", *lines, ""])
 
     def markdown(self) -> str:
         """The table as Markdown has it, without its title."""

@@ -18,7 +18,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from caesura.phrasing import nearest
-from caesura.yamlfile import HALVES, show
+from caesura.visible import HALVES
+from caesura.yamlfile import show
 
 Level = Literal["char", "word", "bpe", "wordpiece"]
 MOST_PIECES = 1_000_000  # of a vocabulary: memory for all is taken before the first is learned

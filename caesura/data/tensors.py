@@ -15,7 +15,7 @@ from torch import Tensor
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.yamlfile import HALVES
+from caesura.visible import HALVES
 
 KEY = "caesura"  # the one entry of the metadata: several would be written in any order
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
+from caesura.visible import quoted, shortened
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -367,7 +368,7 @@ def _checked(content: Any) -> Vocabulary:
     if not 0 < len(symbols) <= MAX_TOKENS:
         raise InputError(f'"tokens" should have 1 to {MAX_TOKENS} besides the specials, not {len(symbols)}')
     if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
-        raise InputError(f"token {twice!r} is there more than once")
+        raise InputError(f"token {quoted(twice)} is there more than once")
     check_symbols(kind, symbols)
     if counts is not None and not (
         isinstance(counts, list)
@@ -389,11 +390,10 @@ def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:
         raise InputError('"merges" should be a list of pairs')
     for pair in merges:
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, str) for s in pair)):
-            raise InputError(f'"merges" should be a list of pairs of tokens, not {pair!r}')
+            raise InputError(f'"merges" should be a list of pairs of tokens, not {shortened(str(pair))}')
         if not {pair[0], pair[1], pair[0] + pair[1]} <= symbols:
-            raise InputError(
-                f"the merge of {pair[0]!r} and {pair[1]!r} has a part or a result that is no token"
-            )
+            both = f"{quoted(pair[0])} and {quoted(pair[1])}"
+            raise InputError(f"the merge of {both} has a part or a result that is no token")
     return [(a, b) for a, b in merges]
 
 
@@ -402,7 +402,7 @@ def _checked_scores(scores: Any, count: int) -> list[float]:
         raise InputError('"scores" should have one number per token')
     wrong = [score for score in scores if type(score) is not float or not -1e6 <= score <= 0]
     if wrong:
-        raise InputError(f'"scores" should be from -1e6 to 0.0, not {wrong[0]!r}')
+        raise InputError(f'"scores" should be from -1e6 to 0.0, not {shortened(str(wrong[0]))}')
     return scores
 
 
@@ -410,7 +410,7 @@ def check_symbols(kind: str, symbols: Iterable[str]) -> None:
     """Refuse what a line of text, cut by a vocabulary of this kind, can never give."""
     wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
     if wrong is not None:
-        raise InputError(f"{wrong!r} is no {kind} token")
+        raise InputError(f"{quoted(wrong)} is no {kind} token")
 
 
 def _well_formed(kind: str, token: str) -> bool:

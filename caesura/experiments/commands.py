@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from caesura.errors import InputError, Interrupted
-from caesura.options import Gold, parse_duration, parse_seeds
+from caesura.options import Gold, parse_duration, parse_seeds, print_row
 from caesura.streams import outlive_readers
+from caesura.visible import one_line
 
 if TYPE_CHECKING:
     from caesura.experiments.fleet import Limits
@@ -121,14 +122,14 @@ def sweep(
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
     from caesura.experiments.sweep_tables import brief_table
-    from caesura.terminal import FleetDisplay, table
+    from caesura.terminal import FleetDisplay, say, table
 
     outlive_readers()
     if draw:
         if out is None:
             raise InputError("--draw: say where to with --out")
         for path in redraw(files, out, over or ()):
-            print(path)
+            print_row(str(path))
         return
     refuse_sweep(files[0])
     if len(files) > 1:
@@ -144,10 +145,11 @@ def sweep(
         with FleetDisplay() as display:
             good = run_sweep(request, display)
     except Interrupted:
-        print(f"stopped; tables, figures and sweep.json so far: {folder}; the same command goes on from here")
+        written = f"tables, figures and sweep.json so far: {one_line(folder)}"
+        say(f"stopped; {written}; the same command goes on from here")
         raise
     table(*brief_table(told_apart(load(folder / SWEEP))))
-    print(f"tables, figures and sweep.json: {folder}")
+    say(f"tables, figures and sweep.json: {one_line(folder)}")
     if not good:
         raise typer.Exit(1)
 

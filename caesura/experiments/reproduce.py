@@ -51,6 +51,7 @@ from caesura.experiments.text import Split, like_for_like, measure_text, reading
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
 from caesura.training.prepare import check_files
+from caesura.visible import one_line
 
 
 def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
@@ -77,7 +78,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                 done = run_fleet(members, limits, display, recipe.wanted, experiment.write)
         except Interrupted:
             experiment.write(drawn=True)
-            terminal.out.print("stopped; the same command goes on from here")
+            terminal.say("stopped; the same command goes on from here")
             raise
         experiment.write(drawn=True)
         experiment.show()
@@ -206,10 +207,12 @@ class _Experiment:
     def show(self) -> None:
         """Print the tables."""
         for shown in self._tables(self.results()):
-            terminal.out.print(shown.table.text(), markup=False)
-            said = [text for text in (shown.changed, *shown.notes) if text]
-            terminal.out.print("\n".join(said), end="\n\n" if said else "", markup=False)
-        terminal.out.print(f"\nThe tables: {self.out}/table.md, .json and .csv; the models: {self.out}/*/")
+            terminal.say(shown.table.text())
+            notes = [one_line(text) for text in (shown.changed, *shown.notes) if text]
+            if notes:
+                terminal.say("\n".join([*notes, ""]))
+        out = one_line(self.out)
+        terminal.say(f"\nThe tables: {out}/table.md, .json and .csv; the models: {out}/*/")
 
     def report(self, time_limit: float | None) -> None:
         """The report of all systems, each by the seed at hand that did best on dev, if not there yet."""
@@ -218,7 +221,7 @@ class _Experiment:
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
         folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
         if not folders:
-            terminal.out.print("no report: the weights of no system are there")
+            terminal.say("no report: the weights of no system are there")
             return
         page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
@@ -227,7 +230,7 @@ class _Experiment:
             clear(page.parent)
             problem = self._compare(folders, page.parent, time_limit)
             if problem:
-                terminal.out.print(f"no report: {problem}", markup=False)
+                terminal.say(one_line(f"no report: {problem}"))
                 return
             with write_beside(made) as file:
                 file.write(json.dumps(facts, indent=1, ensure_ascii=False).encode())
@@ -235,7 +238,7 @@ class _Experiment:
         shown = [entry["name"] for entry in before.values()]
         lacking = ", ".join(name for name in names if name not in shown)
         what = f"without {lacking}, whose weights are not there" if lacking else "of all systems"
-        terminal.out.print(f"The report {what}: {page}", markup=False)
+        terminal.say(one_line(f"The report {what}: {page}"))
 
     def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
         """Run `caesura compare` in a process of its own; what went wrong, if something did."""

@@ -1,9 +1,13 @@
 """The program as its users run it, and a small corpus to run it on."""
 
 import io
+import os
+import pty
 import random
 import shutil
 import sys
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -83,6 +87,35 @@ def caesura(*arguments: object, stdin: bytes | TextIO = b"") -> Done:
     out, err = (stream.buffer.getvalue().decode(errors="surrogateescape") for stream in streams.values())
     assert isinstance(status, int)
     return Done(status, out, err)
+
+
+def at_terminal(*arguments: object, stdin: bytes = b"") -> Done:
+    """The same at a terminal, whose line ends are taken off again; all that is printed is in `out`."""
+    ours, theirs = pty.openpty()
+    chunks: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # the other end is closed
+            while chunk := os.read(ours, 1 << 16):
+                chunks.append(chunk)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    source, given = io.TextIOWrapper(io.BytesIO(stdin), "utf-8"), ["caesura", *map(str, arguments)]
+    with (
+        open(theirs, "w", encoding="utf-8") as out,
+        open(os.dup(theirs), "w", encoding="utf-8") as err,
+        mock.patch.multiple(sys, argv=given, stdin=source, stdout=out, stderr=err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+    reader.join(60)
+    assert not reader.is_alive()
+    os.close(ours)
+    assert isinstance(status, int)
+    return Done(status, b"".join(chunks).decode().replace("\r\n", "\n"), "")
 
 
 def command(*arguments: object) -> list[str]:

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 from cli.program import caesura, write_corpus
-from rich.console import Console
 
 from caesura import terminal
 
@@ -34,7 +33,7 @@ def test_who_is_watched_says_at_once_what_it_begins_and_then_a_line_a_second(
 ) -> None:
     clock, written = iter([0.0, 0.9, 1.0, 1.9]), io.StringIO()
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(terminal, "err", Console(file=written, width=80))
+    monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, width=80))
     monkeypatch.setenv(terminal.WATCHED, "1")
     lines = terminal._Lines("reading [b]")
     for said in ("soon", "now", "again"):
@@ -45,7 +44,7 @@ def test_who_is_watched_says_at_once_what_it_begins_and_then_a_line_a_second(
 def test_at_a_terminal_the_bar_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal._Lines, "every", 0.0)
     written = io.StringIO()
-    monkeypatch.setattr(terminal, "err", Console(file=written, force_terminal=True, width=80))
+    monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, force_terminal=True, width=80))
     with terminal.counting("reading", 3) as count, terminal.stages("drawing") as stage:
         count(2)
         stage("gates", 7)
@@ -53,7 +52,7 @@ def test_at_a_terminal_the_bar_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
         tell("[b]")
     assert "the report: [b]" in written.getvalue()
     assert "after" not in written.getvalue()
-    monkeypatch.setattr(terminal, "err", Console(file=written, width=80))
+    monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, width=80))
     with terminal.counting("reading", 3) as count, terminal.counting("own", 3, logged=False) as own:
         count(2)
         own(1)

@@ -1,0 +1,57 @@
+"""Text that a stranger wrote, made safe to print: nothing in it reaches a terminal but what can be seen.
+
+Escaped are controls, line separators, lone surrogates and characters that cannot be seen or reorder a line.
+Text of any script stays readable, so these stay: combining marks and variation selectors, signs that Unicode
+calls format characters but that can be seen (Arabic, Syriac, Kaithi), and, after a character beyond Latin,
+joiners, the space of no width and marks of direction, which scripts and emoji need there.
+"""
+
+from __future__ import annotations
+
+import re
+
+LINE = 2000  # characters of a line of a message
+VALUE = 60  # characters of a value inside of one
+HALVES = re.compile("[\ud800-\udfff]")  # of characters: what text cannot hold
+
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u180e\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
+    "|(?<![^\x00-\u036f])[\u061c\u200b-\u200f]"
+)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+def escaped(text: str) -> str:
+    r"""The text with what cannot be seen escaped: \x1b, \n, \u202e."""
+    return text if text.isascii() and text.isprintable() else _UNSEEN.sub(_escape, text)
+
+
+def one_line(text: object) -> str:
+    """One line of at most LINE characters: escaped, and where it is longer, without its middle."""
+    whole = str(text)
+    shown = escaped(whole if len(whole) <= LINE else whole[:LINE] + whole[-LINE:])
+    if len(shown) <= LINE:
+        return shown
+    mark = f" ... ({len(whole):,} characters) ... "
+    room = LINE - len(mark)
+    return shown[: room - room // 3] + mark + shown[-(room // 3) :]
+
+
+def each_line(text: str) -> str:
+    """Each line of a text whose lines are ours, such as a table, as `one_line` has it."""
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def shortened(text: str, limit: int = VALUE) -> str:
+    """The beginning of a value, for use within a line: escaped, and cut to `limit` characters."""
+    shown = escaped(text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def quoted(text: str, limit: int = VALUE) -> str:
+    """The same in quotes, which count."""
+    return f"'{shortened(text, limit - 2)}'"
