@@ -22,7 +22,7 @@ from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings as Analysed
 from caesura.comparison import Text, begin_report, compared, write_report
 from caesura.data.corpus import ParallelText
-from caesura.data.files import refuse_unwritable, write_beside
+from caesura.data.files import read_tail, refuse_unwritable, write_beside
 from caesura.data.numerals import HeldOut, write_corpus
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
@@ -192,7 +192,7 @@ def _train(runs: Sequence[Run], settings: Settings) -> None:
     for run in runs:
         if status := ended.get(run.name):
             log = run.folder.with_suffix(".log")
-            *_, last = ["", *log.read_text(encoding="utf-8", errors="replace").strip().splitlines()]
+            *_, last = ["", *read_tail(log).strip().splitlines()]
             how = f"status {status}" if status > 0 else signal.Signals(-status).name
             said = last.removeprefix("caesura: ")
             raise TrainingError(f"training {run.name} failed ({how}): {said} (all of it: {log})")

@@ -26,7 +26,7 @@ from caesura.errors import InputError
 from caesura.kernels import pick
 from caesura.kernels.graphs import out_of_memory
 from caesura.layers.knobs import Knob
-from caesura.model_folder import WEIGHTS, Vocabularies, read_folder, take_weights, write_folder
+from caesura.model_folder import Vocabularies, read_folder, write_folder
 from caesura.output import Output, Segmentation, cut_texts, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.forced import forced_scores
@@ -102,12 +102,7 @@ class Translator(nn.Module):
 
         Everything in it is data, nothing in it is run.
         """
-        folder = Path(folder)
-        config, vocabularies, weights = read_folder(folder, settings)
-        with torch.device("meta"):  # no memory is taken for what the weights do not bear out
-            model = cls.build(config, *vocabularies)
-        take_weights(model, weights, folder / WEIGHTS)
-        return model.to(device).eval()
+        return read_folder(Path(folder), settings, cls.build).to(device).eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +14,11 @@ from caesura import __version__
 from caesura.config import Config, SymbolCuts, load_config
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.held import make_folder
-from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
+from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
 from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
+from caesura.visible import quoted, shortened
 
 CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY = (
     "config.yaml",
@@ -28,6 +29,11 @@ CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY = (
 )
 
 _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
+_FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+Model = TypeVar("Model", bound=nn.Module)
+
+# Bytes of weights that are read although they do not fit the rest: their checksum says which file is damaged.
+_SMALL = 1 << 26
 
 # Of a model folder. A new option needs no new number: options that a config lacks have their defaults, and an
 # older version names the key that it does not know.
@@ -56,8 +62,11 @@ class Vocabularies(NamedTuple):
     cuts: Vocabulary | None = None  # of the symbols at whose ends the source is cut
 
 
-def read_folder(folder: Path, settings: Sequence[str]) -> tuple[Config, Vocabularies, dict[str, Tensor]]:
-    """Config with `settings` in place of its own, vocabularies and weights; what is not whole is refused."""
+def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Model]) -> Model:
+    """The model that `build` makes of config and vocabularies, with its weights; else it is refused.
+
+    `settings` are put in place of the config's own. Memory is taken for weights that fit the config alone.
+    """
     for setting in settings:
         if not setting.startswith("testing."):
             raise InputError(f"--set {setting}: a trained model has only testing settings to change")
@@ -75,11 +84,9 @@ def read_folder(folder: Path, settings: Sequence[str]) -> tuple[Config, Vocabula
     if not (folder / files[-1]).is_file():  # a pipe would never end
         raise InputError(f"{folder / files[-1]}: no plain file")
     try:
-        weights = _checked_weights(folder, files)
+        return _checked_model(folder, files, settings, build)
     except DamagedError as problem:
         raise InputError(f"{problem}; copy the folder anew, or train again") from problem
-    config = load_config(folder / CONFIG, settings, bases=False)
-    return config, load_vocabularies(folder, config), weights
 
 
 def load_vocabularies(folder: Path, config: Config) -> Vocabularies:
@@ -121,49 +128,73 @@ def write_folder(
     save_tensors(folder / WEIGHTS, weights, facts)
 
 
-def take_weights(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    """Give a model the weights of the file `path`; other names and shapes than its own are refused."""
+def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:
+    """Refuse weights of other names, shapes and types than a model has."""
     own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    theirs = {name: tuple(value.shape) for name, value in weights.items()}
+    theirs = {name: kind.shape for name, kind in kinds.items()}
     if own != theirs:
         name = sorted(dict(own.items() ^ theirs.items()))[0]
-        wanted, found = own.get(name, "nothing"), theirs.get(name, "nothing")
-        raise InputError(f"{path}: does not fit {CONFIG}: {name} should be {wanted}, is {found}")
-    types = {weights[name].dtype for name, _ in model.named_parameters()}
-    if len(types) > 1 or not types <= {torch.float32, torch.float64, torch.bfloat16, torch.float16}:
-        raise InputError(f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32")
-    kept = [name for name, _ in model.named_buffers() if name in weights]
-    if wrong := [n for n in kept if not (weights[n].is_floating_point() and weights[n].isfinite().all())]:
-        raise InputError(f"{path}: {wrong[0]} should be a finite number")
-    model.load_state_dict(weights, assign=True)
-
-
-def _checked_weights(folder: Path, names: Sequence[str]) -> dict[str, Tensor]:
-    """The weights of a model folder, in which every file of these names is as it was when they were saved."""
-    path = folder / WEIGHTS
-    facts = read_facts(path)
-    number = facts.get("format", 0)
-    if not isinstance(number, int) or number > FORMAT:
-        raise InputError(
-            f"{path}: a model of format {_brief(number)}, by caesura {_brief(facts.get('version'))}; this is "
-            f"{__version__}, "
-            f"which reads up to {FORMAT}: use that version or a later one"
+        wanted, present = own.get(name, "nothing"), theirs.get(name, "nothing")
+        raise DamagedError(
+            f"{path}: does not fit {CONFIG}: {quoted(name)} should be {wanted}, is {shortened(str(present))}"
         )
+    types = {kinds[name].dtype for name, _ in model.named_parameters()}
+    if len(types) > 1 or not types <= {*_FLOATS}:
+        raise DamagedError(f"{path}: weights of type {', '.join(sorted(map(str, types)))}; should be float32")
+    if wrong := [
+        name for name, _ in model.named_buffers() if name in kinds and kinds[name].dtype not in _FLOATS
+    ]:
+        raise DamagedError(f"{path}: {wrong[0]} should be a finite number")
+
+
+def _checked_model(
+    folder: Path, names: Sequence[str], settings: Sequence[str], build: Callable[..., Model]
+) -> Model:
+    """The model of a folder in which every file of these names is as it was when the weights were saved."""
+    path, header = folder / WEIGHTS, read_header(folder / WEIGHTS)
+    _check_format(path, header)
     for name in names:
         if (folder / name).stat().st_size > MAX_BYTES:
             raise InputError(f"{folder / name}: larger than {MAX_BYTES >> 20} MiB; not of a model folder")
-    weights, facts = load_tensors(path)
-    files = facts.get("files")
-    for name in names if number else ():
+    try:
+        config = load_config(folder / CONFIG, settings, bases=False)
+        with torch.device("meta"):  # shapes without memory
+            model = build(config, *load_vocabularies(folder, config))
+        expect_weights(model, header.tensors, path)
+    except InputError:
+        if header.size <= _SMALL:
+            load_tensors(path)
+        _check_description(folder, names, header)
+        raise
+    weights, _ = load_tensors(path, lambda kinds: expect_weights(model, kinds, path))
+    _check_description(folder, names, header)
+    kept = [name for name, _ in model.named_buffers() if name in weights]
+    if wrong := [name for name in kept if not weights[name].isfinite().all()]:
+        raise InputError(f"{path}: {wrong[0]} should be a finite number")
+    model.load_state_dict(weights, assign=True)
+    return model
+
+
+def _check_format(path: Path, header: Header) -> None:
+    number = header.facts.get("format", 0)
+    if not isinstance(number, int) or number > FORMAT:
+        raise InputError(
+            f"{path}: a model of format {_brief(number)}, by caesura {_brief(header.facts.get('version'))}; "
+            f"this is {__version__}, which reads up to {FORMAT}: use that version or a later one"
+        )
+
+
+def _check_description(folder: Path, names: Sequence[str], header: Header) -> None:
+    """Refuse files that are not those that the weights were saved with."""
+    files = header.facts.get("files")
+    for name in names if header.facts.get("format", 0) else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
             hint = "; to change how it translates, use --set testing.KEY=VALUE" if name == CONFIG else ""
             raise InputError(
                 f"{folder / name}: damaged or changed: not the file that {WEIGHTS} was saved with{hint}"
             )
-    return weights
 
 
 def _brief(value: object) -> str:
     """What a stranger wrote, so that it can be printed."""
-    shown = repr(value)[1:-1] if isinstance(value, str) else str(value) if isinstance(value, int) else "?"
-    return shown if len(shown) <= 20 else f"{shown[:20]}..."
+    return shortened(str(value), 23) if isinstance(value, str | int) else "?"

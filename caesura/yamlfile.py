@@ -17,6 +17,7 @@ from caesura.visible import HALVES, VALUE, quoted, shortened
 Key = tuple[str, ...]
 MAX_BYTES = 2**20
 MAX_DEPTH = 16
+MAX_NODES = 20_000  # keys, values, lists; a list of 2,000 runs with four settings each has 18,001
 MAX_PROBLEMS = 10  # shown
 
 _FLOAT = re.compile(r"^[-+]?(\d[\d_]*\.[\d_]*([eE][-+]?\d+)?|\d[\d_]*[eE][-+]?\d+|\.\d+([eE][-+]?\d+)?)$")
@@ -32,11 +33,12 @@ _TAG = "tag:yaml.org,2002:"
 class _Loader(yaml.SafeLoader):
     """Reads scalars as YAML 1.2 does: `no` is text, 3e-4 a number, dates are text.
 
-    Aliases and deep nesting, with which a small file can grow beyond all bounds, are refused.
+    Aliases and deep nesting, with which a small file can grow beyond all bounds, are refused, and so are more
+    keys and values than anyone writes: each takes time.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  a class attribute of PyYAML
-    depth = 0
+    depth = nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         problem = ""
@@ -44,9 +46,11 @@ class _Loader(yaml.SafeLoader):
             problem = "aliases (*name) are not supported; write the value out, or share it by `base: FILE`"
         if self.depth > MAX_DEPTH:
             problem = "nested too deeply"
+        if self.nodes > MAX_NODES:
+            problem = f"too much for a config; at most {MAX_NODES:,} keys and values"
         if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
-        self.depth += 1
+        self.depth, self.nodes = self.depth + 1, self.nodes + 1
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 from caesura.data.files import read_bounded
@@ -76,8 +76,9 @@ def part_sizes(model: Translator) -> dict[str, int]:
 def training_seconds(folder: Path) -> float | None:
     """Seconds of training to the best validation, from the model folder's own log."""
     try:
-        log = read_bounded(folder / VALIDATIONS, MAX_BYTES).decode()
-        rows = list(csv.DictReader(StringIO(log, newline=""), delimiter="\t"))
-        return float([row["seconds"] for row in rows if row["verdict"] == "best"][-1])
-    except (InputError, csv.Error, KeyError, IndexError, ValueError):
+        text = read_bounded(folder / VALIDATIONS, MAX_BYTES).decode("utf-8")
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
+        best = [row["seconds"] for row in rows if row["verdict"] == "best"]
+        return float(best[-1])
+    except (InputError, KeyError, IndexError, TypeError, ValueError, csv.Error):
         return None

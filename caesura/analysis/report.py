@@ -16,7 +16,7 @@ from caesura.analysis.findings import Analysis
 from caesura.analysis.numbers import plain
 from caesura.analysis.page import cut, page, table_html
 from caesura.analysis.plots import png_of, style
-from caesura.data.files import refuse_odd, write_beside
+from caesura.data.files import read_json, refuse_odd, write_beside
 from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.evaluation.scores import Comparison
@@ -134,7 +134,7 @@ def refuse_another(out: Path, models: Sequence[str], text: str) -> None:
     """Refuse a folder with a report of other models or of another text; one of the same may be replaced."""
     try:
         refuse_odd([out / NUMBERS])
-        old = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["models"]
+        old = read_json(out / NUMBERS)["models"]
         held = [model["name"] for model in old], old[0]["text"]["name"]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return
@@ -146,7 +146,7 @@ def refuse_another(out: Path, models: Sequence[str], text: str) -> None:
 def clear(out: Path) -> None:
     """Take away the files that an earlier report says are its own; nothing else in the folder."""
     try:
-        owned = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["files"]
+        owned = read_json(out / NUMBERS)["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for name in (*owned, NUMBERS):

@@ -6,8 +6,10 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,6 +23,8 @@ from caesura.errors import InputError
 Errors = Literal["strict", "replace"]
 
 LINE_LIMIT = 1_000_000  # bytes
+JSON_BYTES = 1 << 28  # of a file that is read; the largest sweep.json in docs/ has 180 kB
+JSON_VALUES = 16_000_000  # in it
 XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger dictionary 97
 _BOM = b"\xef\xbb\xbf"
 
@@ -185,6 +189,53 @@ def read_bounded(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise InputError(f"{path}: larger than {most >> 20} MiB; not of a model folder")
     return content
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+
+def parse_json(content: bytes, most: int = JSON_VALUES) -> Any:
+    """What JSON holds; ValueError where it is none, is nested too deeply or has more than `most` values.
+
+    They are counted before they take memory, of which a value of two bytes can take a hundred.
+    """
+    check_values(content, most)
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as problem:
+        raise ValueError("nested too deeply") from problem
+
+
+def check_values(content: bytes, most: int) -> None:
+    """Refuse JSON, or lines of it, of more values than that."""
+    if _marks(content) > most and _marks(_STRING.sub(b"", content)) > most:
+        raise ValueError(f"more than {most:,} values")
+
+
+def _marks(content: bytes) -> int:
+    """How many values there can be at most, short of one: each but the first comes after one of these."""
+    return sum(map(content.count, (b",", b"[", b"{", b":")))
+
+
+def read_json(path: Path) -> Any:
+    """What a file of JSON holds; OSError and ValueError as they come."""
+    return parse_json(read_at_most(path, JSON_BYTES))
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """A file that is refused, with ValueError, where it is larger."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"larger than {most >> 20} MiB")
+    return content
+
+
+def read_tail(path: Path, most: int = 1 << 20) -> str:
+    """The last `most` bytes of a text."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - most))
+        return file.read(most).decode("utf-8", "replace")
 
 
 @contextmanager

@@ -1,12 +1,18 @@
-"""Tensors, and facts about them, in one safetensors file with a checksum over both."""
+"""Tensors, and facts about them, in one safetensors file with a checksum over both.
+
+The header, which a stranger may have written, is read here and not by safetensors: what it promises is
+compared with the file and with what the caller expects before anything is mapped.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,13 +21,47 @@ from torch import Tensor
 
 from caesura.data.files import write_beside
 from caesura.errors import InputError
-from caesura.visible import HALVES
+from caesura.visible import HALVES, quoted
 
 KEY = "caesura"  # the one entry of the metadata: several would be written in any order
+MAX_HEADER = 1 << 22  # bytes: names, types and shapes of over 30,000 tensors
+
+_TYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
 
 
 class DamagedError(InputError):
     """A file that is cut off, or not as it was written."""
+
+
+class Kind(NamedTuple):
+    """What a header promises of a tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+Kinds = Mapping[str, Kind]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file promises: its tensors by name, the facts, and the bytes that the tensors take."""
+
+    tensors: Kinds
+    facts: dict[str, Any]  # of a file from before there were checksums, its metadata
+    checked: bool  # there is a checksum
+    size: int
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -34,38 +74,85 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
 
 def read_facts(path: Path) -> dict[str, Any]:
     """The facts alone, unchecked; of a file from before there were checksums, its metadata."""
-    with _opened(path) as file:
-        facts = _facts(path, file)
+    facts = read_header(path).facts
     facts.pop("sha256", None)
     return facts
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts as they were saved; anything else is refused."""
-    with _opened(path) as file:
-        facts = _facts(path, file)
-        try:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as problem:
-            raise DamagedError(f"{path}: damaged ({_first_line(problem)})") from problem
-        checked = KEY in (file.metadata() or {})
-    checksum = facts.pop("sha256", None)
-    if checked and checksum != _checksum(tensors, facts):
-        raise DamagedError(f"{path}: damaged (its checksum is another)")
-    return tensors, facts
-
-
-def _facts(path: Path, file: Any) -> dict[str, Any]:
-    metadata: dict[str, str] = file.metadata() or {}
-    if KEY not in metadata:
-        return dict(metadata)
+def read_header(path: Path) -> Header:
+    """What a file promises, which its own size bears out; nothing else of it is read."""
     try:
-        facts = json.loads(metadata[KEY])
-    except (ValueError, RecursionError) as problem:
-        raise DamagedError(f"{path}: damaged (its metadata is no JSON: {problem})") from problem
-    if not isinstance(facts, dict):
-        raise DamagedError(f"{path}: damaged (its metadata is no mapping)")
-    return facts
+        with path.open("rb") as file:
+            room = file.seek(0, 2) - 8
+            file.seek(0)
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= room:
+                raise DamagedError(f"{path}: damaged (cut off, or no safetensors file)")
+            if length > MAX_HEADER:
+                raise DamagedError(f"{path}: damaged (a header of more than {MAX_HEADER >> 20} MiB)")
+            tree = json.loads(file.read(length).decode(), object_pairs_hook=_unique)
+        metadata = tree.pop("__metadata__", None) or {}
+        tensors = _kinds(tree, room - length)
+        facts = json.loads(metadata[KEY]) if KEY in metadata else dict(metadata)
+        if not isinstance(facts, dict):
+            raise ValueError("its metadata is no mapping")
+    except OSError as problem:
+        raise DamagedError(f"{path}: damaged ({problem.strerror or problem})") from problem
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise DamagedError(f"{path}: damaged (its header: {problem})") from problem
+    return Header(tensors, facts, KEY in metadata, room - length)
+
+
+def load_tensors(
+    path: Path, expect: Callable[[Kinds], None] | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts as they were saved; anything else is refused.
+
+    `expect` refuses what is not expected, before any memory is taken for it.
+    """
+    header = read_header(path)
+    if expect is not None:
+        expect(header.tensors)
+    try:
+        with _opened(path) as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        checksum = header.facts.pop("sha256", None)
+        if header.checked and checksum != _checksum(tensors, header.facts):
+            raise DamagedError(f"{path}: damaged (its checksum is another)")
+    except MemoryError as problem:
+        raise InputError(f"{path}: takes {header.size / 2**30:.1f} GiB, more than there is") from problem
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as problem:
+        if "memory" in str(problem):  # which PyTorch cannot map
+            raise InputError(f"{path}: takes {header.size / 2**30:.1f} GiB, more than there is") from problem
+        raise DamagedError(f"{path}: damaged ({_first_line(problem)})") from problem
+    return tensors, header.facts
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):  # of which two readers may choose another each
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
+    """The tensors of a header, which one after the other fill `size` bytes."""
+    found, spans = {}, []
+    for name, entry in tree.items():
+        dtype, shape, span = _TYPES.get(entry["dtype"]), entry["shape"], entry["data_offsets"]
+        if dtype is None or {*map(type, (*shape, *span))} - {int} or min(shape, default=0) < 0:
+            raise ValueError(f"{quoted(name)} is no tensor of a kind that is known")
+        if span[1] - span[0] != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{quoted(name)} has another size than its shape")
+        found[name] = Kind(dtype, tuple(shape))
+        spans.append((span[0], span[1]))
+    end = 0
+    for first, last in sorted(spans):
+        if first != end:
+            raise ValueError("tensors overlap or leave gaps")
+        end = last
+    if end != size:
+        raise ValueError(f"it promises {end:,} bytes of tensors, there are {size:,}")
+    return found
 
 
 def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
@@ -78,13 +165,10 @@ def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
 
 
 def _opened(path: Path) -> Any:
-    try:
-        if not HALVES.search(str(path)):
-            return safe_open(path, framework="pt")
-        with open(path, "rb") as file:  # safetensors takes no name that is not UTF-8
-            return safe_open(f"/dev/fd/{file.fileno()}", framework="pt")
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise DamagedError(f"{path}: damaged ({_first_line(problem)})") from problem
+    if not HALVES.search(str(path)):
+        return safe_open(path, framework="pt")
+    with open(path, "rb") as file:  # safetensors takes no name that is not UTF-8
+        return safe_open(f"/dev/fd/{file.fileno()}", framework="pt")
 
 
 def _first_line(problem: BaseException) -> str:

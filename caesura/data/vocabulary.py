@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from caesura.data.files import write_beside
+from caesura.data.files import parse_json, write_beside
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
@@ -23,7 +23,7 @@ KINDS = ("char", "word", "bpe", "wordpiece")  # what a model may read
 UNIGRAM = "unigram"  # what may cut its input besides
 
 FORMAT = 1
-MAX_TOKENS = 10_000_000
+MAX_TOKENS = 1_000_000
 MAX_BYTES = 1 << 26  # of a file
 
 Spans = list[tuple[int, int]]
@@ -131,10 +131,9 @@ class Vocabulary(ABC):
         if self.scores:
             parts.append(f'"scores": {json.dumps(self.scores)}')
         content = ("{" + ",\n".join(parts) + "}\n").encode()
-        if len(content) > MAX_BYTES:
-            raise InputError(
-                f"{path}: {len(self)} tokens take over {MAX_BYTES >> 20} MiB; set a smaller voc_limit"
-            )
+        if len(self) > MAX_TOKENS or len(content) > MAX_BYTES:
+            most = f"{MAX_TOKENS:,} tokens and {MAX_BYTES >> 20} MiB"
+            raise InputError(f"{path}: {len(self):,} tokens; at most {most}; set a smaller voc_limit")
         with write_beside(path) as file:
             file.write(content)
 
@@ -341,12 +340,12 @@ def load_vocabulary(path: str | Path) -> Vocabulary:
             raw = file.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no vocabulary")
-        content = json.loads(raw.decode("utf-8"))
+        content = parse_json(raw, 6 * MAX_TOKENS)  # a token, its count, its score, and a merge of two
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: not a vocabulary: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: not a vocabulary: {error}") from error
     try:
         return _checked(content)
@@ -365,8 +364,9 @@ def _checked(content: Any) -> Vocabulary:
     if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
         raise InputError(f'"tokens" should begin with {" ".join(SPECIALS)}')
     symbols = tokens[len(SPECIALS) :]
-    if not 0 < len(symbols) <= MAX_TOKENS:
-        raise InputError(f'"tokens" should have 1 to {MAX_TOKENS} besides the specials, not {len(symbols)}')
+    if not 0 < len(tokens) - len(SPECIALS) <= MAX_TOKENS - len(SPECIALS):
+        most = f"{MAX_TOKENS:,} with the specials"
+        raise InputError(f'"tokens" should have 1 or more besides the specials, at most {most}')
     if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
         raise InputError(f"token {quoted(twice)} is there more than once")
     check_symbols(kind, symbols)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import read_bounded, write_beside
+from caesura.data.files import parse_json, read_bounded, write_beside
 from caesura.errors import InputError
 
 WORDS = "train.words.json"
@@ -113,11 +113,11 @@ def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
 def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
     """Read what `save_words` wrote; anything else is refused."""
     try:
-        content = json.loads(read_bounded(Path(path), MAX_BYTES))
+        content = parse_json(read_bounded(Path(path), MAX_BYTES), 5 * KEPT)
         if content["format"] != FORMAT:
             raise ValueError(f'"format" should be {FORMAT}')
         return _side(content["src"]), _side(content["trg"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not the word counts of a model folder: {error!r}") from error
 
 

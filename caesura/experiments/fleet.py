@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from caesura.components import resolve
-from caesura.data.files import write_beside
+from caesura.data.files import read_tail, write_beside
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import asked
@@ -29,6 +29,7 @@ from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
 from caesura.training.run import own_cores
+from caesura.visible import one_line
 
 POLL = 0.2  # seconds
 PATIENCE = 60.0  # seconds to wait for a training that the last call left behind
@@ -235,7 +236,7 @@ class _Fleet:
             if measure is None and together > self._together.get(name, 1):
                 self._together[name] = together
                 path = self.members[name].company
-                known = int(path.read_bytes()) if path.exists() else 1
+                known = int(read_tail(path, 100)) if path.exists() else 1
                 with write_beside(path) as file:
                     file.write(str(max(known, together)).encode())
 
@@ -323,8 +324,8 @@ def _reason(member: Member, status: int) -> str:
 
 def last_words(log: Path) -> str:
     """The error sentence or the end of a traceback in what a process printed, if there is one."""
-    *_, said = log.read_text(encoding="utf-8", errors="replace").rpartition("\n$ ")
-    lines = [" ".join(line.split()) for line in said.splitlines()[1:] if line.strip()]
+    *_, said = read_tail(log).rpartition("\n$ ")
+    lines = [one_line(" ".join(line.split())) for line in said.splitlines()[1:] if line.strip()]
     told = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
     raised = any(line.startswith("Traceback ") for line in lines)
     return (told or (lines if raised else []) or [""])[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,13 +13,14 @@ import torch
 
 from caesura.components import build_parts
 from caesura.config import Config, load_config
-from caesura.data.files import checksum, write_beside
+from caesura.data.files import checksum, read_json, read_tail, write_beside
 from caesura.data.vocabulary import SPECIALS
 from caesura.errors import InputError
 from caesura.model_folder import WEIGHTS
 from caesura.segmenters.figures import Figure
 from caesura.training.checkpoint import Progress, list_checkpoints, newest_progress
 from caesura.training.journal import read_records
+from caesura.visible import one_line
 
 Status = Literal["not run", "finished", "budget", "stopped", "failed"]
 # What is not kept of the best validation: all else, the segmenter's figures among it, is.
@@ -67,7 +67,7 @@ class Member:
     def read_provenance(self) -> dict[str, Any]:
         """What is kept of it."""
         try:
-            return dict(json.loads(self.provenance.read_bytes()))
+            return dict(read_json(self.provenance))
         except (OSError, ValueError, TypeError):
             return {}
 
@@ -94,7 +94,7 @@ class Measure:
     def read(self, member: Member) -> dict[str, Any] | None:
         """What was found of the weights that are there now, if it was."""
         try:
-            found = json.loads(self.path(member).read_bytes())
+            found = read_json(self.path(member))
             return found if found["weights"] == weights_checksum(member.folder) else None
         except (OSError, InputError, ValueError, KeyError, TypeError):
             return None
@@ -206,7 +206,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
     status: Status = "stopped"
     reason = ""
     if member.failure.exists():
-        status, reason = "failed", member.failure.read_text(encoding="utf-8", errors="replace").strip()
+        status, reason = "failed", one_line(read_tail(member.failure).strip())
     elif progress is None:
         status = "not run"
     elif progress.finished:
@@ -286,7 +286,7 @@ def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
 
 def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:
     try:
-        given = float(member.allowance.read_bytes())
+        given = float(read_tail(member.allowance, 100))
     except (OSError, ValueError):
         return budget
     if budget is None:
@@ -302,6 +302,6 @@ def _spent(progress: Progress, budget: float | None) -> bool:
 
 def _company(member: Member) -> int:
     try:
-        return int(member.company.read_bytes())
+        return int(read_tail(member.company, 100))
     except (OSError, ValueError):
         return 1

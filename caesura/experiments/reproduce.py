@@ -16,7 +16,7 @@ from caesura.analysis.plots import png_of
 from caesura.analysis.report import PAGE, clear
 from caesura.analysis.tables import Table
 from caesura.config import Config, Files
-from caesura.data.files import write_beside
+from caesura.data.files import read_json, read_tail, write_beside
 from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import by_length
@@ -345,7 +345,7 @@ class _Experiment:
 def _made_from(path: Path) -> dict[str, dict[str, str]]:
     """Of which weights a report is, by their folders; none where that cannot be read."""
     try:
-        found: dict[str, dict[str, str]] = json.loads(path.read_bytes())
+        found: dict[str, dict[str, str]] = read_json(path)
     except (OSError, ValueError):
         return {}
     return found
@@ -353,6 +353,6 @@ def _made_from(path: Path) -> dict[str, dict[str, str]]:
 
 def _last_line(log: Path) -> str:
     """Of what a process has printed so far, after its command."""
-    whole, _, _ = log.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    whole, _, _ = read_tail(log).rpartition("\n")
     said = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
     return said[-1] if said else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import write_beside
+from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_most, write_beside
 from caesura.errors import InputError
 from caesura.experiments.outcome import (
     CUTS,
@@ -214,7 +214,8 @@ def read_member(out: Path, member: Member, wanted: Sequence[Measure] = (TEST,)) 
 def read_kept(path: Path, member: Member) -> Outcome:
     """What the log that was kept of a member tells of it, whose folder is gone, as on another machine."""
     try:
-        *way, end = (renamed(json.loads(line)) for line in path.read_bytes().splitlines())
+        check_values(content := read_at_most(path, JSON_BYTES), JSON_VALUES)
+        *way, end = (renamed(json.loads(line)) for line in content.splitlines())
         start = {k: v for r in way if r["kind"] == "start" for k, v in r.items()} | (end["start"] or {})
         validations = [r for r in way if r["kind"] == "validation"]
         if validations:  # the log is rounded; what it ends with is not
@@ -227,7 +228,15 @@ def read_kept(path: Path, member: Member) -> Outcome:
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
         pace = end["milliseconds"] if "milliseconds" in end else milliseconds(way)
         return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}", pace)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as problem:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        StopIteration,
+        RecursionError,
+    ) as problem:
         reason = f"{type(problem).__name__}: {problem}"
         raise InputError(
             f"{path}: is not whole ({reason}); bring it back, or remove it and its row"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura.config import flat
-from caesura.data.files import write_beside
+from caesura.data.files import read_json, write_beside
 from caesura.errors import InputError
 from caesura.experiments.outcome import Status
 from caesura.experiments.provenance import digest, with_later
@@ -229,7 +229,7 @@ def _compact(record: dict[str, Any]) -> dict[str, Any]:
 def load(path: Path) -> Sweep:
     """Read a sweep that `save` wrote."""
     try:
-        tree = json.loads(path.read_bytes())
+        tree = read_json(path)
         if (version := tree.pop("format")) not in (1, FORMAT):
             raise InputError(f"{path}: of another version; this one reads formats 1 and {FORMAT}")
         for run in tree["runs"] if version == 1 else ():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import write_beside
+from caesura.data.files import read_json, write_beside
 from caesura.data.held import make_folder
 from caesura.errors import InputError, missing_extra
 from caesura.experiments.sweep_grid import Setting, parse_over
@@ -99,7 +99,7 @@ def read_trials(out: Path, dimensions: Sequence[Dimension]) -> list[Trial]:
     if not path.exists():
         return []
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
         space, trials = found["space"], found["trials"]
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path}: damaged ({problem}); remove it or choose another --out") from problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from caesura.data.held import check_held, make_folder
-from caesura.data.tensors import DamagedError, load_tensors, read_facts, save_tensors
+from caesura.data.tensors import DamagedError, Kinds, load_tensors, read_facts, save_tensors
 from caesura.errors import InputError
+from caesura.visible import quoted
 
 FORMAT = 2
 READABLE = (1, 2)  # those of format 1 have no checksum
+RANDOM_STATE = 1 << 16  # numbers; PyTorch's have 5,056 bytes on a CPU and 16 on a GPU
 
 
 @dataclass
@@ -107,7 +110,15 @@ def load_checkpoint(
 
     `check` may refuse it for its config, which is None in those of earlier versions.
     """
-    tensors, facts = load_tensors(path)
+
+    def expect(kinds: Kinds) -> None:
+        try:
+            _expect(path, kinds, model, optimizer)
+        except InputError:
+            check(path, read_facts(path).get("config"))  # another config may be why
+            raise
+
+    tensors, facts = load_tensors(path, expect)
     progress = _progress(path, facts)
     check(path, facts.get("config"))
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
@@ -130,6 +141,22 @@ def _progress(path: Path, facts: dict[str, Any]) -> Progress:
         return Progress(**(json.loads(counters) if isinstance(counters, str) else counters))
     except (KeyError, ValueError, TypeError) as problem:
         raise DamagedError(f"{path}: damaged (no counters: {problem})") from problem
+
+
+def _expect(path: Path, kinds: Kinds, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Refuse tensors that no checkpoint of this run holds; none of a random state is large."""
+    own = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
+    weights = [p for group in optimizer.param_groups for p in group["params"]]
+    moments = {f"optimizer.{index}": tuple(weight.shape) for index, weight in enumerate(weights)}
+    for name, kind in kinds.items():
+        if name in own:
+            fits = kind.shape == own[name]
+        elif name.startswith("random."):
+            fits = math.prod(kind.shape) <= RANDOM_STATE
+        else:
+            fits = kind.shape in ((), moments.get(name.rpartition(".")[0]))
+        if not fits:
+            raise DamagedError(f"{path}: damaged ({quoted(name)} is not of this run: {[*kind.shape]})")
 
 
 def _restore(parts: dict[str, dict[str, Tensor]], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -9,12 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import read_bounded
+from caesura.data.files import JSON_VALUES, check_values, read_bounded
 from caesura.data.held import check_held
 from caesura.errors import InputError, TrainingError, missing_extra
 
 METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
 MAX_BYTES = 1 << 28  # of a log that is read: over half a million lines
+MAX_LINES = 1_000_000
 # What logs and results of earlier versions call a figure, and its name.
 EARLIER = {
     "gradient_share": "live",
@@ -111,8 +112,14 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     if not path.is_file():
         return []
-    found = []
-    for line in read_bounded(path, MAX_BYTES).split(b"\n"):
+    found, content = [], read_bounded(path, MAX_BYTES)
+    try:
+        check_values(content, JSON_VALUES)
+        if content.count(b"\n") > MAX_LINES:
+            raise ValueError(f"more than {MAX_LINES:,} lines")
+    except ValueError as problem:
+        raise InputError(f"{path}: not the log of a training: {problem}") from problem
+    for line in content.split(b"\n"):
         try:
             record = json.loads(line)
         except ValueError:  # the last one of a run that goes on, or written over by one that went on

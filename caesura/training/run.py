@@ -31,7 +31,14 @@ from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.evaluation.rates import asked
 from caesura.kernels import pick
 from caesura.model import Translator
-from caesura.model_folder import CONFIG, CUTS_VOCABULARY, SRC_VOCABULARY, TRG_VOCABULARY, WEIGHTS
+from caesura.model_folder import (
+    CONFIG,
+    CUTS_VOCABULARY,
+    SRC_VOCABULARY,
+    TRG_VOCABULARY,
+    WEIGHTS,
+    expect_weights,
+)
 from caesura.schedules import extremes, shown
 from caesura.segmenters.figures import LIVE
 from caesura.training.card import CARD
@@ -151,7 +158,8 @@ class Run:
     def check_best(self) -> None:
         """Refuse a best model that is gone or damaged."""
         if self.schedule.best is not None:
-            load_tensors(self.folder / WEIGHTS)
+            path = self.folder / WEIGHTS
+            load_tensors(path, lambda kinds: expect_weights(self.model, kinds, path))
 
 
 def open_run(
