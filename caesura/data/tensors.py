@@ -25,6 +25,7 @@ from caesura.visible import HALVES, quoted
 
 KEY = "caesura"  # the one entry of the metadata: several would be written in any order
 MAX_HEADER = 1 << 22  # bytes: names, types and shapes of over 30,000 tensors
+MAX_AXES = 16
 
 _TYPES = {
     "F64": torch.float64,
@@ -119,11 +120,10 @@ def load_tensors(
         checksum = header.facts.pop("sha256", None)
         if header.checked and checksum != _checksum(tensors, header.facts):
             raise DamagedError(f"{path}: damaged (its checksum is another)")
-    except MemoryError as problem:
-        raise InputError(f"{path}: takes {header.size / 2**30:.1f} GiB, more than there is") from problem
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as problem:
-        if "memory" in str(problem):  # which PyTorch cannot map
-            raise InputError(f"{path}: takes {header.size / 2**30:.1f} GiB, more than there is") from problem
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError) as problem:
+        if isinstance(problem, MemoryError) or "memory" in str(problem):
+            needed = f"{header.size / 2**30:.1f} GiB, more memory than there is"
+            raise InputError(f"{path}: takes {needed}") from problem
         raise DamagedError(f"{path}: damaged ({_first_line(problem)})") from problem
     return tensors, header.facts
 
@@ -138,13 +138,14 @@ def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
     """The tensors of a header, which one after the other fill `size` bytes."""
     found, spans = {}, []
     for name, entry in tree.items():
-        dtype, shape, span = _TYPES.get(entry["dtype"]), entry["shape"], entry["data_offsets"]
-        if dtype is None or {*map(type, (*shape, *span))} - {int} or min(shape, default=0) < 0:
+        dtype, shape, (first, last) = _TYPES.get(entry["dtype"]), entry["shape"], entry["data_offsets"]
+        numbers = (*shape, first, last)
+        if dtype is None or {*map(type, numbers)} != {int} or not 0 <= min(numbers) <= max(numbers) < 2**63:
             raise ValueError(f"{quoted(name)} is no tensor of a kind that is known")
-        if span[1] - span[0] != math.prod(shape) * dtype.itemsize:
+        if len(shape) > MAX_AXES or last - first != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{quoted(name)} has another size than its shape")
         found[name] = Kind(dtype, tuple(shape))
-        spans.append((span[0], span[1]))
+        spans.append((first, last))
     end = 0
     for first, last in sorted(spans):
         if first != end:
