@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -261,7 +262,7 @@ def _files(
 
 
 def _check_unique(models: list[Path], names: list[str] | None) -> None:
-    if len({model.resolve() for model in models}) < len(models):
+    if len({os.path.realpath(model) for model in models}) < len(models):
         raise InputError("compare: a model folder is named twice")
     if names and not len({*names}) == len(names) == len(models):
         raise InputError(f"--name: {len(models)} different names are wanted, one a model, in their order")

@@ -162,7 +162,7 @@ def refuse_links(paths: Iterable[Path], folder: Path) -> None:
     """Refuse a folder in which one of these paths is a link to a place outside of it."""
     home = folder.resolve()
     for path in paths:
-        if path.is_symlink() and not path.resolve().is_relative_to(home):
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(home):  # links may go round
             raise InputError(
                 f"{path}: a link that leads out of the folder; put what it leads to in its place"
             )

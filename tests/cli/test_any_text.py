@@ -4,14 +4,16 @@ import gzip
 import json
 import lzma
 import os
+import random
 import re
 import shutil
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import Done, caesura, refusal, with_config, write_config
+from cli.program import Done, at_terminal, caesura, refusal, with_config, write_config
 from folders.test_strangers import at_most, little_memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -219,6 +221,45 @@ def test_any_file_is_answered_line_for_line_or_refused(
     seen.clear()
     check()
     print(system, dict(seen))
+
+
+def hostile_line(rng: random.Random) -> str:
+    """Letters of any script, controls, marks and what else no sentence has; at times too long."""
+    size = rng.choice((0, 1, 5, 20, 60, 250))
+    drawn = (rng.choice(SPECIAL) if rng.random() < 0.3 else chr(rng.choice(PLANES)(rng)) for _ in range(size))
+    return "".join(c for c in "".join(drawn) if c not in "\n\0" and not "\ud800" <= c <= "\udfff")
+
+
+PLANES: list[Callable[[random.Random], int]] = [
+    *[lambda rng: rng.randrange(1, 0x80)] * 4,
+    lambda rng: rng.randrange(0x80, 0x3000),
+    lambda rng: rng.randrange(0x110000),
+]
+
+
+@pytest.mark.parametrize(("rounds", "size"), [(1, 60), pytest.param(20, 5000, marks=pytest.mark.soak)])
+def test_hostile_lines_come_out_line_for_line_and_at_a_terminal_so_that_they_can_be_seen(
+    models: dict[str, Path], tmp_path: Path, rounds: int, size: int
+) -> None:
+    rng, path = random.Random(rounds), tmp_path / "hostile.txt"
+    batches = ("--set", "testing.batch_size=64", "--set", f"testing.max_input={LONGEST}")
+    for _ in range(rounds):
+        lines = ["x", *(hostile_line(rng) for _ in range(size - 1))]  # no BOM at the start
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        wanted = [line.removesuffix("\r") for line in lines]
+        with at_most(600):
+            cut = caesura("segment", models["bpe"], path, *batches)
+            written = caesura("translate", models["bpe"], path, "--beam", 1, *batches)
+            shown = at_terminal("translate", models["bpe"], path, "--beam", 1, "--segments", *batches)
+        assert (cut.status, written.status, shown.status) == (0, 0, 0)
+        pieces = ["".join(split_pieces(line)) for line in cut.lines]
+        assert pieces == ["" if len(line) > LONGEST else line for line in wanted]
+        assert len(written.lines) == size
+        warnings = cut.err.count("\n")
+        assert len(shown.lines) == size + warnings
+        assert not {unicodedata.category(c) for c in shown.out} & {"Cs", "Zl", "Zp"}
+        assert {c for c in shown.out if unicodedata.category(c) == "Cc"} <= {"\n", "\t"}
+    print({"lines": rounds * size})
 
 
 SIZE = 200_000_000

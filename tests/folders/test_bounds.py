@@ -51,8 +51,8 @@ def unmapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def header_of(path: Path) -> Header:
-    content = path.read_bytes()
-    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    with path.open("rb") as file:
+        return json.loads(file.read(min(int.from_bytes(file.read(8), "little"), 1 << 20)))
 
 
 def write_header(path: Path, header: Header | bytes, size: int | None = None) -> None:

@@ -270,6 +270,16 @@ def test_a_link_out_of_the_folder_is_refused_and_one_inside_followed(
     assert len(Translator.from_pretrained(tmp_path / "link").translate(TEXT)) == len(TEXT)
 
 
+@pytest.mark.parametrize("name", [*FILES, "cuts.vocab.json"])
+def test_a_link_to_itself_is_refused(model: Path, name: str) -> None:
+    (model / name).unlink(missing_ok=True)
+    (model / name).symlink_to(name)
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).startswith(str(model))
+    assert name in str(caught.value)
+
+
 def test_a_config_reads_no_other_file(model: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("password: hunter2\n")
     config = model / "config.yaml"
