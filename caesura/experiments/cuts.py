@@ -7,7 +7,6 @@ Boundaries against white space and gold, and how coordinated halting is, on a sa
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import Line, read_text, subsample
 from caesura.errors import explain
 from caesura.model import Translator
+from caesura.options import print_json
 from caesura.training.prepare import parallel_text
 
 SAMPLE = 2_000  # sentences
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = measure(model, read_gold(given.gold) if given.gold else None, given.sample)
     except Exception as problem:
         return explain(problem)
-    print(json.dumps(found, ensure_ascii=False))
+    print_json(found)
     return 0
 
 

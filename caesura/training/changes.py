@@ -82,8 +82,8 @@ def refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> Non
 def refuse_overwriting(config: Config, folder: Path) -> None:
     """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
     found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
-    written = folder / CONFIG
-    if written.is_file() and written.read_bytes() != config.dump().encode():
+    written, own = folder / CONFIG, config.dump().encode()
+    if written.is_file() and (written.stat().st_size != len(own) or written.read_bytes() != own):
         found.append(CONFIG)
     if found:
         raise InputError(

@@ -49,7 +49,7 @@ class Journal:
                 os.ftruncate(file.fileno(), min(sizes.get(name, 0), file.tell()))
             self._files[name] = path.open("a", encoding="utf-8")
         with (folder / VALIDATIONS).open(encoding="utf-8") as file:
-            line = file.readline()
+            line = file.readline(1 << 20)
         self._header = line.rstrip("\n").split("\t") if line else None
         self._board: Any = None
         if tensorboard:
