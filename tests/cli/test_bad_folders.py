@@ -321,7 +321,7 @@ def test_a_full_disk_behind_standard_output_is_one_sentence_and_status_1(models:
             timeout=120,
         )
     assert done.returncode == 1
-    assert done.stderr == b"caesura: output: No space left on device\n"
+    assert done.stderr == b"caesura: standard output: No space left on device\n"
 
 
 def test_a_disk_that_fills_up_while_training_loses_no_checkpoint(
