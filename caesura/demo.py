@@ -28,7 +28,7 @@ from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
-from caesura.experiments.processes import Children
+from caesura.experiments.processes import Children, kill_notice
 from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress, newest_progress
@@ -179,7 +179,8 @@ def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
 def _train(runs: Sequence[Run], settings: Settings) -> None:
     """Train in a process a model, and print their validations as they come."""
     program = [sys.executable, "-m", "caesura.cli", "train", "--time-limit", f"{settings.time_limit:f}s"]
-    with Children() as children:
+    say = partial(terminal.out.print, markup=False)
+    with Children(say) as children:
         for run in runs:
             config, log = (run.folder.with_suffix(suffix) for suffix in (".yaml", ".log"))
             log.unlink(missing_ok=True)
@@ -188,6 +189,9 @@ def _train(runs: Sequence[Run], settings: Settings) -> None:
             )
         ended = _watch(runs, children, settings.time_limit)
     if children.signal is not None:
+        for run in runs:
+            if children.running[run.name].returncode == -signal.SIGKILL:
+                say(kill_notice(run.name, run.folder))
         raise Interrupted(children.signal)
     for run in runs:
         if status := ended.get(run.name):

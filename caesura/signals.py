@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
 SHOW_CURSOR = b"\x1b[?25h"  # which progress bars hide
+HASTE = 1.0  # seconds: Ctrl-C that follows another one sooner is the same press
+
+_last = -math.inf  # when Ctrl-C came last
 
 
 def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
@@ -32,11 +37,19 @@ def restore_signals(before: Mapping[int, Any]) -> None:
         signal.signal(number, handler)
 
 
+def hasty() -> bool:
+    """Note that Ctrl-C came; whether it came so soon after another that both are one press."""
+    global _last
+    before, _last = _last, time.monotonic()
+    return _last - before < HASTE
+
+
 class QuietInterrupt:
     """Inside it Ctrl-C is a KeyboardInterrupt once, and where that could go wrong the end, with status 130.
 
     While modules are imported an exception is lost in some places and aborts the process in others, and there
-    is nothing yet to save. The same holds for a second Ctrl-C, and for one in a destructor.
+    is nothing yet to save. The same holds for a second Ctrl-C, and for one in a destructor. One that belongs
+    to a press that `Children` has had is dropped: tables are being written because of it.
     """
 
     def __init__(self) -> None:
@@ -44,9 +57,11 @@ class QuietInterrupt:
         self._installed = False
 
     def __enter__(self) -> QuietInterrupt:
+        global _last
         ours = threading.current_thread() is threading.main_thread()
         if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._installed = True
+            _last = -math.inf
             self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
             signal.signal(signal.SIGINT, self._interrupt)
         return self
@@ -59,6 +74,8 @@ class QuietInterrupt:
             sys.unraisablehook = self._hook
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if hasty() and not self.ending:
+            return
         if self.ending or _importing(frame):
             _leave()
         self.ending = True

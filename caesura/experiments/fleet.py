@@ -19,7 +19,7 @@ from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import asked
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
-from caesura.experiments.processes import Children
+from caesura.experiments.processes import Children, kill_notice
 from caesura.experiments.provenance import note_provenance
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
@@ -73,7 +73,7 @@ def run_fleet(
     """
     check_members(members)
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
-    with Children() as children:
+    with Children(watcher.say) as children:
         fleet = _Fleet(members, limits, watcher, measures, children, settled)
         while fleet.step():
             if children.signal is not None or (deadline is not None and time.monotonic() >= deadline):
@@ -154,8 +154,15 @@ class _Fleet:
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
-        stopping = self.stopping or self.children.signal is not None  # a second Ctrl-C kills them
+        stopping = self.stopping or self.children.signal is not None
         if stopping and status in _STOPPED:
+            if status == -signal.SIGKILL:  # by Ctrl-C for the third time
+                again = (
+                    f"{name}: killed; {measure.doing} begins anew"
+                    if measure
+                    else kill_notice(name, member.folder)
+                )
+                self.watcher.say(again)
             return
         try:
             if status != 0:

@@ -6,26 +6,33 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from caesura.data.held import check_held
-from caesura.signals import restore_signals, take_signals
+from caesura.signals import hasty, restore_signals, take_signals
+from caesura.training.checkpoint import newest_progress
+
+_POLL = 0.05  # seconds
 
 
 class Children:
     """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
 
-    A first signal is remembered for whoever watches them; Ctrl-C after it kills them. They are in sessions of
-    their own, so that Ctrl-C does not reach them beside that request.
+    A first signal is remembered for whoever watches them. Ctrl-C again is answered by how to kill them: by
+    another one, after a pause, so that no haste costs what they have to save. They are in sessions of their
+    own, so that Ctrl-C does not reach them beside that request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self.signal: int | None = None
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self._before: dict[int, Any] = {}
+        self._say = say
+        self._impatient = self._warned = self._killing = False
 
     def __enter__(self) -> Children:
         self._before = take_signals(self._remember)
@@ -34,8 +41,9 @@ class Children:
     def __exit__(self, *_: object) -> None:
         for child in self.running.values():
             child.terminate()
-        for child in self.running.values():
-            child.wait()
+        while any(child.poll() is None for child in self.running.values()):
+            self._answer()
+            time.sleep(_POLL)
         restore_signals(self._before)
 
     def start(
@@ -69,8 +77,29 @@ class Children:
         return statuses
 
     def _remember(self, number: int, _: object) -> None:
+        pressed = number == signal.SIGINT
+        deliberate = pressed and not hasty()
         if self.signal is None:
             self.signal = number
-        elif number == signal.SIGINT:
+        elif pressed:
+            self._impatient = True
+            self._killing = self._killing or (self._warned and deliberate)
+
+    def _answer(self) -> None:
+        """Do what those who press Ctrl-C while children end have been told."""
+        if self._impatient and not self._warned:
+            self._say("still saving; wait a second and press Ctrl-C again to kill what is not done")
+            self._warned = True
+        if self._killing:
             for child in self.running.values():
-                child.kill()
+                if child.poll() is None:
+                    child.kill()
+
+
+def kill_notice(name: str, folder: Path) -> str:
+    """That a training was killed, and where it goes on."""
+    progress = newest_progress(folder / "checkpoints")
+    where = (
+        "begins anew" if progress is None else f"goes on from update {progress.update}, its last checkpoint"
+    )
+    return f"{name}: killed; {where}"

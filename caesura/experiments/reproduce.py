@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from caesura import terminal
@@ -255,7 +256,8 @@ class _Experiment:
         check_held(log)
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
         began, status = time.monotonic(), None
-        with Children() as children, terminal.telling("the report") as tell:
+        say = partial(terminal.out.print, markup=False)
+        with Children(say) as children, terminal.telling("the report") as tell:
             children.start("report", command, log, {terminal.WATCHED: "1"})
             while status is None and children.signal is None:
                 if time_limit is not None and time.monotonic() - began > time_limit:

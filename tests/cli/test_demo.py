@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -200,27 +199,6 @@ def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
     for log in logs:
         updates = read_progress(list_checkpoints(log.with_suffix("") / "checkpoints")[-1]).update
         assert f"stopped by the signal SIGTERM after {updates} updates" in log.read_text()
-
-
-@pytest.mark.usefixtures("no_ignored_signals")
-def test_no_child_outlives_a_second_signal(tmp_path: Path) -> None:
-    stubborn = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('no'))\n"
-    stubborn += "print('up', flush=True)\nfor _ in range(600): time.sleep(0.1)"
-    log = tmp_path / "log"
-    again = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
-    with demo.Children() as children:
-        children.start("stubborn", [sys.executable, "-c", stubborn], log)
-        deadline = time.monotonic() + 60
-        while not log.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
-        assert children.signal == signal.SIGINT
-        assert children.running["stubborn"].poll() is None
-        again.start()
-    assert children.running["stubborn"].returncode == -signal.SIGKILL
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.usefixtures("no_ignored_signals")

@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from experiments.fleets import ENDLESS, QUICK, Heard, interrupt_once, member, wait_for
 
+from caesura import signals
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import fleet
 from caesura.experiments.fleet import Limits, last_words, progress_line, run_fleet
@@ -170,21 +172,43 @@ def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> Non
 
 
 @pytest.mark.usefixtures("no_ignored_signals")
-def test_two_signals_at_once_kill_all_and_fail_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = member(tmp_path, "one", *ENDLESS)
+@pytest.mark.parametrize("measured", [False, True])
+def test_what_a_third_ctrl_c_kills_is_said_and_fails_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: bool
+) -> None:
+    one, heard = member(tmp_path, "one", *(QUICK if measured else ENDLESS)), Heard()
+    monkeypatch.setattr(signals, "HASTE", 0.0)
 
-    class Twice(Children):
+    class Thrice(Children):
+        def start(self, *given: Any) -> None:
+            super().start(*given)
+            if "one: testing" in heard.said:
+                self.insist()
+
         def ended(self) -> dict[str, int]:
-            if read_outcome(one).validations and self.signal is None:
-                os.kill(os.getpid(), signal.SIGINT)
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.5)  # it is dead before the fleet looks
+            if heard.validations and not measured and self.signal is None:
+                self.insist()
             return super().ended()
 
-    monkeypatch.setattr(fleet, "Children", Twice)
+        def insist(self) -> None:
+            os.kill(self.running["one"].pid, signal.SIGSTOP)  # it does not end when it is asked to
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def _answer(self) -> None:
+            super()._answer()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(fleet, "Children", Thrice)
     with pytest.raises(Interrupted):
-        run_fleet([one], Limits(), Heard())
-    assert read_outcome(one).status == "stopped"
+        run_fleet([one], Limits(), heard)
+    found = read_outcome(one)
+    assert heard.said[-1] == (
+        "one: killed; testing begins anew"
+        if measured
+        else f"one: killed; goes on from update {found.progress.update}, its last checkpoint"
+    )
+    assert found.status == ("finished" if measured else "stopped")
     assert not one.failure.exists()
 
 

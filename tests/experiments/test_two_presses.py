@@ -1,0 +1,104 @@
+"""Ctrl-C pressed twice in `demo`, `sweep` and `reproduce`: all is saved, and the next call goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.program import command
+from experiments.fleets import wait_for
+
+from caesura.data.tensors import load_tensors
+from caesura.model_folder import WEIGHTS
+from caesura.training.checkpoint import newest_progress
+from caesura.training.journal import METRICS
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_ignored_signals")]
+
+UPDATES = 1500  # more than are made before Ctrl-C comes
+DEMO = f"""
+from functools import partial
+from caesura import cli, demo
+from caesura.data.numerals import HeldOut
+size = {{"updates": {UPDATES // 10}, "size": 100, "held_out": HeldOut(4, 4, 4, 4)}}
+demo.run_demo = partial(demo.run_demo, settings=demo.Settings(**size, time_limit=600, wanted=0.0))
+cli.main()
+"""
+
+
+def run(
+    words: list[str], presses: tuple[float, ...] = (), ready: Callable[[], object] = bool
+) -> tuple[int, str]:
+    """Status and output of a command that gets Ctrl-C when it is `ready`, and again after each pause."""
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as running:
+        try:
+            if presses:
+                wait_for(lambda: ready() or running.poll() is not None)
+            for pause in presses:
+                time.sleep(pause)
+                os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+            out, _ = running.communicate(timeout=300)
+        except BaseException:
+            running.kill()
+            raise
+    return running.returncode, out
+
+
+def trained(folder: Path) -> bool:
+    """Whether updates have been made: the first line of the log is written after one."""
+    return '"kind": "train"' in (folder / METRICS).read_text()
+
+
+def commands(folder: Path, name: str) -> Callable[[Path], list[str]]:
+    """The words of a command that trains two models, by its --out."""
+    updates = ("--set", f"training.updates={UPDATES}")
+    return {
+        "demo": lambda out: [sys.executable, "-c", DEMO, "demo", "--out", str(out)],
+        "sweep": lambda out: command(
+            *("sweep", folder / "word.yaml", "--over", "training.learning_rate=1e-2,1e-3", "--no-test"),
+            *("--parallel", "2", "--out", out, *updates),
+        ),
+        "reproduce": lambda out: command(
+            *("reproduce", folder, "--data", folder / "data", "--only", "word,act", "--parallel", "2"),
+            *("--no-report", "--out", out, *updates),
+        ),
+    }[name]
+
+
+def models(out: Path, name: str) -> list[Path]:
+    """The folders in which a command has begun to train."""
+    names = {"demo": "*-1", "sweep": "runs/*", "reproduce": "*-*-1"}
+    return sorted(path.parent for path in out.glob(f"{names[name]}/{METRICS}"))
+
+
+def weights(folder: Path) -> dict[str, list[float]]:
+    return {name: value.flatten().tolist() for name, value in load_tensors(folder / WEIGHTS)[0].items()}
+
+
+@pytest.mark.parametrize(("name", "pause"), [("demo", 0.1), ("sweep", 0.05), ("reproduce", 0.15)])
+def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
+    recipe: Path, tmp_path: Path, name: str, pause: float
+) -> None:
+    words, out, whole = commands(recipe, name), tmp_path / "out", tmp_path / "whole"
+    status, said = run(words(out), (0.0, pause), lambda: [*map(trained, models(out, name))] == [True, True])
+    assert status == 130, said
+    folders = models(out, name)
+    assert "killed" not in said
+    assert "the same command goes on from here" in said.splitlines()[-1]
+    for folder in folders:
+        progress = newest_progress(folder / "checkpoints")
+        assert progress is not None
+        assert not progress.finished
+        log = Path(f"{folder}.log").read_text()
+        assert f"stopped by the signal SIGTERM after {progress.update} updates; the same command" in log
+    status, said = run(words(out))
+    assert status == 0, said
+    status, said = run(words(whole))
+    assert status == 0, said
+    assert [*map(weights, folders)] == [*map(weights, models(whole, name))]
