@@ -86,7 +86,7 @@ def demo(
 
 @app.command()
 def train(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="a YAML file; recipes/ has many")],
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="a YAML file or a recipe's name")],
     out: Annotated[Path | None, typer.Option("--out", help="the model folder; runs/NAME by default")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting; may be repeated")
@@ -108,10 +108,12 @@ def train(
     """Train a model; the same command again goes on where it stopped."""
     from caesura import terminal
     from caesura.config import load_config
+    from caesura.cookbook import find
     from caesura.training.loop import train as run
 
     outlive_readers()
-    loaded = load_config(config, [*(settings or ()), *([f"data.errors={errors}"] if errors else ())])
+    overrides = [*(settings or ()), *([f"data.errors={errors}"] if errors else ())]
+    loaded = load_config(find(config, print), overrides)
     seconds = None if time_limit is None else parse_duration(time_limit)
     allowed = None if budget is None else parse_duration(budget, "--budget")
     folder = out or Path("runs") / loaded.name
@@ -222,6 +224,7 @@ app.command()(measuring.compare)
 app.command()(measuring.analyze)
 app.command()(commands.reproduce)
 app.command()(commands.sweep)
+app.add_typer(commands.recipes, name="recipes")
 
 
 def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:

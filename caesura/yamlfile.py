@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from caesura.cookbook import shown
 from caesura.errors import InputError
 from caesura.visible import HALVES, VALUE, quoted, shortened
 
@@ -174,20 +175,22 @@ def dump(tree: dict[str, Any]) -> str:
 
 def read_file(path: str | os.PathLike[str]) -> Source:
     """Reads a mapping from a YAML file."""
-    source = Source({}, {(): Place(str(path), 1)}, [])
-    tree = _read(_decoded(path), (), source, lambda line: Place(str(path), line))
+    name = shown(path)
+    source = Source({}, {(): Place(name, 1)}, [])
+    tree = _read(_decoded(path), (), source, lambda line: Place(name, line))
     if tree is None:
-        raise InputError(f"{path}:1: the file is empty; a config has sections such as data: and model:")
+        raise InputError(f"{name}:1: the file is empty; a config has sections such as data: and model:")
     if not isinstance(tree, dict):
-        raise InputError(f"{path}:1: the file must hold `key: value` pairs, not {_KINDS[type(tree)]}")
+        raise InputError(f"{name}:1: the file must hold `key: value` pairs, not {_KINDS[type(tree)]}")
     source.tree.update(tree)
     return source
 
 
 def read_list(path: str | os.PathLike[str], name: str) -> Source:
     """Reads a list from a YAML file as a tree of one key, `name`."""
-    source = Source({}, {(): Place(str(path), 1)}, [])
-    rows = _read(_decoded(path), (name,), source, lambda line: Place(str(path), line))
+    file = shown(path)
+    source = Source({}, {(): Place(file, 1)}, [])
+    rows = _read(_decoded(path), (name,), source, lambda line: Place(file, line))
     if not isinstance(rows, list) or not rows:
         raise InputError(f"{path}:1: the file must hold a list: lines that begin with a dash")
     source.tree[name] = rows

@@ -141,7 +141,7 @@ def test_what_is_no_config_at_all(folder: Path, content: bytes, message: str) ->
 
 
 def test_a_missing_file_and_a_folder(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file; recipes/your-text\.yaml is "):
+    with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file; `caesura recipes` "):
         load_config("nowhere.yaml")
     with pytest.raises(InputError, match=r"Is a directory$"):
         load_config(folder)

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from caesura import yamlfile
+from caesura import cookbook, yamlfile
 from caesura.config.text import Data, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
 from caesura.errors import InputError
 from caesura.phrasing import problems
@@ -263,6 +263,11 @@ class Config(Section):
         """The resolved config as YAML, defaults written out; `load_config` reads it back as an equal one."""
         return yamlfile.dump(self.model_dump(mode="json"))
 
+    @property
+    def recipe(self) -> str | None:
+        """The name of the recipe that comes with the program, where it was read from that."""
+        return cookbook.own_name(place_of(self._places, ()).file)
+
     def error(self, key: str, message: str) -> InputError:
         """An InputError about a dotted key, with the file and line where it (or its section) was written."""
         path = tuple(key.split("."))
@@ -314,7 +319,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
     Without `bases` a `base` is refused: a model folder's config is whole, and reads no other file.
     """
     if bases and not Path(path).exists():
-        raise InputError(f"{path}: No such file; recipes/your-text.yaml is a config to start from")
+        raise InputError(f"{path}: No such file; `caesura recipes` lists configs to start from")
     source = _read_with_bases(Path(path), 0 if bases else None)
     layer = Source({}, {}, [])
     for override in overrides:

@@ -239,12 +239,12 @@ def read_tail(path: Path, most: int = 1 << 20) -> str:
 
 
 @contextmanager
-def refuse_unwritable(out: Path) -> Iterator[None]:
+def refuse_unwritable(out: Path, option: str = "--out") -> Iterator[None]:
     """Refuse an --out where what is made or opened inside cannot be."""
     try:
         yield
     except OSError as problem:
-        reason = f"cannot be written to ({problem.strerror}); choose another --out"
+        reason = f"cannot be written to ({problem.strerror}); choose another {option}"
         raise InputError(f"{out}: {reason}") from problem
 
 

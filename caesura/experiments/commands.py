@@ -92,7 +92,8 @@ def reproduce(
 
 def sweep(
     files: Annotated[
-        list[Path], typer.Argument(metavar="CONFIG", help="a YAML file; with --draw: one or more sweep.json")
+        list[Path],
+        typer.Argument(metavar="CONFIG", help="a YAML file or a recipe; with --draw: one or more sweep.json"),
     ],
     out: Annotated[Path | None, typer.Option("--out", help="the folder; runs/sweep-NAME by default")] = None,
     over: Over = None,
@@ -119,6 +120,7 @@ def sweep(
 ) -> None:
     """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
     from caesura.config import load_config
+    from caesura.cookbook import find
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
     from caesura.experiments.sweep_tables import brief_table
@@ -136,10 +138,12 @@ def sweep(
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
     limits = _limits(budget, parallel, time_limit)
     common = _common(settings, device)
-    folder = out or Path("runs") / f"sweep-{load_config(files[0], common).name}"
+    config, *baselines = [find(str(file), print) for file in (files[0], *(beside or ()))]
+    rows = None if listed is None else find(str(listed), print)
+    folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
     request = Request(
-        files[0], folder, tuple(over or ()), listed, common,
-        None if seeds is None else parse_seeds(seeds), tuple(beside or ()), gold, test, search, data, limits,
+        config, folder, tuple(over or ()), rows, common,
+        None if seeds is None else parse_seeds(seeds), tuple(baselines), gold, test, search, data, limits,
     )  # fmt: skip
     try:
         with FleetDisplay() as display:
@@ -152,6 +156,41 @@ def sweep(
     say(f"tables, figures and sweep.json: {one_line(folder)}")
     if not good:
         raise typer.Exit(1)
+
+
+recipes = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@recipes.callback()
+def list_recipes(context: typer.Context) -> None:
+    """List the recipes that come with the program. With copy NAME FOLDER, copy one to change it."""
+    if context.invoked_subcommand is not None:
+        return
+    from caesura.experiments.recipe_copies import listed
+
+    lines = listed()
+    width = max(map(len, lines))
+    for name, sentence in lines.items():
+        print(f"{name:<{width}}  {sentence}")
+    print("\n`caesura recipes copy NAME .` makes a copy to change; train, sweep and reproduce take names too")
+
+
+@recipes.command("copy")
+def copy_recipe(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="as `caesura recipes` lists it")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="where to")] = Path(),
+) -> None:
+    """Copy a recipe, with the files that it is based on. Nothing is replaced; says what to change."""
+    from caesura.experiments.recipe_copies import copy_recipe as copy
+
+    copies = copy(name, folder)
+    for file in copies.written:
+        print(file)
+    for file in copies.kept:
+        print(f"{file} was there already and stays as it is")
+    for place in copies.edits:
+        print(f"put the names of your text files into {place}; relative ones start from that file's folder")
+    print(f"then: {copies.command}")
 
 
 def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from caesura import yamlfile
+from caesura import cookbook, yamlfile
 from caesura.config import Config, Section, load_config
+from caesura.cookbook import FILE
 from caesura.errors import InputError
 from caesura.experiments.outcome import MEASURES, TEST, Measure, Member
 from caesura.phrasing import problems
 from caesura.yamlfile import Key, Place, place_of
 
-FILE = "reproduce.yaml"
 SUFFIXES = ("", ".xz", ".gz")
 
 Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
@@ -120,19 +120,13 @@ class System:
         return f"{self.table}-{self.row}"
 
 
-def homes() -> list[Path]:
-    """Where recipes are looked for: here, in the checkout that the program is of, in what was installed."""
-    package = Path(__file__).parents[1]
-    return [Path("recipes"), package.parent / "recipes", package / "recipes"]
-
-
-def find_recipe(name: str) -> Path:
-    """The reproduce.yaml of a recipe that is named, or of a folder."""
+def find_recipe(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The reproduce.yaml of a recipe that is named, or of a folder; says which, where that is not plain."""
     given = Path(name)
-    for path in (given, given / FILE, *(home / name / FILE for home in homes())):
-        if path.name == FILE and path.is_file():
-            return path
-    known = sorted({path.parent.name for home in homes() for path in home.glob(f"*/{FILE}")})
+    path = cookbook.find(str(given if given.name == FILE else given / FILE), say)
+    if path.is_file():
+        return path
+    known = sorted({path.parent.name for home in cookbook.homes() for path in home.glob(f"*/{FILE}")})
     listed = f"known: {', '.join(known)}" if known else "none is here"
     raise InputError(f"{name}: no such recipe ({listed}), and no folder with a {FILE}")
 

@@ -57,7 +57,7 @@ from caesura.visible import one_line
 
 def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
-    recipe = load_recipe(find_recipe(name))
+    recipe = load_recipe(find_recipe(name, print))
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
     wanted = systems(recipe, chosen)
     shown = _with_known(recipe, chosen, wanted)

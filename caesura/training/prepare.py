@@ -107,11 +107,19 @@ def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None
         for side, path in files.items():
             if not path.is_file():
                 key = f"data.{part}{side}"
-                raise config.error(key, f"no file {path}; put the text there, or --set {key}=FILE")
+                raise config.error(key, f"no file {path}; {_remedy(config, key)}")
     for part, path in cuts_files(config, parts).items():
         if not path.is_file():
             key = f"data.cuts.{part}"
             raise config.error(key, f"no file {path}; put the offsets there, or --set {key}=FILE")
+
+
+def _remedy(config: Config, key: str) -> str:
+    """What to do where text is missing; a recipe that comes with the program is changed in a copy."""
+    if config.recipe is None:
+        return f"put the text there, or --set {key}=FILE"
+    copied = f"`caesura recipes copy {config.recipe} .` and name your text in the copy"
+    return f"put the text there, --set {key}=FILE, or run {copied}"
 
 
 def cuts_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> dict[str, Path]:
