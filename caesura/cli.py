@@ -113,7 +113,7 @@ def train(
 
     outlive_readers()
     overrides = [*(settings or ()), *([f"data.errors={errors}"] if errors else ())]
-    loaded = load_config(find(config, print), overrides)
+    loaded = load_config(find(config, terminal.say), overrides)
     seconds = None if time_limit is None else parse_duration(time_limit)
     allowed = None if budget is None else parse_duration(budget, "--budget")
     folder = out or Path("runs") / loaded.name

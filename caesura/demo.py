@@ -179,8 +179,7 @@ def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
 def _train(runs: Sequence[Run], settings: Settings) -> None:
     """Train in a process a model, and print their validations as they come."""
     program = [sys.executable, "-m", "caesura.cli", "train", "--time-limit", f"{settings.time_limit:f}s"]
-    say = partial(terminal.out.print, markup=False)
-    with Children(say) as children:
+    with Children(terminal.say) as children:
         for run in runs:
             config, log = (run.folder.with_suffix(suffix) for suffix in (".yaml", ".log"))
             log.unlink(missing_ok=True)
@@ -191,7 +190,7 @@ def _train(runs: Sequence[Run], settings: Settings) -> None:
     if children.signal is not None:
         for run in runs:
             if children.running[run.name].returncode == -signal.SIGKILL:
-                say(kill_notice(run.name, run.folder))
+                terminal.say(kill_notice(run.name, run.folder))
         raise Interrupted(children.signal)
     for run in runs:
         if status := ended.get(run.name):

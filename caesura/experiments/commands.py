@@ -138,8 +138,8 @@ def sweep(
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
     limits = _limits(budget, parallel, time_limit)
     common = _common(settings, device)
-    config, *baselines = [find(str(file), print) for file in (files[0], *(beside or ()))]
-    rows = None if listed is None else find(str(listed), print)
+    config, *baselines = [find(str(file), say) for file in (files[0], *(beside or ()))]
+    rows = None if listed is None else find(str(listed), say)
     folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
     request = Request(
         config, folder, tuple(over or ()), rows, common,
@@ -182,15 +182,16 @@ def copy_recipe(
 ) -> None:
     """Copy a recipe, with the files that it is based on. Nothing is replaced; says what to change."""
     from caesura.experiments.recipe_copies import copy_recipe as copy
+    from caesura.terminal import say
 
     copies = copy(name, folder)
     for file in copies.written:
-        print(file)
+        say(str(file))
     for file in copies.kept:
-        print(f"{file} was there already and stays as it is")
+        say(f"{file} was there already and stays as it is")
     for place in copies.edits:
-        print(f"put the names of your text files into {place}; relative ones start from that file's folder")
-    print(f"then: {copies.command}")
+        say(f"put the names of your text files into {place}; relative ones start from that file's folder")
+    say(f"then: {copies.command}")
 
 
 def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from caesura import terminal
@@ -57,7 +56,7 @@ from caesura.visible import one_line
 
 def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
-    recipe = load_recipe(find_recipe(name, print))
+    recipe = load_recipe(find_recipe(name, terminal.say))
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
     wanted = systems(recipe, chosen)
     shown = _with_known(recipe, chosen, wanted)
@@ -256,8 +255,7 @@ class _Experiment:
         check_held(log)
         log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
         began, status = time.monotonic(), None
-        say = partial(terminal.out.print, markup=False)
-        with Children(say) as children, terminal.telling("the report") as tell:
+        with Children(terminal.say) as children, terminal.telling("the report") as tell:
             children.start("report", command, log, {terminal.WATCHED: "1"})
             while status is None and children.signal is None:
                 if time_limit is not None and time.monotonic() - began > time_limit:
