@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.components import build_parts
-from caesura.config import Config, FileCuts
+from caesura.config import Config, EntropyCuts, FileCuts
 from caesura.data.batching import Batch, collate
 from caesura.data.cuts import GivenCuts, SymbolEnds, TextCuts, places_of, text_cuts
+from caesura.data.entropy import NgramCuts
 from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded, Decoder
@@ -84,14 +85,14 @@ class Translator(nn.Module):
         config: Config,
         src_vocabulary: Vocabulary,
         trg_vocabulary: Vocabulary,
-        cuts_vocabulary: Vocabulary | None = None,
+        learnt_cuts: Vocabulary | NgramCuts | None = None,
     ) -> Translator:
         """A new model with random weights as the config describes it.
 
-        `cuts_vocabulary` has the symbols of `data.cuts`, where these are the ends of learnt symbols.
+        `learnt_cuts` are the symbols or n-grams that `data.cuts` needs, where it needs any.
         """
         parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary), src_vocabulary)
-        cuts = text_cuts(config.data.cuts, cuts_vocabulary)
+        cuts = text_cuts(config.data.cuts, learnt_cuts)
         return cls(*parts, (src_vocabulary, trg_vocabulary), config, cuts)
 
     @classmethod
@@ -106,14 +107,23 @@ class Translator(nn.Module):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""
-        symbols = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else None
-        vocabularies = Vocabularies(self.src_vocabulary, self.trg_vocabulary, symbols)
+        learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
+        learnt = learnt if isinstance(learnt, Vocabulary | NgramCuts) else None
+        vocabularies = Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)
         write_folder(Path(folder), self.config, vocabularies, self.state_dict())
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+    @property
+    def target_length(self) -> float | None:
+        """Characters per segment that are asked for: of the segmenter, or of cuts that it only follows."""
+        cuts = self.config.data.cuts
+        if isinstance(cuts, EntropyCuts) and self.segmenter.needs_given():
+            return cuts.target
+        return self.segmenter.target
 
     def parameter_count(self) -> int:
         """How many numbers training changes."""

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from caesura import __version__
-from caesura.config import Config, SymbolCuts, load_config
+from caesura.config import Config, EntropyCuts, SymbolCuts, load_config
+from caesura.data.entropy import NgramCuts, load_ngrams
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
@@ -20,15 +21,17 @@ from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
-CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY = (
+CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY, CUTS_NGRAMS = (
     "config.yaml",
     "model.safetensors",
     "src.vocab.json",
     "trg.vocab.json",
     "cuts.vocab.json",  # only where data.cuts are the ends of learnt symbols
+    "cuts.ngrams.npz",  # only where data.cuts are by entropy
 )
 
 _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
+LEARNT_CUTS = (CUTS_VOCABULARY, CUTS_NGRAMS)
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -59,7 +62,7 @@ class Vocabularies(NamedTuple):
 
     src: Vocabulary
     trg: Vocabulary
-    cuts: Vocabulary | None = None  # of the symbols at whose ends the source is cut
+    cuts: Vocabulary | NgramCuts | None = None  # what `data.cuts` needs to cut any source
 
 
 def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Model]) -> Model:
@@ -79,10 +82,10 @@ def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Mode
             young = name == WEIGHTS and (folder / "checkpoints").is_dir()
             hint = "; training has not reached its first validation yet" if young else _beneath(folder)
             raise InputError(f"{folder}: not a complete model folder, {name} is missing{hint}")
-    files = [*_DESCRIPTION, *([CUTS_VOCABULARY] if os.path.lexists(folder / CUTS_VOCABULARY) else ())]
+    files = [*_DESCRIPTION, *(name for name in LEARNT_CUTS if os.path.lexists(folder / name))]
     refuse_links([folder / name for name in (*files, WEIGHTS)], folder)
-    if not (folder / files[-1]).is_file():  # a pipe would never end
-        raise InputError(f"{folder / files[-1]}: no plain file")
+    if strange := [name for name in files if not (folder / name).is_file()]:  # a pipe would never end
+        raise InputError(f"{folder / strange[0]}: no plain file")
     try:
         return _checked_model(folder, files, settings, build)
     except DamagedError as problem:
@@ -92,20 +95,24 @@ def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Mode
 def load_vocabularies(folder: Path, config: Config) -> Vocabularies:
     """The vocabularies of a folder, as many as its config wants."""
     src, trg = load_vocabulary(folder / SRC_VOCABULARY), load_vocabulary(folder / TRG_VOCABULARY)
-    if not isinstance(config.data.cuts, SymbolCuts):
+    settings = config.data.cuts
+    if not isinstance(settings, SymbolCuts | EntropyCuts):
         return Vocabularies(src, trg)
-    path, kind = folder / CUTS_VOCABULARY, config.data.cuts.type
+    path = folder / (CUTS_NGRAMS if isinstance(settings, EntropyCuts) else CUTS_VOCABULARY)
     if not path.is_file():
         raise InputError(f"{folder}: not a complete model folder, {path.name} is missing")
+    if isinstance(settings, EntropyCuts):
+        return Vocabularies(src, trg, load_ngrams(path, settings))
     cuts = load_vocabulary(path)
-    if cuts.kind != kind:
-        raise InputError(f"{path}: of kind {cuts.kind}; data.cuts of this model are of type {kind}")
+    if cuts.kind != settings.type:
+        raise InputError(f"{path}: of kind {cuts.kind}; data.cuts of this model are of type {settings.type}")
     return Vocabularies(src, trg, cuts)
 
 
 def save_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
     """Write what `load_vocabularies` gives back."""
-    names = SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY
+    cuts = CUTS_NGRAMS if isinstance(vocabularies.cuts, NgramCuts) else CUTS_VOCABULARY
+    names = SRC_VOCABULARY, TRG_VOCABULARY, cuts
     for vocabulary, name in zip(vocabularies, names, strict=True):
         if vocabulary is not None:
             vocabulary.save(folder / name)
@@ -122,7 +129,7 @@ def write_folder(
     save_vocabularies(folder, vocabularies)
     with write_beside(folder / CONFIG) as file:
         file.write(config.dump().encode())
-    there = [name for name in (*_DESCRIPTION, CUTS_VOCABULARY, WORDS) if (folder / name).is_file()]
+    there = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
     files = {name: checksum(folder / name) for name in there}
     facts = {"format": FORMAT, "version": __version__, "files": files}
     save_tensors(folder / WEIGHTS, weights, facts)

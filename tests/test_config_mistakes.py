@@ -240,6 +240,10 @@ def test_no_file_whatever_shows_a_traceback(tmp_path_factory: pytest.TempPathFac
         ("{type: bpe}", ".voc_limit: missing: "),
         ("{type: bpe, voc_limt: 30}", ".voc_limt: unknown key; did you mean 'voc_limit'?"),
         ("{type: bpe, voc_limit: 30, most: 3}", ".most: not a key of this type"),
+        ("{type: entropy}", ".target: missing: "),
+        ("{type: entropy, target: 0.5}", ".target: 0.5 is too small"),
+        ("{type: entropy, target: 4, order: 1}", ".order: 1 is too small"),
+        ("{type: entropy, target: 4, by: fall}", ".by: 'fall' is not one of global, rise"),
         ("{type: file, dev: d}", ".train: missing: "),
         ("{type: file, train: 7, dev: d}", ".train: 7 is not a file name"),
         ("{type: whitespace, side: both}", ".side: 'both' is not one of before, after"),
@@ -253,9 +257,11 @@ def test_a_mistake_in_the_cuts_is_named_with_its_key(folder: Path, cuts: str, ke
     assert refusal(text).startswith(f"bad.yaml:{line}: data.cuts{key}")
 
 
-def test_cuts_at_the_ends_of_symbols_need_characters_and_paths_start_from_the_file(folder: Path) -> None:
-    said = refusal(GOOD, "data.cuts={type: bpe, voc_limit: 20}", "data.src.level=word")
-    assert said.startswith("--set data.cuts={type: bpe, voc_limit: 20}: type bpe needs data.src.level: char")
+def test_cuts_that_are_learnt_need_characters_and_paths_start_from_the_file(folder: Path) -> None:
+    for cuts in ("{type: bpe, voc_limit: 20}", "{type: entropy, target: 4}"):
+        said = refusal(GOOD, f"data.cuts={cuts}", "data.src.level=word")
+        kind = cuts.split()[1].strip(",")
+        assert said.startswith(f"--set data.cuts={cuts}: type {kind} needs data.src.level: char")
     (folder / "sub").mkdir()
     text = GOOD.replace("data:\n", "data:\n  cuts: {type: file, train: a.xz, dev: d, test: ~/t}\n", 1)
     (folder / "sub" / "c.yaml").write_text(text)

@@ -134,7 +134,7 @@ def analyse(
         errors=_errors(subject, told, spoken.outputs),
         robustness=_robust(model, heard, settings, report),
         cost=_cost(subject, passed.rate, spoken),
-        target_length=model.segmenter.target,
+        target_length=model.target_length,
         moved=_moved(model, filled, settings, report),
     )
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from caesura import cookbook, yamlfile
-from caesura.config.text import Data, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
+from caesura.config.text import Data, EntropyCuts, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
 from caesura.errors import InputError
 from caesura.phrasing import problems
 from caesura.schedules import Schedule, Setting, Shape
@@ -30,6 +30,7 @@ __all__ = [
     "Component",
     "Config",
     "Data",
+    "EntropyCuts",
     "FileCuts",
     "Files",
     "RuleCuts",

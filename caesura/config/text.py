@@ -124,6 +124,18 @@ class SymbolCuts(Section):
     voc_limit: int = Field(ge=5, le=MOST_PIECES, description="how many symbols there are")
 
 
+class EntropyCuts(Section):
+    """Cuts before characters that are hard to foresee, by n-grams counted in the source."""
+
+    type: Literal["entropy"] = Field(description="how uncertain the next character is")
+    target: float = Field(ge=1, description="characters per segment, on the training text")
+    order: int = Field(default=6, ge=2, le=16, description="characters of the longest n-grams")
+    by: Literal["global", "rise"] = Field(
+        default="global",
+        description="what a threshold is for: the entropy, or its rise from the character before",
+    )
+
+
 class FileCuts(Section):
     """Cuts from files of character offsets, one line per sentence."""
 
@@ -135,14 +147,14 @@ class FileCuts(Section):
 
 _CUTS = {
     kind: section
-    for section in (RuleCuts, SymbolCuts, FileCuts)
+    for section in (RuleCuts, SymbolCuts, EntropyCuts, FileCuts)
     for kind in get_args(section.model_fields["type"].annotation)
 }
 
 
 def _known_cuts(value: Any) -> Any:
     """Refuse cuts of no type, or of an unknown one, before a union of all types does it with other words."""
-    if isinstance(value, RuleCuts | SymbolCuts | FileCuts):
+    if isinstance(value, RuleCuts | SymbolCuts | EntropyCuts | FileCuts):
         return value
     if not isinstance(value, Mapping):
         raise wrong("", f"{show(value)} is not a section such as {{type: whitespace}}")
@@ -164,6 +176,7 @@ def _cuts_kind(value: Any) -> str:
 SourceCuts = Annotated[
     Annotated[RuleCuts, Tag("<RuleCuts>")]
     | Annotated[SymbolCuts, Tag("<SymbolCuts>")]
+    | Annotated[EntropyCuts, Tag("<EntropyCuts>")]
     | Annotated[FileCuts, Tag("<FileCuts>")],
     Discriminator(_cuts_kind),
     BeforeValidator(_known_cuts),
@@ -194,7 +207,7 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _symbols_are_cut_from_characters(self) -> "Data":
-        if isinstance(self.cuts, SymbolCuts) and self.src.level != "char":
+        if isinstance(self.cuts, SymbolCuts | EntropyCuts) and self.src.level != "char":
             raise wrong("cuts", f"type {self.cuts.type} needs data.src.level: char, not {self.src.level}")
         return self
 

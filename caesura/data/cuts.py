@@ -1,5 +1,7 @@
 """Where segments of a source text should end: by rules, at the ends of symbols, or as a file says.
 
+Those by the entropy of n-grams are in `entropy.py`.
+
 A cut is a character offset strictly inside the text. For a model cuts become one number per source symbol,
 int8: 1 cut after this symbol, -1 do not, 0 free. There is none for </s>.
 """
@@ -24,7 +26,7 @@ from caesura.data.vocabulary import Spans, Vocabulary
 from caesura.errors import InputError
 
 if TYPE_CHECKING:
-    from caesura.config import FileCuts, RuleCuts, SymbolCuts
+    from caesura.config import EntropyCuts, FileCuts, RuleCuts, SymbolCuts
 
 # What a caller says of one text: nothing, all offsets to cut at, or some with 1 (cut) or -1 (do not).
 GivenCuts = Sequence[int] | Mapping[int, int] | None
@@ -182,18 +184,23 @@ _END = object()
 
 
 def text_cuts(
-    settings: RuleCuts | SymbolCuts | FileCuts | None, vocabulary: Vocabulary | None = None
+    settings: RuleCuts | SymbolCuts | EntropyCuts | FileCuts | None,
+    learnt: Vocabulary | TextCuts | None = None,
 ) -> TextCuts | None:
     """What a config's `data.cuts` says about any text; None where it says nothing or names files.
 
-    For cuts where symbols end, `vocabulary` has the symbols.
+    `learnt` is what training text taught: the symbols that end, or cuts by the entropy of n-grams.
     """
     if settings is None or settings.type == "file":
         return None
+    if settings.type == "entropy":
+        if not isinstance(learnt, TextCuts):
+            raise ValueError("data.cuts of type entropy need n-grams")
+        return learnt
     if settings.type in ("bpe", "unigram", "wordpiece"):
-        if vocabulary is None or vocabulary.kind != settings.type:
+        if not isinstance(learnt, Vocabulary) or learnt.kind != settings.type:
             raise ValueError(f"data.cuts of type {settings.type} need a vocabulary of that kind")
-        return SymbolEnds(vocabulary)
+        return SymbolEnds(learnt)
     return RuledCuts(settings)  # type: ignore[arg-type]
 
 

@@ -82,7 +82,7 @@ def evaluate(
         output_live=output_live(written),
         boundaries=boundaries,
         outputs=outputs,
-        target=model.segmenter.target,
+        target=model.target_length,
     )
 
 

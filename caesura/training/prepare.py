@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from caesura.config import Config, FileCuts, Files, SymbolCuts
+from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
+from caesura.data.entropy import NgramCuts
 from caesura.data.files import digest
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.vocabulary import Vocabulary
@@ -30,7 +31,7 @@ class Prepared:
     corpus: Corpus
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
-    cuts_vocabulary: Vocabulary | None = None  # of the symbols at whose ends the source is cut
+    learnt_cuts: Vocabulary | NgramCuts | None = None  # what `data.cuts` needs to cut any source
 
 
 def prepare(
@@ -59,7 +60,7 @@ def prepare(
         vocabularies = _train_vocabularies(config, text, tallies, progress)
         save_words(folder / WORDS, *(tally.result() for tally in tallies))
         save_vocabularies(folder, vocabularies)
-    src_vocabulary, trg_vocabulary, cuts_vocabulary = vocabularies
+    src_vocabulary, trg_vocabulary, learnt_cuts = vocabularies
     corpus = Corpus.build(
         text,
         src_vocabulary,
@@ -72,27 +73,29 @@ def prepare(
         errors=data.errors,
         progress=lambda lines: progress("numbering the training text", lines),
         say=say,
-        cuts=cuts_of(config, "train", cuts_vocabulary),
+        cuts=cuts_of(config, "train", learnt_cuts),
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
-    fingerprints = [vocabulary.fingerprint for vocabulary in vocabularies if vocabulary is not None]
+    fingerprints = [str(learnt.fingerprint) for learnt in vocabularies if learnt is not None]
     sources = Numbered(dev.sources, src_vocabulary)  # which every validation translates
-    if (cuts := cuts_of(config, "dev", cuts_vocabulary)) is not None:
+    if (cuts := cuts_of(config, "dev", learnt_cuts)) is not None:
         sources = sources.cut_by(cuts, parallel_text(data.dev).src, dev.too_long, data.errors)
     digests = [*text_digests(config), *fingerprints]
     return Prepared(
-        src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, cuts_vocabulary
+        src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, learnt_cuts
     )
 
 
 def cuts_of(
-    config: Config, part: Literal["train", "dev", "test"], vocabulary: Vocabulary | None = None
+    config: Config,
+    part: Literal["train", "dev", "test"],
+    learnt: Vocabulary | NgramCuts | None = None,
 ) -> TextCuts | OffsetFile | None:
     """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
     cuts = config.data.cuts
     if not isinstance(cuts, FileCuts):
-        return text_cuts(cuts, vocabulary)
+        return text_cuts(cuts, learnt)
     path = getattr(cuts, part)
     return None if path is None else OffsetFile(path)
 
@@ -166,6 +169,9 @@ def _train_vocabularies(
         return Vocabularies(joint, joint)  # of subwords, which are not cut at the ends of others
     src = train_vocabulary(data.src.level, lines(0), data.src.voc_limit)
     trg = train_vocabulary(data.trg.level, lines(1), data.trg.voc_limit)
+    if isinstance(data.cuts, EntropyCuts):
+        with config.blame("data.cuts"):
+            return Vocabularies(src, trg, NgramCuts.learn(lines(0, counted=False), data.cuts))
     if not isinstance(data.cuts, SymbolCuts):
         return Vocabularies(src, trg)
     try:

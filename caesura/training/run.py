@@ -33,7 +33,7 @@ from caesura.kernels import pick
 from caesura.model import Translator
 from caesura.model_folder import (
     CONFIG,
-    CUTS_VOCABULARY,
+    LEARNT_CUTS,
     SRC_VOCABULARY,
     TRG_VOCABULARY,
     WEIGHTS,
@@ -66,7 +66,7 @@ from caesura.training.step import SUMS
 from caesura.training.threshold import settle
 from caesura.training.validation import Example, Validation
 
-VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY)
+VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS)
 FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
 FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
 
@@ -186,7 +186,7 @@ def open_run(
         config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     # Under the config that the run was begun with, so that its file is the same beside all weights.
-    vocabularies = data.src_vocabulary, data.trg_vocabulary, data.cuts_vocabulary
+    vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
     model = Translator.build(begun or config, *vocabularies).to(_device(config))
     _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
@@ -318,7 +318,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
     settle(run.model, run.corpus)
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measuring("segments"))]
     segments, figures = segment_length(cut.covered for cut in cuts), figure_values(cuts)
-    target = run.model.segmenter.target
+    target = run.model.target_length
     facts = {
         "segment_length": segments.mean,
         **({} if target is None else {"target_length": target}),

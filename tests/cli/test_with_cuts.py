@@ -10,7 +10,7 @@ from cli.program import caesura, refusal, write_config, write_corpus
 from caesura.data.corpus import Corpus
 from caesura.evaluation.pieces import join_pieces, split_pieces
 from caesura.model import Translator
-from caesura.model_folder import CUTS_VOCABULARY
+from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
 
 PARTS = (
     "model.segmenter={type: parts, reader: {type: bigru, embedding_dim: 6, size: 5}, "
@@ -106,13 +106,14 @@ def write_offsets(folder: Path) -> None:
         (folder / f"{part}.cuts").write_text("".join(row + "\n" for row in offsets), encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["whitespace", "unigram", "file"])
+@pytest.mark.parametrize("kind", ["whitespace", "unigram", "entropy", "file"])
 def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: str, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     write_offsets(tmp_path)
     setting = {
         "whitespace": "{type: whitespace}",
         "unigram": "{type: unigram, voc_limit: 45}",
+        "entropy": "{type: entropy, order: 4, target: 3.0}",
         "file": f"{{type: file, train: {tmp_path}/train.cuts, dev: {tmp_path}/dev.cuts}}",
     }[kind]
     out = tmp_path / "out"
@@ -124,6 +125,8 @@ def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: s
     assert done.status == 0, done.err
     assert "going on from update 2" in done.out
     assert (out / CUTS_VOCABULARY).exists() == (kind == "unigram")
+    assert (out / CUTS_NGRAMS).exists() == (kind == "entropy")
+    assert ("asked 3" in (out / "README.md").read_text()) == (kind == "entropy")
     model = Translator.from_pretrained(out)
     texts = (tmp_path / "dev.de").read_text(encoding="utf-8").splitlines()
     if kind == "file":
@@ -178,3 +181,5 @@ def test_cuts_that_a_model_cannot_have_are_refused_with_their_place(tmp_path: Pa
     assert said.startswith("--set data.cuts={type: whitespace}: ")
     small = "data.cuts={type: bpe, voc_limit: 9}"
     assert "too small" in refusal(caesura(*train(tmp_path, out, small)))
+    long = "data.cuts={type: entropy, target: 100}"
+    assert refusal(caesura(*train(tmp_path, out, long))).startswith(f"--set {long}: data.cuts.target: 100 ")

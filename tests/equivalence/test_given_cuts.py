@@ -1,6 +1,7 @@
 """Cuts that are given: a model's own change nothing, batch = alone, and what is asked for is cut."""
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from helpers import ACT, ACT_DECODER, LOOKUP, make_config, score_targets, tiny_m
 from caesura.config import Config
 from caesura.data.batching import collate
 from caesura.data.cuts import SymbolEnds
+from caesura.data.entropy import NgramCuts
 from caesura.data.sentences import KnownCuts, Numbered
+from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.model import Translator
-from caesura.model_folder import CUTS_VOCABULARY
+from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
 
 PARTS: dict[str, Any] = {
     "reader": {"type": "bigru", "embedding_dim": 5, "size": 4},
@@ -173,26 +176,37 @@ def test_a_model_cuts_new_text_as_its_config_says(segmenter: dict[str, Any], tmp
     assert loaded.translate(TEXTS) == model.translate(TEXTS)
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-def test_the_symbols_of_cuts_are_in_the_model_folder(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "entropy"])
+def test_what_cuts_were_learnt_from_text_is_in_the_model_folder(kind: str, tmp_path: Path) -> None:
     text = ["in gruppen spielen", "die gruppen spielten", "jung im gras spielen"] * 3
-    config, symbols = with_cuts({"type": kind, "voc_limit": 36}, GIVEN), train_vocabulary(kind, text, 36)
+    learnt: Vocabulary | NgramCuts
+    if kind == "entropy":
+        config = with_cuts({"type": kind, "target": 3.0, "order": 4}, GIVEN)
+        learnt = NgramCuts.learn(text, config.data.cuts)  # type: ignore[arg-type]
+    else:
+        config, learnt = with_cuts({"type": kind, "voc_limit": 36}, GIVEN), train_vocabulary(kind, text, 36)
     chars = train_vocabulary("char", text)
-    model = Translator.build(config, chars, vocabulary(9), symbols).eval()
+    model = Translator.build(config, chars, vocabulary(9), learnt).eval()
     model.save_pretrained(tmp_path)
     loaded = Translator.from_pretrained(tmp_path)
-    assert isinstance(loaded.cuts, SymbolEnds)
-    assert loaded.cuts.vocabulary == symbols
+    found = loaded.cuts.vocabulary if isinstance(loaded.cuts, SymbolEnds) else loaded.cuts
+    assert found is not None
+    assert found.fingerprint == learnt.fingerprint
+    assert loaded.target_length == (3.0 if kind == "entropy" else None)
     assert loaded.segment(text) == model.segment(text)
     assert loaded.segment(text)[0] != list(text[0])
-    path = tmp_path / CUTS_VOCABULARY
+    path = tmp_path / (CUTS_NGRAMS if kind == "entropy" else CUTS_VOCABULARY)
     content = path.read_bytes()
-    path.write_bytes(content.replace(b'"counts"', b'"Counts"') + b" ")
-    with pytest.raises(InputError, match=rf"{CUTS_VOCABULARY}: damaged or changed"):
+    path.write_bytes(content + b" ")
+    with pytest.raises(InputError, match=rf"{path.name}: damaged or changed"):
         Translator.from_pretrained(tmp_path)
     path.unlink()
-    with pytest.raises(InputError, match=rf"{CUTS_VOCABULARY} is missing"):
+    with pytest.raises(InputError, match=rf"{path.name} is missing"):
         Translator.from_pretrained(tmp_path)
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=rf"{path.name}: no plain file"):
+        Translator.from_pretrained(tmp_path)
+    path.unlink()
     elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere.json")
     elsewhere.write_bytes(content)
     path.symlink_to(elsewhere)

@@ -1,11 +1,14 @@
-"""Writes the golden folder of the format that this version writes; earlier ones must never change."""
+"""Writes the golden folders of the format that this version writes; earlier ones must never change."""
 
 import sys
 from pathlib import Path
 
-from helpers import tiny_model
+import torch
+from helpers import RECURRENT, make_config, tiny_model, vocabulary
 
 from caesura.components import resolve
+from caesura.data.entropy import NgramCuts
+from caesura.model import Translator
 from caesura.model_folder import FORMAT
 
 PARTS = {
@@ -16,10 +19,28 @@ PARTS = {
     "rate": {"target": {"start": 4.0, "end": 2.0, "updates": 10}, "by": "quantile"},
 }
 
+TEXT = ["abc", "hgfedcba", ""]
+
+
+def by_entropy() -> Translator:
+    """A model whose folder has n-grams."""
+    cuts = {"type": "entropy", "order": 3, "target": 2.3}
+    side = {"lang": "xx", "level": "char"}
+    data = {"train": "t.tsv", "dev": "d.tsv", "src": side, "trg": side, "cuts": cuts}
+    segmenter = PARTS | {"cutter": "given", "pooling": "mean", "rate": None}
+    config = resolve(make_config(segmenter, {"hidden_size": 3}, RECURRENT, data=data))
+    learnt = NgramCuts.learn(["abcabd", "hgfhge", "abhge", "dcbadc"], config.data.cuts)
+    torch.manual_seed(10)
+    return Translator.build(config, vocabulary(12), vocabulary(9), learnt).eval()
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) / f"format{FORMAT}"
     model = tiny_model(PARTS, seed=10, scale=2.0).float()
     model.segmenter.control.threshold.fill_(0.2)
     model.config = resolve(model.config)
     model.save_pretrained(folder)
-    print(model.translate(["abc", "hgfedcba", ""]), model.segment(["abc", "hgfedcba", ""]))
+    print(model.translate(TEXT), model.segment(TEXT))
+    model = by_entropy()
+    model.save_pretrained(f"{folder}-entropy")
+    print(model.translate(TEXT), model.segment(TEXT))

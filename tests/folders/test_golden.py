@@ -7,6 +7,7 @@ import pytest
 
 from caesura import __version__
 from caesura.components import resolve
+from caesura.data.entropy import NgramCuts
 from caesura.data.files import checksum
 from caesura.data.tensors import load_tensors, save_tensors
 from caesura.errors import InputError
@@ -19,6 +20,8 @@ OUTPUTS = {  # translations and cuts of two sentences; up to format 5 it was one
     6: (["a", "a"], [["ab", "c"], ["hg", "fe", "dcb", "a"]]),
     7: (["a", "a"], [["abc"], ["hgf", "ed", "cba"]]),
 }
+ENTROPY_CUTS = [["ab", "c"], ["hgfed", "c", "b", "a"], []]
+ENTROPIES = [2.6440362643295137, 0.9926715727168356, 2.5204356893266393]  # bits, of "abh"
 
 
 @pytest.mark.parametrize("number", range(FORMAT + 1))
@@ -29,8 +32,16 @@ def test_a_folder_of_every_format_so_far_translates_as_it_did(number: int) -> No
     assert model.segment(["abc", "hgfedcba", ""]) == [*cut, []]
 
 
-def test_what_is_written_now_is_of_the_newest_golden_format(tmp_path: Path) -> None:
-    newest = GOLDEN / f"format{FORMAT}"
+def test_a_folder_with_n_grams_cuts_as_it_did() -> None:
+    model = Translator.from_pretrained(GOLDEN / "format7-entropy")
+    assert model.segment(["abc", "hgfedcba", ""]) == ENTROPY_CUTS
+    assert isinstance(model.cuts, NgramCuts)
+    assert model.cuts.scores("abh").tolist() == pytest.approx(ENTROPIES, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["", "-entropy"])
+def test_what_is_written_now_is_of_the_newest_golden_format(kind: str, tmp_path: Path) -> None:
+    newest = GOLDEN / f"format{FORMAT}{kind}"
     Translator.from_pretrained(newest).save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in newest.iterdir()}
     (_, now), (_, then) = (load_tensors(folder / "model.safetensors") for folder in (tmp_path, newest))

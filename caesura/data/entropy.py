@@ -1,0 +1,210 @@
+"""Cuts where the next character is hard to foresee: the entropies of an n-gram model over a threshold."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from caesura.data.cuts import TextCuts
+from caesura.data.files import read_bounded, write_beside
+from caesura.data.ngrams import BOUNDARY, Floats, Level, NgramModel, count_ngrams
+from caesura.data.vocabulary import MAX_BYTES
+from caesura.errors import InputError
+
+if TYPE_CHECKING:
+    from caesura.config import EntropyCuts
+
+FORMAT = 1
+MAX_UNPACKED = 1 << 29  # bytes of all arrays of a file
+TOLERANCE = 0.05  # of a target: the entropies of a text may be equal at many places, and allow no closer rate
+_EQUAL = 1e-9  # bits: other machines may round otherwise, and should cut at the same places
+
+
+class NgramCuts(TextCuts):
+    """Cuts before each character whose entropy, or its rise from the one before, is above a threshold."""
+
+    def __init__(self, model: NgramModel, threshold: float, rise: bool = False) -> None:
+        self.model, self.threshold, self.rise = model, threshold, rise
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], settings: EntropyCuts) -> NgramCuts:
+        """Count a text, and find the threshold that cuts it into segments of the length that is asked for."""
+        rise = settings.by == "rise"
+        whole = count_ngrams(lines, settings.order + rise)  # with what is before the character before
+        model = NgramModel(whole.alphabet, whole.levels[: settings.order])
+        return cls(model, _threshold(model, whole.levels, settings), rise)
+
+    def scores(self, text: str) -> Floats:
+        """Per character, what is compared with the threshold: bits; nothing is cut before the first one."""
+        entropies = self.model.entropies(text)
+        return np.diff(entropies, prepend=np.nan) if self.rise else entropies
+
+    def offsets(self, text: str) -> list[int]:
+        return (np.flatnonzero(self.scores(text)[1:] > self.threshold) + 1).tolist()
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        return ["entropy", self._digest]
+
+    @cached_property
+    def _digest(self) -> str:
+        content = hashlib.blake2b(f"{FORMAT} {self.threshold!r} {self.rise}".encode(), digest_size=16)
+        for name, values in self._arrays().items():
+            content.update(f"\n{name} {values.dtype.str} {values.size}\n".encode())
+            content.update(values.tobytes())
+        return content.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write counts and threshold as a .npz."""
+        content = io.BytesIO()
+        arrays = {name: _narrow(values) for name, values in self._arrays().items()}
+        np.savez_compressed(content, format=FORMAT, threshold=self.threshold, **arrays)  # type: ignore[arg-type]
+        if content.tell() > MAX_BYTES:
+            raise InputError(
+                f"{path}: the n-grams take over {MAX_BYTES >> 20} MiB; set a smaller data.cuts.order"
+            )
+        with write_beside(path) as file:
+            file.write(content.getvalue())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        levels = self.model.levels
+        sizes = [len(level.symbols) for level in levels]
+        followers = [
+            np.bincount(level.parents, minlength=size)
+            for level, size in zip(levels, [1, *sizes], strict=False)
+        ]
+        return {
+            "alphabet": self.model.alphabet,
+            "sizes": np.array(sizes, np.int64),  # n-grams of each length
+            "followers": np.concatenate(followers),  # how many each has, the empty one first
+            "symbols": np.concatenate([level.symbols for level in levels]),
+            "counts": np.concatenate([level.counts for level in levels]),
+        }
+
+
+def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
+    """What `NgramCuts.save` wrote; what is not that, or has other settings, is refused."""
+    content = read_bounded(path, MAX_BYTES)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            if sum(entry.file_size for entry in packed.infolist()) > MAX_UNPACKED:
+                raise ValueError(f"it unpacks to over {MAX_UNPACKED >> 20} MiB")
+        with np.load(io.BytesIO(content)) as arrays:  # of plain numbers: it refuses objects
+            number, threshold = int(arrays["format"]), float(arrays["threshold"])
+            if number != FORMAT:
+                raise ValueError(f"its format is {number}, and this version reads {FORMAT}")
+            if not np.isfinite(threshold):
+                raise ValueError("its threshold should be a finite number")
+            model = _checked(arrays)
+    except (ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, *_ZIP_ERRORS) as problem:
+        reason = str(problem).partition("\n")[0] or type(problem).__name__
+        raise InputError(f"{path}: not a file of n-grams: {reason}") from problem
+    if model.order != settings.order:
+        raise InputError(
+            f"{path}: n-grams of up to {model.order}; data.cuts.order of this model is {settings.order}"
+        )
+    return NgramCuts(model, threshold, settings.by == "rise")
+
+
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+
+
+def _checked(arrays: Any) -> NgramModel:
+    """The model that the arrays of a file describe; ValueError where they describe none."""
+    names = ("alphabet", "sizes", "followers", "symbols", "counts")
+    for name in names:
+        values = arrays[name]
+        if values.ndim != 1 or values.dtype.kind != "u":
+            raise ValueError(f"{name} should be a list of whole numbers")
+    alphabet, (sizes, followers, symbols, counts) = (
+        arrays["alphabet"].astype(np.uint32),
+        (arrays[name].astype(np.int64) for name in names[1:]),
+    )
+    if (np.diff(alphabet.astype(np.int64)) <= 0).any() or alphabet.max(initial=0) > 0x10FFFF:
+        raise ValueError("alphabet should be rising code points")
+    ends = [0, *accumulate(sizes.tolist())]
+    if not len(sizes) or min(sizes) < 1 or not len(symbols) == len(counts) == ends[-1]:
+        raise ValueError("sizes should be those of symbols and counts")
+    if len(followers) != 1 + ends[-2] or counts.min() < 1:
+        raise ValueError("followers and counts should be there for each n-gram")
+    if symbols.min() < BOUNDARY or symbols.max() > len(alphabet) + BOUNDARY:
+        raise ValueError("symbols should be of the alphabet")
+    starts = [0, *(1 + end for end in ends[:-1])]
+    levels = []
+    for (a, b), (c, d) in zip(pairwise(starts), pairwise(ends), strict=True):
+        if followers[a:b].sum() != d - c:
+            raise ValueError("followers should add up to the n-grams of the next length")
+        level = Level(np.repeat(np.arange(b - a), followers[a:b]), symbols[c:d], counts[c:d])
+        if ((np.diff(level.parents) == 0) & (np.diff(level.symbols) <= 0)).any():
+            raise ValueError("n-grams should be sorted")
+        levels.append(level)
+    return NgramModel(alphabet, levels)
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """The same whole numbers in as few bytes as they fit in."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+
+
+def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts) -> float:
+    """The threshold whose segments have a mean length as near as can be to the one that is asked for.
+
+    The last segment of each line counts: (cuts + lines) / characters = 1 / target.
+    """
+    values, weights = (
+        np.concatenate(parts) for parts in zip(*_gaps(model, levels, settings.by == "rise"), strict=True)
+    )
+    first = levels[0]
+    lines = int(first.counts[first.symbols == BOUNDARY].sum())
+    characters = int(first.counts.sum()) - lines
+    if settings.target * lines > characters:
+        raise ValueError(
+            f"target {settings.target:g} is longer than lines of the training text are on average, "
+            f"{characters / lines:.2f} characters; choose a smaller one"
+        )
+    order = np.argsort(-values, kind="stable")
+    values, cuts = values[order], np.append(0, np.cumsum(weights[order]))
+    # A threshold may be before the first value, after the last, and between two that are not equal.
+    free = np.flatnonzero(np.concatenate(([True], -np.diff(values) > _EQUAL, [True][: len(values)])))
+    lengths = characters / (cuts[free] + lines)
+    errors = np.abs(lengths / settings.target - 1)
+    best = int(errors.argmin())
+    if errors[best] > TOLERANCE:
+        near = " or ".join(f"{n:.2f}" for n in lengths[max(0, best - 1) : best + 2][::-1])
+        raise ValueError(
+            f"target {settings.target:g} cannot be met, because entropies are equal at many places; "
+            f"choose {near}, or another order"
+        )
+    at = free[best]
+    if not 0 < at < len(values):  # nowhere, or everywhere
+        return float(values[0] + 1 if at == 0 else values[-1] - 1) if len(values) else 0.0
+    return float((values[at - 1] + values[at]) / 2)
+
+
+def _gaps(model: NgramModel, levels: Sequence[Level], rise: bool) -> Iterator[tuple[Floats, Any]]:
+    """What `NgramCuts.scores` has for the gaps of the text that was counted, and how often.
+
+    A gap is before the last character of an n-gram: of the longest ones, or of any that starts a line.
+    """
+    entropies, suffixes = model.tables
+    after = [*(values[:-1] for values in entropies)]  # by the n-gram of 0, 1, ... characters before
+    after.append(after[-1][suffixes[-1]])
+    starts = np.empty(0, bool)  # whether a boundary is first
+    for n, level in enumerate(levels):
+        starts = starts[level.parents] if n else level.symbols == BOUNDARY
+        inner = np.where(starts, n > 1, n + 1 == len(levels))  # a boundary and one character: it is the first
+        chosen = np.flatnonzero(inner & (level.symbols != BOUNDARY))
+        values = after[n][level.parents[chosen]]
+        if rise:
+            values = values - after[n - 1][levels[n - 1].parents[level.parents[chosen]]]
+        yield values, level.counts[chosen]

@@ -1,0 +1,222 @@
+"""Cuts by entropy: the threshold meets the rate that is asked for, and the file holds what was learnt."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caesura.config import EntropyCuts
+from caesura.data import entropy
+from caesura.data.cuts import places_of, text_cuts
+from caesura.data.entropy import TOLERANCE, NgramCuts, load_ngrams
+from caesura.data.numerals import make_corpus
+from caesura.data.vocabulary_training import train_vocabulary
+from caesura.errors import InputError
+
+LINES = [
+    "in gruppen spielen",
+    "die gruppen spielten im gras",
+    "spielende jungtiere",
+    "jung im gras",
+    "我们在草地上玩",
+]
+lines_of_any = st.lists(st.text(st.sampled_from("abc dä東"), max_size=12), max_size=8)
+
+
+def settings(**changes: Any) -> EntropyCuts:
+    return EntropyCuts.model_validate({"type": "entropy", "target": 3.0, "order": 4} | changes)
+
+
+def mean_length(cuts: NgramCuts, lines: list[str]) -> float:
+    """Characters over segments, the last one of each line counted."""
+    lines = [line for line in lines if line.strip()]
+    return sum(map(len, lines)) / sum(1 + len(cuts.offsets(line)) for line in lines)
+
+
+@given(
+    lines=lines_of_any.filter(lambda lines: "".join(lines).strip()),
+    order=st.integers(2, 7),
+    by=st.sampled_from(["global", "rise"]),
+    target=st.floats(1, 12),
+)
+def test_no_other_threshold_is_nearer_to_the_rate(lines, order, by, target):
+    """Against all thresholds that there are, with the scores of the lines themselves."""
+    try:
+        cuts = NgramCuts.learn(lines, settings(order=order, by=by, target=target))
+    except ValueError as problem:
+        cuts = None
+        assert str(problem).startswith("target ")  # noqa: PT017
+        other = NgramCuts.learn(lines, settings(order=order, by=by, target=1.0))
+    kept = [line for line in lines if line.strip()]
+    found = cuts or other
+    scores = [found.scores(line)[1:] for line in kept]
+    every = np.unique(np.concatenate(scores).round(9)) + 1e-8
+    segments = [len(kept) + sum((own > t).sum() for own in scores) for t in [-1e9, *every]]
+    lengths = sum(map(len, kept)) / np.array(segments)
+    nearest = min(abs(lengths / target - 1))
+    if cuts is None:
+        assert nearest > TOLERANCE - 1e-9 or target * len(kept) > sum(map(len, kept))
+    else:
+        assert abs(mean_length(cuts, lines) / target - 1) == pytest.approx(nearest, abs=1e-9)
+        assert nearest <= TOLERANCE + 1e-9
+
+
+def test_scores_say_where_a_text_is_cut():
+    for by in ("global", "rise"):
+        cuts = NgramCuts.learn(LINES, settings(by=by))
+        for text in [*LINES, "", "x", "gras ☃ spielen", "玩" * 9]:
+            scores = cuts.scores(text)
+            assert len(scores) == len(text)
+            wanted = [at for at in range(1, len(text)) if scores[at] > cuts.threshold]
+            assert cuts.offsets(text) == wanted
+            entropies = cuts.model.entropies(text)
+            if by == "rise":
+                assert scores[1:].tolist() == (entropies[1:] - entropies[:-1]).tolist()
+            else:
+                assert scores.tolist() == entropies.tolist()
+            _, spans = train_vocabulary("char", [*LINES, text]).encode_spans(text)
+            marks = cuts(text, places_of(spans)).tolist()
+            assert marks == [int(at in wanted) for at in range(1, len(text) + 1)]
+
+
+def test_one_character_per_segment_cuts_everywhere_and_lines_nowhere():
+    assert NgramCuts.learn(LINES, settings(target=1.0)).offsets("gras") == [1, 2, 3]
+    longest = sum(map(len, LINES)) / len(LINES)
+    cuts = NgramCuts.learn(LINES, settings(target=longest))
+    assert [cuts.offsets(line) for line in LINES] == [[]] * len(LINES)
+    assert NgramCuts.learn(["a", "b", "a"], settings(target=1.0)).offsets("a") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "target"), [(LINES, 17.5), (["a", "b"], 1.5), (["aaaa"] * 9, 2.9), (["ab" * 20], 7.0)]
+)
+def test_a_rate_that_cannot_be_met_is_refused(lines, target):
+    with pytest.raises(ValueError, match=rf"^target {target:g} "):
+        NgramCuts.learn(lines, settings(target=target, order=2))
+
+
+def test_german_numbers_are_cut_at_their_morphemes():
+    examples = make_corpus(size=2000)["train"]
+    cuts = NgramCuts.learn([e.source for e in examples], settings(order=5, target=5.0))
+    found = [set(cuts.offsets(e.source)) for e in examples]
+    right = sum(len(own & set(e.bounds)) for own, e in zip(found, examples, strict=True))
+    assert 2 * right / sum(len(own) + len(e.bounds) for own, e in zip(found, examples, strict=True)) > 0.8
+
+
+# The file
+
+
+@pytest.fixture(scope="module")
+def learnt() -> NgramCuts:
+    return NgramCuts.learn(LINES, settings())
+
+
+@pytest.mark.parametrize("by", ["global", "rise"])
+def test_what_is_saved_is_loaded_and_the_same_each_time(by: str, tmp_path: Path) -> None:
+    cuts = NgramCuts.learn(LINES, settings(by=by))
+    for name in ("a.npz", "b.npz"):
+        NgramCuts.learn(iter(LINES), settings(by=by)).save(tmp_path / name)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    loaded = load_ngrams(tmp_path / "a.npz", settings(by=by))
+    assert loaded.fingerprint == cuts.fingerprint
+    assert (loaded.threshold, loaded.rise) == (cuts.threshold, by == "rise")
+    for text in [*LINES, "spielgruppen ☃"]:
+        assert loaded.scores(text).tobytes() == cuts.scores(text).tobytes()
+
+
+def test_whatever_decides_about_cuts_is_in_the_fingerprint(learnt: NgramCuts) -> None:
+    changes = ({"target": 4.0}, {"order": 3}, {"by": "rise"})
+    others = [NgramCuts.learn(LINES, settings(**change)) for change in changes]
+    others.append(NgramCuts.learn([*LINES, "neu"], settings()))
+    assert all(other.fingerprint != learnt.fingerprint for other in others)
+
+
+def packed(learnt: NgramCuts, tmp_path: Path, **changes: Any) -> Path:
+    path = tmp_path / "cuts.ngrams.npz"
+    learnt.save(path)
+    with np.load(path) as arrays:
+        content = {name: arrays[name] for name in arrays.files}
+    content |= changes
+    np.savez_compressed(path, **{name: value for name, value in content.items() if value is not None})
+    return path
+
+
+def u(*values: int) -> Any:
+    return np.array(values, np.uint32)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": 2},
+        {"format": "x"},
+        {"threshold": np.nan},
+        {"threshold": None},
+        {"counts": None},
+        {"counts": u(1)},
+        {"sizes": u()},
+        {"sizes": u(1, 2, 3, 4)},
+        {"symbols": np.array([[1]], np.uint8)},
+        {"symbols": np.array([1.5])},
+        {"followers": u(3)},
+        {"alphabet": u(5, 5)},
+        {"alphabet": u(0x110000)},
+        {"alphabet": u()},
+        {"alphabet": np.array([object()])},
+    ],
+)
+def test_a_file_that_is_not_one_of_n_grams_is_refused(
+    learnt: NgramCuts, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path = packed(learnt, tmp_path, **changes)
+    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: \S"):
+        load_ngrams(path, settings())
+
+
+@pytest.mark.parametrize("name", ["sizes", "followers", "symbols", "counts"])
+def test_numbers_out_of_place_are_refused(learnt: NgramCuts, tmp_path: Path, name: str) -> None:
+    with np.load(packed(learnt, tmp_path)) as arrays:
+        values = arrays[name]
+    for wrong in (np.roll(values, 1), values[::-1], values * 0, values[:-1], values + 200):
+        path = packed(learnt, tmp_path, **{name: wrong})
+        if name == "counts" and wrong.min() and len(wrong) == len(values):
+            load_ngrams(path, settings())  # any other counts are a model too
+            continue
+        with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+            load_ngrams(path, settings())
+
+
+def test_other_bytes_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
+    path = packed(learnt, tmp_path)
+    whole = path.read_bytes()
+    for content in (b"", b"{}", whole[: len(whole) // 2], whole[:60] + b"x" + whole[61:]):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: \S"):
+            load_ngrams(path, settings())
+
+
+def test_a_file_that_would_fill_the_memory_is_not_unpacked(
+    learnt: NgramCuts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entropy, "MAX_UNPACKED", 10_000)
+    path = packed(learnt, tmp_path)
+    assert load_ngrams(path, settings()).fingerprint == learnt.fingerprint
+    packed(learnt, tmp_path, more=np.zeros(10_000, np.uint8))
+    with pytest.raises(InputError, match=rf"^{path}: .*unpacks"):
+        load_ngrams(path, settings())
+
+
+def test_n_grams_of_another_order_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
+    path = packed(learnt, tmp_path)
+    with pytest.raises(InputError, match=rf"^{path}: .*order"):
+        load_ngrams(path, settings(order=5))
+
+
+def test_cuts_of_a_config_need_what_was_learnt(learnt: NgramCuts) -> None:
+    assert text_cuts(settings(), learnt) is learnt
+    for other in (None, train_vocabulary("bpe", LINES, 60)):
+        with pytest.raises(ValueError, match="n-grams"):
+            text_cuts(settings(), other)
