@@ -8,10 +8,10 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 
 .PHONY: demo demo-seeds freedom test slow soak lint setup setup-dev clean help
 
-demo: setup ## train a character model and ACT-ENC on German numbers, and show what ACT-ENC cut
+demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
 
-demo-seeds: setup ## the demo for three seeds: both models must get 90% right each time
+demo-seeds: setup ## the demo for three seeds: every model must reach what caesura/demo.py wants of it
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
 
 SEGMENTER := model.segmenter

@@ -76,7 +76,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
     seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
 ) -> None:
-    """Train a character model and ACT-ENC on German numbers. In about 4 minutes; shows what it cut."""
+    """Train four models that cut German numbers, each in its own way, and show it. In about 5 minutes."""
     from caesura.demo import run_demo
 
     outlive_readers()

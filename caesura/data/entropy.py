@@ -197,8 +197,7 @@ def _gaps(model: NgramModel, levels: Sequence[Level], rise: bool) -> Iterator[tu
     A gap is before the last character of an n-gram: of the longest ones, or of any that starts a line.
     """
     entropies, suffixes = model.tables
-    after = [*(values[:-1] for values in entropies)]  # by the n-gram of 0, 1, ... characters before
-    after.append(after[-1][suffixes[-1]])
+    after = [*entropies, entropies[-1][suffixes[-1]]]  # by the n-gram of 0, 1, ... characters before
     starts = np.empty(0, bool)  # whether a boundary is first
     for n, level in enumerate(levels):
         starts = starts[level.parents] if n else level.symbols == BOUNDARY

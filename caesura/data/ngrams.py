@@ -72,7 +72,7 @@ class NgramModel:
                 places[:1] = -1
             wanted = places * self.base + history  # below 0 where the level before does not have it
             at = np.searchsorted(keys, wanted)
-            known = (keys[at] == wanted) & ~np.isnan(tables[n][at])
+            known = keys[at] == wanted
             places = np.where(known, at, -1)
             found[known] = tables[n][at[known]]
         return found
@@ -98,7 +98,7 @@ class NgramModel:
                 wanted = suffixes[-1][level.parents] * self.base + level.symbols
                 suffix = np.searchsorted(self._keys[n - 1], wanted)
             found, shares = _smoothed(level, shares[suffix], before)
-            entropies.append(np.append(found, np.nan))  # for the last of `_keys`
+            entropies.append(found)
             suffixes.append(suffix)
         return Tables(entropies, suffixes)
 

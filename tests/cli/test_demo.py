@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -59,10 +60,10 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
     return out, run(out)
 
 
-def test_it_shows_both_models_in_one_table(first: tuple[Path, Done]) -> None:
+def test_it_shows_all_models_in_one_table(first: tuple[Path, Done]) -> None:
     _, done = first
     assert done.err == ""
-    for system in ("char", "act"):
+    for system in ("char", "act", "cif", "entropy"):
         [line] = [line for line in done.lines if line.startswith(f"│ {system}, seed 1")]
         cells = [cell.strip() for cell in line.strip("│").split("│")]
         assert cells[1:4] == ["0.0%"] * 3
@@ -77,18 +78,21 @@ def test_it_shows_both_models_in_one_table(first: tuple[Path, Done]) -> None:
 
 def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[Path, Done]) -> None:
     out, done = first
-    for system in ("char", "act"):
+    sources = [line.split("\t")[0] for line in (out / "corpus" / "test.tsv").read_text().splitlines()]
+    for system in demo.SYSTEMS:
         [_] = [line for line in done.lines if re.match(rf" *{system} .* BLEU .* segments", line)]
-        examples = [line for line in done.lines if re.match(rf" *{system}  \w+\|.* → ", line)]
-        assert len(examples) == 3
-        assert all("(should be: " in line for line in examples)
+        examples = [line for line in done.lines if re.match(rf" *{system}  .*  → ", line)]
+        cuts = [line.split()[1].replace("|", "") for line in examples]
+        assert cuts == ([] if system == "char" else sources[:3])
+    assert sum(line.startswith(f"{source} → ") for line in done.lines for source in sources) == 3
+    assert done.out.index("How they cut numbers") < done.out.index("held-out German numbers, greedy")
     assert re.search(r"segment length as it trained, seed 1: \d\.\d\d → \d\.\d\d\n", done.out)
     assert f"The same as a plot: {out}/trajectories.png and {out}/trajectories.svg\n" in done.out
     assert (out / "trajectories.png").read_bytes().startswith(b"\x89PNG")
     assert b"</svg>" in (out / "trajectories.svg").read_bytes()
     assert f"on one page: {out}/report/report.html" in done.out
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
-    assert "How two models cut the same text" in page
+    assert "How four models cut the same text" in page
     assert "char-1 scores no symbols" in page
 
 
@@ -104,15 +108,57 @@ def test_its_report_opens_in_a_browser(first: tuple[Path, Done], screen: dict[st
 def test_less_than_what_is_wanted_is_said_and_status_1(first: tuple[Path, Done]) -> None:
     _, done = first
     assert done.status == 1
-    for system in ("char", "act"):
-        assert f"{system}, seed 1, after 3 of 3 updates: 0.0% right, and 90% are wanted.\n" in done.out
+    for system, share in {"char": 90, "act": 90, "cif": 99, "entropy": 99}.items():
+        assert f"{system}, seed 1, after 3 of 3 updates: 0.0% right, and {share}% are wanted.\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("system", "exact", "length", "f1", "count"),
+    [
+        ("char", 0.9, 1.0, 0.28, 0),
+        ("act", 0.89, 1.0, 0.0, 1),
+        ("cif", 0.99, 4.0, 0.0, 0),
+        ("cif", 0.989, 3.99, 0.0, 2),
+        ("entropy", 0.99, 1.0, 0.8, 0),
+        ("entropy", 0.98, 5.0, 0.79, 2),
+    ],
+)
+def test_what_is_wanted_of_each_model(
+    tmp_path: Path, system: str, exact: float, length: float, f1: float, count: int
+) -> None:
+    test = mock.Mock(boundaries={"model": mock.Mock(f1=f1)})
+    test.scores.exact, test.segments.mean = exact, length
+    tested = demo.Tested(demo.Run(system, 1, tmp_path), mock.Mock(), {"test": test}, 1.0)
+    assert len(tested.missing()) == count
+
+
+def test_two_models_train_at_a_time_within_one_time_limit(tmp_path: Path) -> None:
+    """The last of them start first, and each has the time that the ones before have left."""
+    most, started, limits = 0, list[str](), list[float]()
+
+    class Counted(demo.Children):
+        def start(self, name: str, command: Sequence[str], *_: Any) -> None:
+            nonlocal most
+            super().start(name, [sys.executable, "-c", "import time; time.sleep(0.5)"], tmp_path / "log")
+            most = max(most, len(self.running))
+            started.append(name.partition(",")[0])
+            limits.append(float(command[command.index("--time-limit") + 1].rstrip("s")))
+
+    runs = [demo.Run(system, 1, tmp_path) for system in demo.SYSTEMS]
+    with Counted() as children:
+        ended = demo._watch(runs, children, 100.0)
+    assert ended == {run.name: 0 for run in runs}
+    assert started == ["entropy", "cif", "act", "char"]
+    assert most == demo.AT_ONCE == 2
+    assert 99 < limits[1] <= limits[0] <= 100
+    assert limits[3] <= limits[2] < limits[1] - 0.4
 
 
 def test_again_in_the_same_folder_nothing_is_trained_and_nothing_changes(first: tuple[Path, Done]) -> None:
     out, done = first
     before, written = contents(out), (out / "corpus" / "train.tsv").stat().st_mtime_ns
     with mock.patch.object(demo.Children, "start", side_effect=AssertionError("trained again")):
-        again = run(out, replace(TINY, wanted=0))
+        again = run(out, replace(TINY, demanding=False))
     assert (again.status, again.err) == (0, "")
     assert contents(out) == before
     assert (out / "corpus" / "train.tsv").stat().st_mtime_ns == written
@@ -121,7 +167,7 @@ def test_again_in_the_same_folder_nothing_is_trained_and_nothing_changes(first: 
     assert [line for line in again.lines if line.startswith("│")] == table
 
 
-@pytest.mark.parametrize("name", ["corpus/dev.tsv", "act-1.yaml"])
+@pytest.mark.parametrize("name", ["corpus/dev.tsv", "act-1.yaml", "entropy-1.yaml"])
 def test_a_folder_of_another_version_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("of old\n")
@@ -154,19 +200,20 @@ def test_a_machine_too_slow_for_a_validation_is_told_so(tmp_path: Path) -> None:
     done = run(tmp_path, replace(TINY, time_limit=1e-6))
     assert (done.status, done.err) == (1, "")
     assert done.lines[-1] == (
-        "act, seed 1, after 0 of 3 updates: no validation yet, so there is nothing to test; "
+        "entropy, seed 1, after 0 of 3 updates: no validation yet, so there is nothing to test; "
         "stopped by the time limit, and the same command goes on."
     )
     assert "held-out" not in done.out
 
 
 def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) -> None:
-    with mock.patch.dict(demo.SYSTEMS, act="{type: ast}"):
+    broken = replace(demo.SYSTEMS["cif"], segmenter="{type: ast}")
+    with mock.patch.dict(demo.SYSTEMS, cif=broken):
         done = run(tmp_path, ENDLESS)
     assert done.status == 1
-    assert re.fullmatch(r"caesura: training act, seed 1 failed \(status 2\): .*ast.*\n", done.err)
+    assert re.fullmatch(r"caesura: training cif, seed 1 failed \(status 2\): .*ast.*\n", done.err)
     assert done.err.count("caesura: ") == 1
-    assert f"(all of it: {tmp_path}/act-1.log)" in done.err
+    assert f"(all of it: {tmp_path}/cif-1.log)" in done.err
     assert processes_of(tmp_path) == []
 
 
@@ -185,7 +232,7 @@ def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
         start_new_session=True,
     )
     deadline = time.monotonic() + 300
-    logs = [out / "char-1.log", out / "act-1.log"]
+    logs = [out / "cif-1.log", out / "entropy-1.log"]  # these start first
     while not all(log.exists() and "recurrences:" in log.read_text() for log in logs):
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline
