@@ -48,8 +48,43 @@ def needed_browser() -> str:
     pytest.skip(said)
 
 
+# Boxes whose contents are wider than they are, by what a reader sees of it.
+_CLIPPED = """(() => {
+  const cue = e => getComputedStyle(e).backgroundAttachment.includes('local')
+    && (!e.closest('figure') || e.closest('figure').querySelector('.more')?.offsetWidth > 20);
+  const named = e => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 40);
+  const all = [...document.querySelectorAll('body *')].filter(e => e.checkVisibility());
+  const inside = e => e.parentElement.closest('.scroll, .cut, svg');
+  return all.filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible'
+      && !e.matches('.more') && !cue(e))
+    .concat(all.filter(e => !inside(e) && e.getBoundingClientRect().right > innerWidth + 1)).map(named);
+})()"""
+# Figures that fit and still say that they scroll.
+_CRIES = """[...document.querySelectorAll('figure')].filter(f => { const s = f.querySelector('.scroll');
+  return f.checkVisibility() && s.scrollWidth <= s.clientWidth
+    && f.querySelector('.more').offsetWidth > 0; }).map(f => f.id)"""
+_TORN = """[...document.querySelectorAll('.cut b, .chip')].filter(e =>
+  new Set([...e.getClientRects()].map(r => Math.round(r.top))).size > 1).map(e => e.textContent)"""
+_TINY = """[...document.querySelectorAll('svg text')].filter(t => t.textContent.trim()
+  && t.checkVisibility()
+  && (m => parseFloat(getComputedStyle(t).fontSize) * Math.hypot(m.a, m.b) < 9)(t.getScreenCTM()))
+  .map(t => t.textContent)"""
+
+
+def check_layout(browser: "Browser") -> None:
+    """Everything that can be seen is whole, or scrolls and says so; no segment is on two lines."""
+    for problem in (_TORN, _CLIPPED, _CRIES, _TINY):
+        elements = browser.ask(problem)
+        assert elements == [], elements
+    # Wide tables and figures scroll inside themselves: the page does not.
+    assert browser.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
 def check_page(browser: "Browser", report: Path) -> None:
     """The open page fetched and complained of nothing; its figures are there, its sections linked."""
+    check_layout(browser)
+    browser.unfold()
+    check_layout(browser)
     assert browser.named("Log.entryAdded") == []
     assert browser.named("Runtime.consoleAPICalled") == []
     assert browser.named("Runtime.exceptionThrown") == []
@@ -58,14 +93,13 @@ def check_page(browser: "Browser", report: Path) -> None:
     drawn = sorted(path.stem for path in (report.parent / "figures").glob("*.png"))
     shown = browser.ask(
         "[...document.querySelectorAll('figure')]"
-        ".filter(f => f.querySelector('svg').getBoundingClientRect().height > 20).map(f => f.id).sort()"
+        ".filter(f => f.checkVisibility() && f.querySelector('svg').getBoundingClientRect().height > 20)"
+        ".map(f => f.id).sort()"
     )
     assert shown == drawn
-    assert browser.ask("[...document.querySelectorAll('section')].map(s => s.id)") == browser.ask(
-        "[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))"
+    assert browser.ask("[...document.querySelectorAll('section > details > div')].map(s => s.id)") == (
+        browser.ask("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))")
     )
-    # Wide tables and figures scroll inside themselves: the page does not.
-    assert browser.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 class Browser:
@@ -131,16 +165,22 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, path: Path, width: int = 1200, dark: bool = False, phone: bool = False) -> None:
-        """Open a file and wait until it is loaded."""
+    def open(
+        self, path: Path, width: int = 1280, dark: bool = False, phone: bool = False, anchor: str = ""
+    ) -> None:
+        """Open a file, at an anchor where one is named, and wait until it is loaded."""
         self.events.clear()
         self.send(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=900, deviceScaleFactor=2 if phone else 1, mobile=phone,
+            width=width, height=800, deviceScaleFactor=2 if phone else 1, mobile=phone,
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
-        self.send("Page.navigate", url=path.resolve().as_uri())
+        self.send("Page.navigate", url="about:blank")  # a new anchor alone loads nothing
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._read())
+        self.events.clear()
+        self.send("Page.navigate", url=path.resolve().as_uri() + (anchor and f"#{anchor}"))
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
 
@@ -149,6 +189,10 @@ class Browser:
         found = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def unfold(self, what: str = "details") -> None:
+        """Open folds."""
+        self.ask(f"document.querySelectorAll('{what}').forEach(fold => {{ fold.open = true; }})")
 
     def named(self, method: str) -> list[dict[str, Any]]:
         """What the page said or did of a kind since it was opened."""

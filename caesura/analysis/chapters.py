@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from caesura.analysis import figures as draw
 from caesura.analysis import maps, tables
-from caesura.analysis.attention import AttentionStatistics
 from caesura.analysis.characters import visible
-from caesura.analysis.drawings import Figures, cut_off, each, key, place
+from caesura.analysis.drawings import Figures, count, cut_off, each, key, names, place, together
 from caesura.analysis.findings import Analysis
 from caesura.analysis.gates import AROUND, GateStatistics
 from caesura.analysis.halting import HaltingStatistics
 from caesura.analysis.moved_chapter import moved
-from caesura.analysis.page import cut, table_html
+from caesura.analysis.page import cut, fold, row, table_html
 from caesura.analysis.segments_chapter import segments
 from caesura.analysis.sentences import Reading
 from caesura.analysis.tables import Table
 from caesura.analysis.typos import Robustness
 
 _BEYOND = 25  # rows of a long table
+_SHOWN = 3  # sentences that are not in a fold
 
 
 def sentences(found: Sequence[Analysis], figures: Figures) -> str:
@@ -33,19 +36,29 @@ def sentences(found: Sequence[Analysis], figures: Figures) -> str:
         found[0].readings,
         key=lambda r: _agreed([x for a in found for x in a.readings if x.number == r.number]),
     )
-    for first in order:
-        rows = []
-        if first.reference is not None:
-            rows.append(f'<dt>reference</dt><dd dir="auto">{escape(first.reference)}</dd>')
-        for a in found:
-            for r in (r for r in a.readings if r.number == first.number):
-                rows.append(f'<dt class="new">{escape(a.name)}</dt><dd class="new">{cut(r.pieces)}</dd>')
-                if r.translation is not None:
-                    right = ' <span class="ok">=</span>' if r.translation == r.reference else ""
-                    shown = cut(r.target_pieces) if r.target_pieces else _written(r.translation, r.invented)
-                    rows.append(f'<dt></dt><dd dir="auto">{shown}{right}</dd>')
-        parts.append(f'<dl class="pair" id="line-{first.number}">{"".join(rows)}</dl>')
-    return "".join(parts)
+    shown = [_sentence(first, found) for first in order]
+    rest = fold(count(len(shown) - _SHOWN, "more line"), "".join(shown[_SHOWN:]))
+    return "".join([*parts, *shown[:_SHOWN], rest])
+
+
+def _sentence(first: Reading, found: Sequence[Analysis]) -> str:
+    """A line with its reference; models that cut and translate it alike together."""
+    rows = []
+    if first.reference is not None:
+        rows.append(f'<dt>reference</dt><dd dir="auto">{escape(first.reference)}</dd>')
+    readings = [(a, _reading(r)) for a in found for r in a.readings if r.number == first.number]
+    for html, alike in together(readings):
+        rows.append(f'<dt class="new">{names(alike)}</dt>{html}')
+    return f'<dl class="pair" id="line-{first.number}">{"".join(rows)}</dl>'
+
+
+def _reading(r: Reading) -> str:
+    source = f'<dd class="new">{cut(r.pieces)}</dd>'
+    if r.translation is None:
+        return source
+    right = ' <span class="ok">=</span>' if r.translation == r.reference else ""
+    shown = cut(r.target_pieces) if r.target_pieces else _written(r.translation, r.invented)
+    return f'{source}<dt></dt><dd dir="auto">{shown}{right}</dd>'
 
 
 def _agreed(readings: Sequence[Reading]) -> bool:
@@ -67,38 +80,61 @@ def title(chapter: str, name: str, found: Sequence[Analysis]) -> str:
 
 def halting(found: Sequence[Analysis], figures: Figures) -> str:
     """Scores along sentences, their distribution, the segmenters' figures, and training."""
+    scored = [(a, a.halting) for a in found if a.halting]
+    silent = [a for a in found if a.halting is None]
     parts = []
-    for a in found:
-        if a.halting is None:
-            parts.append(f"<p>{escape(a.name)} scores no symbols.</p>")
-        else:
-            parts += _scored(a, a.halting, figures)
+    if silent:
+        parts.append(f"<p>{names(silent)} {'scores' if len(silent) == 1 else 'score'} no symbols.</p>")
+    parts += [_scored(a, h) for a, h in scored]
+    parts.append(row([_distribution(a, h, figures) for a, h in scored]))
+    lines = [_along(a, "halting", figures) for a, _ in scored]
+    parts.append(fold("Scores along lines", "".join(lines)))
     table = tables.figures(found)
     if table.rows:
         parts.append(table_html(table))
     return "".join([*parts, *_trained(found, figures)])
 
 
-def _scored(a: Analysis, h: HaltingStatistics, figures: Figures) -> list[str]:
-    parts = [f"<p>{_halts(a.name, h)}</p>"]
+def _scored(a: Analysis, h: HaltingStatistics) -> str:
     threshold = next((d.halting.threshold for d in a.drawn if d.halting), None)
-    if threshold is not None:
-        given = f", and after {escape(visible(h.cut_after))}" if h.cut_after else ""
-        rest = "" if h.unit else "; what is more than that counts for the next segment"
-        parts.append(
-            f"<p>A segment ends where the running sum of its scores reaches {threshold:g}{given}{rest}.</p>"
-        )
-    for d in a.drawn:
-        if d.halting:
-            caption = f"{escape(a.name)}, line {d.number}{cut_off(d.halting.labels)}."
-            parts.append(
-                place(figures, f"halting-{key(a)}-{d.number}", maps.halting_figure(d.halting), caption)
-            )
+    if threshold is None:
+        return f"<p>{_halts(a.name, h)}</p>"
+    given = f", and after {escape(visible(h.cut_after))}" if h.cut_after else ""
+    rest = "" if h.unit else "; what is more than that counts for the next segment"
+    return (
+        f"<p>{_halts(a.name, h)} A segment ends where the running sum of its scores reaches "
+        f"{threshold:g}{given}{rest}.</p>"
+    )
+
+
+def _distribution(a: Analysis, h: HaltingStatistics, figures: Figures) -> str:
     caption = (
-        f"{escape(a.name)}: scores of {h.symbols:,} symbols, {h.mean:.2f} on average; "
+        f"{escape(a.name)}: scores of {count(h.symbols, 'symbol')}, {h.mean:.2f} on average; "
         f"{sum(h.going_on) / h.symbols:.0%} go on."
     )
-    return [*parts, place(figures, f"scores-{key(a)}", draw.scores_figure(h), caption)]
+    return place(figures, f"scores-{key(a)}", draw.scores_figure(h), caption)
+
+
+_ALONG: dict[str, tuple[Callable[[Any], Figure], Callable[[Any], str]]] = {
+    "halting": (maps.halting_figure, lambda part: cut_off(part.labels)),
+    "gates": (maps.gates_figure, lambda part: cut_off(part.labels)),
+    "attention": (maps.attention_figure, lambda part: cut_off(part.source, part.target)),
+}
+
+
+def _along(a: Analysis, kind: str, figures: Figures) -> str:
+    """The pictures of a model's drawn lines."""
+    figure, missing = _ALONG[kind]
+    return "".join(
+        place(
+            figures,
+            f"{kind}-{key(a)}-{d.number}",
+            figure(part),
+            f"{escape(a.name)}, line {d.number}{missing(part)}.",
+        )
+        for d in a.drawn
+        if (part := getattr(d, kind))
+    )
 
 
 def _trained(found: Sequence[Analysis], figures: Figures) -> list[str]:
@@ -108,8 +144,8 @@ def _trained(found: Sequence[Analysis], figures: Figures) -> list[str]:
     if runs:
         parts.append("<h3>Over training</h3>")
         moved = ((n, (run.segment_length[0], run.segment_length[-1])) for n, run in runs.items())
-        told = each((n, f"from {first:.2f} to {last:.2f}") for n, (first, last) in moved)
-        caption = f"Training as the validations saw it; characters per segment went {told}."
+        told = each((n, _went(first, last, ".2f")) for n, (first, last) in moved)
+        caption = f"Training as the validations saw it; characters per segment: {told}."
         parts.append(place(figures, "training", draw.history_figure(runs), caption))
         if any(a.history and a.halting and a.halting.learns and a.halting.unit for a in found):
             parts.append(
@@ -131,39 +167,37 @@ def _halts(name: str, h: HaltingStatistics) -> str:
     halts = "segments end" if h.cut_after or not h.unit else "halts"
     unit = "halting unit" if h.unit else "cutter"
     return (
-        f"The {unit} of <strong>{escape(name)}</strong> reads {h.symbols:,} symbols and {halts} after "
+        f"The {unit} of <strong>{escape(name)}</strong> reads {count(h.symbols, 'symbol')} and {halts} after "
         f"{ends:.0%} of them; {learnt}."
     )
 
 
 def gates(found: Sequence[Analysis], figures: Figures) -> str:
     """The paper's Figures 3 and 4, and what they look like over a corpus."""
-    parts = []
-    if any(d.gates for a in found for d in a.drawn):
-        parts.append(
+    parts = [
+        f"<p>The encoder of {escape(a.name)} has no gates that could be shown.</p>"
+        for a in found
+        if a.gates is None
+    ]
+    gated = [(a, a.gates) for a in found if a.gates]
+    profiles = []
+    for a, g in gated:
+        caption = (
+            f"{escape(a.name)} over {count(g.sentences, 'sentence')} ({count(g.steps, 'step')}), forward "
+            f"solid and backward dashed. {_gates_said(g)}"
+        )
+        profiles.append(place(figures, f"profiles-{key(a)}", draw.gate_profiles_figure(g), caption))
+    parts.append(row(profiles))
+    if lines := "".join(_along(a, "gates", figures) for a, _ in gated):
+        told = (
             "<p>Mean reset and update gates at each step of a line, forward (→) and backward (←): dark is "
             "closed, bright is open, ∎ is the end. An open update gate takes the new state (the paper’s "
             "convention). The colours run over what occurs.</p>"
         )
-    for a in found:
-        if a.gates is None:
-            parts.append(f"<p>The encoder of {escape(a.name)} has no gates that could be shown.</p>")
-            continue
-        parts.append(f"<h3>{escape(a.name)}</h3>")
-        for d in a.drawn:
-            if d.gates:
-                caption = f"{escape(a.name)}, line {d.number}{cut_off(d.gates.labels)}."
-                parts.append(
-                    place(figures, f"gates-{key(a)}-{d.number}", maps.gates_figure(d.gates), caption)
-                )
-        caption = (
-            f"The same over {a.gates.sentences:,} sentences ({a.gates.steps:,} steps), forward solid and "
-            f"backward dashed. {_gates_said(a.gates)}"
-        )
-        parts.append(place(figures, f"profiles-{key(a)}", draw.gate_profiles_figure(a.gates), caption))
+        parts.append(fold("Gates along lines", told + lines))
     table = tables.gates(found)
     if table.rows:
-        parts.append(f"<details><summary>All averages</summary>{table_html(table)}</details>")
+        parts.append(fold("All averages", table_html(table)))
     return "".join(parts)
 
 
@@ -183,55 +217,37 @@ def _gates_said(found: GateStatistics) -> str:
                 f"at {name} the {p.direction} {p.gate} gate is at {at:.2f}, within words at {p.inside:.2f}"
             )
     told = "; ".join(said)
-    gold = f"{found.gold_boundaries:,} of {found.gold_given:,} gold boundaries, those it cut"
+    cut_at, given = found.gold_boundaries, found.gold_given
+    boundaries = "boundary" if cut_at == 1 else "boundaries"
     parts = [
         f"{told[:1].upper()}{told[1:]}." if said else "",
-        f"Measured at {gold}." if found.gold_given else "",
+        f"Measured at the {cut_at:,} gold {boundaries} that it cut, of {given:,}." if cut_at else "",
+        f"None of the {given:,} gold boundaries was cut." if given and not cut_at else "",
     ]
     return " ".join(part for part in parts if part)
 
 
 def attention(found: Sequence[Analysis], figures: Figures) -> str:
     """Heat maps, and the paper's observation as a number."""
-    parts = []
     known = {a.name: a.attention for a in found if a.attention}
-    for name, s in known.items():
-        parts.append(
-            f"<p><strong>{escape(name)}</strong> puts {s.first:.0%} of its attention on first characters of "
-            f"words; spread evenly it would be {s.first_uniform:.0%}. {_elsewhere(s)}</p>"
-        )
     if not known:
-        parts.append(
+        return (
             "<p>No attention: there is neither a reference nor a translation, or the decoder shows none.</p>"
         )
-    if any(d.attention for a in found for d in a.drawn):
-        parts.append("<p>Where each output symbol (rows) looked in the source (columns):</p>")
-    for a in found:
-        for d in a.drawn:
-            if d.attention:
-                part = cut_off(d.attention.source, d.attention.target)
-                caption = f"{escape(a.name)}, line {d.number}{part}."
-                parts.append(
-                    place(
-                        figures,
-                        f"attention-{key(a)}-{d.number}",
-                        maps.attention_figure(d.attention),
-                        caption,
-                    )
-                )
-    if known:
-        firsts = {n: s.place.solid[0] for n, s in known.items() if math.isfinite(s.place.solid[0])}
-        told = each((n, f"{first:.1f} times") for n, first in firsts.items())
-        caption = "Attention by place in the word"
-        caption += f": first characters get {told} their even share." if firsts else "."
-        parts.append(place(figures, "attention-places", draw.attention_place_figure(known), caption))
+    targets = next(iter(known.values())).targets
+    note = (
+        f"The share of attention that falls on each place, beside its share if spread evenly; on {targets}."
+    )
+    parts = [table_html(tables.attention(found), note=note)]
+    firsts = {n: s.place.solid[0] for n, s in known.items() if math.isfinite(s.place.solid[0])}
+    told = each((n, f"{first:.1f} times") for n, first in firsts.items())
+    caption = "Attention by place in the word"
+    caption += f": first characters get {told} their even share." if firsts else "."
+    parts.append(place(figures, "attention-places", draw.attention_place_figure(known), caption))
+    if lines := "".join(_along(a, "attention", figures) for a in found):
+        told = "<p>Where each output symbol (rows) looked in the source (columns):</p>"
+        parts.append(fold("Attention along lines", told + lines))
     return "".join(parts)
-
-
-def _elsewhere(s: AttentionStatistics) -> str:
-    spaces = f"{s.space:.0%} falls on spaces ({s.space_uniform:.0%} if even) and " if s.space_uniform else ""
-    end = f"{s.end:.0%} {'' if spaces else 'falls '}on the end of the sentence ({s.end_uniform:.0%} if even)"
-    return f"{spaces}{end}, measured on {s.sentences:,} {s.targets}."
 
 
 def errors(found: Sequence[Analysis], figures: Figures) -> str:
@@ -243,30 +259,30 @@ def errors(found: Sequence[Analysis], figures: Figures) -> str:
     listed = tables.inventions(found)
     if listed.rows:
         few = Table(listed.key, listed.title, listed.columns, listed.rows[:_BEYOND])
-        parts.append(
-            f"<details><summary>{len(listed.rows)} invented words</summary>{table_html(few)}</details>"
-        )
+        beyond = f", the first {_BEYOND}" if len(listed.rows) > _BEYOND else ""
+        parts.append(fold(count(len(listed.rows), "invented word") + beyond, table_html(few)))
     said = [(a, line, phrase) for a in some if a.errors for line, phrase in a.errors.repetitions[:5]]
     if said:
         items = "".join(f"<li>{escape(a.name)}, line {n}: <bdi>{escape(p)}</bdi></li>" for a, n, p in said)
-        parts.append(f"<details><summary>Repeated phrases</summary><ul>{items}</ul></details>")
+        parts.append(fold("Repeated phrases", f"<ul>{items}</ul>"))
+    drawn = []
     for kind, head in (("length", "source characters"), ("rarity", "rare source words")):
         groups = {a.name: b for a in some if (b := getattr(a.errors, f"by_{kind}"))}
         if groups and any(len(b) > 1 for b in groups.values()):
-            told = each((n, f"from {b[0].bleu:.1f} to {b[-1].bleu:.1f}") for n, b in groups.items())
-            caption = f"BLEU by {head}: {told} from the first group to the last."
-            parts.append(place(figures, f"bleu-by-{kind}", draw.buckets_figure(groups, head), caption))
+            told = each((n, _went(b[0].bleu, b[-1].bleu, ".1f")) for n, b in groups.items())
+            caption = f"BLEU by {head}, from the first group to the last: {told}."
+            drawn.append(place(figures, f"bleu-by-{kind}", draw.buckets_figure(groups, head), caption))
     robust = {a.name: a.robustness for a in some if a.robustness}
     if robust:
-        told = each((n, f"{_fall(r.chrf):.1f} points") for n, r in robust.items())
+        told = each((n, _fall(r.chrf)) for n, r in robust.items())
         r = next(iter(robust.values()))
         caption = (
             f"chrF2 against {r.against} as letters are dropped, swapped or replaced in more words; at "
-            f"{r.rates[-1]:.0%} it falls by up to {told}. {r.sentences:,} sentences, greedy, the same typos "
+            f"{r.rates[-1]:.0%} it {told}. {count(r.sentences, 'sentence')}, greedy, the same typos "
             f"for all; {_realised(r)} of all words have one then."
         )
-        parts.append(place(figures, "typos", draw.robustness_figure(robust), caption))
-    return "".join(parts)
+        drawn.append(place(figures, "typos", draw.robustness_figure(robust), caption))
+    return "".join([*parts, row(drawn)])
 
 
 def _realised(r: Robustness) -> str:
@@ -275,8 +291,16 @@ def _realised(r: Robustness) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _fall(scores: dict[str, list[float]]) -> float:
-    return max(values[0] - values[-1] for values in scores.values())
+def _fall(scores: Mapping[str, Sequence[float]]) -> str:
+    """By how much a score falls for the kind of typo that harms most."""
+    points = f"{max(values[0] - values[-1] for values in scores.values()):.1f}"
+    return f"falls by up to {points} points" if float(points) > 0 else "does not fall"
+
+
+def _went(first: float, last: float, form: str) -> str:
+    """From one number to another, as they are shown."""
+    start, end = f"{first:{form}}", f"{last:{form}}"
+    return f"{start} at both ends" if start == end else f"from {start} to {end}"
 
 
 def _errors_note(a: Analysis) -> str:
@@ -304,23 +328,24 @@ def cost(found: Sequence[Analysis], figures: Figures) -> str:
     if len(priced) > 1:
         caption = "BLEU against the arithmetic of a sentence; the area of a dot is the number of parameters."
         parts.append(place(figures, "price", draw.cost_figure(priced), caption))
-    for a in found:
-        if a.cost.flops:
-            total = sum(a.cost.flops.values())
-            split = ", ".join(f"{part} {n / total:.0%}" for part, n in a.cost.flops.items())
-            parts.append(
-                f"<p>{escape(a.name)} spends {total / 1e6:.2f} million operations a sentence: {split}.</p>"
-            )
+    for split, alike in together((a, _split(a.cost.flops)) for a in found if a.cost.flops):
+        parts.append(f"<p>Operations of {names(alike)}: {split}.</p>")
     return "".join(parts)
 
 
-CHAPTERS: tuple[tuple[str, str, Callable[[Sequence[Analysis], Figures], str]], ...] = (
-    ("segments", "Segments", segments),
-    ("sentences", "Sentences", sentences),
-    ("halting", "Halting", halting),
-    ("moved", "Moving cuts", moved),
-    ("gates", "Gates", gates),
-    ("attention", "Attention", attention),
-    ("errors", "Errors", errors),
-    ("cost", "Cost", cost),
+def _split(flops: Mapping[str, float]) -> str:
+    total = sum(flops.values())
+    return ", ".join(f"{part} {n / total:.0%}" for part, n in flops.items())
+
+
+Chapter = Callable[[Sequence[Analysis], Figures], str]
+CHAPTERS: tuple[tuple[str, str, str, Chapter], ...] = (
+    ("segments", "Segments", "lengths, boundaries beside others’, the most frequent, context", segments),
+    ("sentences", "Sentences", "as they are cut and translated", sentences),
+    ("halting", "Halting", "of symbols, the gradient, and how segments moved in training", halting),
+    ("moved", "Moving cuts", "whether the gradient knows where cuts should go", moved),
+    ("gates", "Gates", "of the encoder, at spaces, punctuation and boundaries", gates),
+    ("attention", "Attention", "where the decoder looks", attention),
+    ("errors", "Errors", "unknown, invented and repeated words, long sentences, typos", errors),
+    ("cost", "Cost", "parameters, training time, speed, operations", cost),
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -49,3 +50,21 @@ def cut_off(*sides: Sequence[str]) -> str:
     """That a picture does not show all of a line."""
     most = max(map(len, sides))
     return f" (the first {STEPS} of {most:,} steps)" if most > STEPS else ""
+
+
+def together(pairs: Iterable[tuple[Analysis, Hashable]]) -> list[tuple[Any, list[Analysis]]]:
+    """Models with the same content together: each content with its models, in their order."""
+    groups: dict[Any, list[Analysis]] = {}
+    for a, content in pairs:
+        groups.setdefault(content, []).append(a)
+    return list(groups.items())
+
+
+def names(alike: Iterable[Analysis]) -> str:
+    """The names of models that share what is shown."""
+    return ", ".join(escape(a.name) for a in alike)
+
+
+def count(n: int, what: str) -> str:
+    """A number of things: 1 segment, 2,000 segments."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

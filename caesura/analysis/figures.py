@@ -24,7 +24,7 @@ from caesura.analysis.plots import AXIS, COLOURS, INK, Look, label_ends, looks, 
 from caesura.analysis.segments import Character, SegmentStatistics
 from caesura.analysis.typos import Robustness
 
-WIDTH = 6.4  # inches: its text can still be read on a phone
+WIDTH = 4.7  # inches: it fits on a phone with text that can still be read
 _LONGEST = 20  # characters of a segment; longer ones share the last bar
 _SINGLES = 28  # characters whose bars stand side by side
 _GAP = 0.15  # between labels of lines, in inches
@@ -67,6 +67,7 @@ def length_figure(models: Mapping[str, SegmentStatistics], among: Sequence[str] 
         axes.bar(at, shares, width * 0.92, color=known[name].colour, label=_plain(name))
     axes.set_ylim(bottom=0)
     axes.set_xticks(range(1, longest + 1))
+    axes.tick_params(axis="x", labelsize=8.5)
     if longest == _LONGEST:
         axes.set_xticklabels([*map(str, range(1, longest)), f"{longest}+"])
     axes.set_xlabel("characters in a segment")
@@ -197,12 +198,12 @@ def gate_profiles_figure(found: GateStatistics) -> Figure:
     """
     columns: list[tuple[str, str, Sequence[Any]]] = []
     around = list(range(-AROUND, AROUND + 1))
-    for kind, title in (("space", "steps from a space"), ("punctuation", "from punctuation")):
+    for kind, title in (("space", "steps from\na space"), ("punctuation", "steps from\npunctuation")):
         if any(getattr(p, kind).counts[AROUND] >= ENOUGH for p in found.profiles):
             columns.append((kind, title, around))
-    columns.append(("place", "place in the word", list(range(1, PLACES + 1))))
+    columns.append(("place", "place in\nthe word", list(range(1, PLACES + 1))))
     if found.gold_boundaries >= ENOUGH:
-        columns.append(("gold", "from a gold boundary", around))
+        columns.append(("gold", "steps from a\ngold boundary", around))
     layers = sorted({p.layer for p in found.profiles})
     shown = sorted({layers[0], layers[-1]})
     figure = Figure(figsize=(WIDTH, 3.7), layout="constrained")
@@ -286,6 +287,7 @@ def robustness_figure(models: Mapping[str, Robustness]) -> Figure:
         axes.set_title(kind, fontsize=9.5, color=INK)
         axes.xaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
         axes.set_xticks(next(iter(models.values())).rates)
+        axes.tick_params(axis="x", labelsize=8.5)
     grid[0].set_ylabel("chrF2")
     grid[len(grid) // 2].set_xlabel("words with a typo")
     if len(models) > 1:

@@ -22,6 +22,7 @@ from caesura.analysis.plots import AXIS, COLOURS, INK
 
 _DASHES = (0, (4, 2))
 STEPS = 80  # of a sentence that are drawn, as in the paper
+WIDEST = 11.5  # inches: as wide as the page
 
 # Nothing where there is no attention, so that it can stand on any background.
 _FADING = LinearSegmentedColormap.from_list("fading", [(0.11, 0.52, 0.80, 0.0), (0.11, 0.52, 0.80, 1.0)])
@@ -167,7 +168,7 @@ def _width(labels: Sequence[str]) -> float:
     """Inches: enough for the labels, and never less than makes a picture."""
     turned = _turn(labels)
     each = 0.17 if turned else 0.095 * max(map(len, labels), default=1) + 0.08
-    return min(max(each * len(labels) + 1.2, 4.2), 16)
+    return min(max(each * len(labels) + 1.2, 4.2), WIDEST)
 
 
 def _turn(labels: Sequence[str]) -> int:

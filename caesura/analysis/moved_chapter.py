@@ -7,12 +7,12 @@ from html import escape
 
 from caesura.analysis import figures as draw
 from caesura.analysis import maps, tables
-from caesura.analysis.drawings import Figures, cut_off, key, place
+from caesura.analysis.drawings import Figures, count, cut_off, key, names, place
 from caesura.analysis.fidelity import Fidelity
 from caesura.analysis.findings import Analysis
 from caesura.analysis.flips import FlipStatistics
 from caesura.analysis.moved import Moved
-from caesura.analysis.page import table_html
+from caesura.analysis.page import fold, row, table_html
 
 
 def moved(found: Sequence[Analysis], figures: Figures) -> str:
@@ -26,19 +26,17 @@ def moved(found: Sequence[Analysis], figures: Figures) -> str:
             "cut moves. "
             "Losses are those of the references, in nats per target symbol.</p>"
         )
-    for a in found:
-        if a.moved is None:
-            parts.append(
-                f"<p>No cuts of {escape(a.name)} were moved: its segmenter takes none, no sentence of two "
-                "symbols or more has a reference, or --moved is 0.</p>"
-            )
-        else:
-            parts.append(_told(a, a.moved))
+    parts += [_told(a, a.moved) for a in found if a.moved]
+    if still := names(a for a in found if a.moved is None):
+        parts.append(
+            f"<p>No cuts of {still} were moved: the segmenter takes none, no sentence of two symbols or more "
+            "has a reference, or --moved is 0.</p>"
+        )
     table = tables.moved(found)
     if table.rows:
         parts.append(table_html(table, note=_NOTE))
-    for a in found:
-        parts += _drawn(a, figures)
+    parts.append(row([_gradient_figure(a, figures) for a in found]))
+    parts.append(fold("Flips along lines", "".join(_flips_along(a, figures) for a in found)))
     return "".join(parts)
 
 
@@ -51,7 +49,7 @@ _NOTE = (
 
 
 def _told(a: Analysis, m: Moved) -> str:
-    said = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {_count(m.sentences, 'sentence')}."]
+    said = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {count(m.sentences, 'sentence')}."]
     if m.fidelity:
         said.append(_gradient(m.fidelity))
     if m.flips:
@@ -79,36 +77,39 @@ def _gradient(g: Fidelity) -> str:
 
 def _flips(f: FlipStatistics) -> str:
     said = [
-        f"The best single flip of a sentence {_gain(f.best)} nats per target symbol on average; greedy "
-        f"flips, {f.rounds:.1f} per sentence, gain {f.greedy:.4f}."
+        f"The best single flip of a sentence {_gain(f.best)} on average; greedy flips, {f.rounds:.1f} per "
+        f"sentence: {f.greedy:.4f}."
     ]
     if f.hardening:
         said.append(f"Making its own cuts hard {_gain(-f.hardening)}.")
     else:
         said.append("Its own cuts are hard.")
     if f.agreeing is not None:
-        of = _count(f.compared, "flip")
+        of = count(f.compared, "flip")
         said.append(f"The gradient points the right way for {f.agreeing:.0%} of the {of} that it reaches.")
     return " ".join(said)
 
 
 def _gain(gain: float) -> str:
-    return f"gains {gain:.4f}" if gain >= 0 else f"costs {-gain:.4f}"
+    size = f"{abs(gain):.4f}"
+    if not float(size):
+        return "changes nothing"
+    return f"{'gains' if gain > 0 else 'costs'} {size} nats per target symbol"
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
+def _gradient_figure(a: Analysis, figures: Figures) -> str:
+    if not (a.moved and a.moved.fidelity and a.moved.fidelity.bins):
+        return ""
+    g = a.moved.fidelity
+    caption = (
+        f"{escape(a.name)}: the true gradient against autograd’s, {count(g.positions, 'gap')} in bins "
+        "by autograd’s. On the dashed line the two are equal."
+    )
+    return place(figures, f"gradient-{key(a)}", draw.fidelity_figure(g.bins), caption)
 
 
-def _drawn(a: Analysis, figures: Figures) -> list[str]:
+def _flips_along(a: Analysis, figures: Figures) -> str:
     parts = []
-    if a.moved and a.moved.fidelity and a.moved.fidelity.bins:
-        g = a.moved.fidelity
-        caption = (
-            f"{escape(a.name)}: the true gradient against autograd’s, {_count(g.positions, 'gap')} in bins "
-            "by autograd’s. On the dashed line the two are equal."
-        )
-        parts.append(place(figures, f"gradient-{key(a)}", draw.fidelity_figure(g.bins), caption))
     for d in a.drawn:
         if d.flips:
             caption = (
@@ -116,4 +117,4 @@ def _drawn(a: Analysis, figures: Figures) -> list[str]:
                 "to the loss. A gap without a bar cannot be flipped."
             )
             parts.append(place(figures, f"flips-{key(a)}-{d.number}", maps.flips_figure(d.flips), caption))
-    return parts
+    return "".join(parts)

@@ -13,6 +13,9 @@ from caesura.analysis.tables import Table
 
 _STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
+NARROW = 500  # pixels: figures up to here shrink by SHRINKS on a phone, wider ones scroll there
+SHRINKS = 0.8
+
 # What a figure's colours are called in the page, so that it follows light and dark.
 _COLOURS = {
     INK: "--ink", AXIS: "--axis", FAINT: "--grid",
@@ -20,11 +23,16 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: str) -> str:
-    """A whole page: (anchor, heading, body) of each section, linked from the top."""
-    links = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name, _ in sections)
+def page(title: str, head: str, sections: Sequence[tuple[str, str, str, str]], foot: str) -> str:
+    """A whole page: (anchor, heading, what is in it, body) of each section, folded and linked from the top.
+
+    A link to what is inside a fold opens it, so the anchors are inside; printing opens all.
+    """
+    links = "".join(f'<li><a href="#{key}">{escape(name)}</a></li>' for key, name, *_ in sections)
     bodies = "".join(
-        f'<section id="{key}"><h2>{escape(name)}</h2>{body}</section>\n' for key, name, body in sections
+        f"<section><details><summary><h2>{escape(name)}</h2> {escape(about)}</summary>"
+        f'<div id="{key}">{body}</div></details></section>\n'
+        for key, name, about, body in sections
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -37,8 +45,11 @@ def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], foot: 
 
 
 def cut(pieces: Sequence[str], kind: str = "cut") -> str:
-    """A cut text: pieces in turning tints, spaces faint but there, in its own direction."""
-    shown = "".join(f"<b>{faint(piece)}</b>" for piece in pieces)
+    """A cut text: pieces in turning tints, spaces faint but there, in its own direction.
+
+    Lines break between pieces and never inside one.
+    """
+    shown = "<wbr>".join(f"<b>{faint(piece)}</b>" for piece in pieces)
     return f'<div class="{kind}" dir="auto">{shown}</div>'
 
 
@@ -52,6 +63,17 @@ def chip(text: str, count: int, told: str) -> str:
     return (
         f'<span class="chip" title="{escape(told)}"><bdi>{faint(text)}</bdi><small>{count:,}</small></span>'
     )
+
+
+def fold(name: str, body: str) -> str:
+    """Something to open; nothing where there is nothing inside."""
+    return f"<details><summary>{name}</summary>{body}</details>" if body else ""
+
+
+def row(parts: Sequence[str]) -> str:
+    """Figures or tables side by side, as many as fit."""
+    shown = "".join(parts)
+    return f'<div class="row">{shown}</div>' if shown else ""
 
 
 def table_html(table: Table, own: str = "", note: str = "") -> str:
@@ -83,9 +105,19 @@ def _kind(form: str, length: int = 0) -> str:
 
 
 def figure_html(name: str, svg: str, caption: str) -> str:
-    """A figure inside the page: text stays text, colours are the page's; wide ones scroll."""
+    """A figure inside the page: text stays text, colours are the page's.
+
+    It shrinks no further than its text can be read; where that is too wide it scrolls, and says so.
+    """
+    found = re.search(r'width="([\d.]+)pt"', svg)
+    width = float(found[1]) * 4 / 3 if found else 0.0
+    least = width * SHRINKS if width <= NARROW else width
     shown = inline_svg(name, svg, caption)
-    return f'<figure id="{name}"><div class="scroll">{shown}</div><figcaption>{caption}</figcaption></figure>'
+    return (
+        f'<figure id="{name}" style="--least:{least:.0f}px;--width:{width:.0f}px">'
+        f'<div class="scroll">{shown}</div>'
+        f'<span class="more">scroll →&nbsp; </span><figcaption>{caption}</figcaption></figure>'
+    )
 
 
 def inline_svg(name: str, svg: str, label: str) -> str:
@@ -101,13 +133,7 @@ def inline_svg(name: str, svg: str, label: str) -> str:
     svg = re.sub(
         r'(<text style="[^"]*fill: )var\(--c', r"\1var(--t", svg
     )  # text wants more contrast than lines
-    found = re.search(r'width="([\d.]+)pt"', svg)
-    width = float(found[1]) * 4 / 3 if found else 0.0
-    least = f"min-width:{width * 0.8:.0f}px;" if width > 832 else ""
     plain = escape(re.sub(r"<[^>]+>", "", label), quote=True)
     for size in ("width", "height"):
         svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]+"', r"\1", svg, count=1)
-    attributes = (
-        f'role="img" aria-label="{plain}" style="--width:{width:.0f}px;{least}max-width:var(--width)"'
-    )
-    return svg.replace("<svg ", f"<svg {attributes} ", 1).strip()
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{plain}" ', 1).strip()

@@ -11,10 +11,11 @@ from typing import Any
 
 from caesura import __version__
 from caesura.analysis import chapters, tables
-from caesura.analysis.drawings import Drawing
+from caesura.analysis.drawings import Drawing, count
 from caesura.analysis.findings import Analysis
+from caesura.analysis.glance import glance
 from caesura.analysis.numbers import plain
-from caesura.analysis.page import cut, page, table_html
+from caesura.analysis.page import fold, page, table_html
 from caesura.analysis.plots import png_of, style
 from caesura.data.files import read_json, refuse_odd, write_beside
 from caesura.data.held import make_folder
@@ -30,6 +31,11 @@ class Report:
 
     found: Sequence[Analysis]
     compared: Mapping[str, Comparison] = field(default_factory=dict)  # paired bootstrap, by model
+
+    @property
+    def baseline(self) -> str | None:
+        """The model that the others are compared with: the one without a p-value."""
+        return next((name for name, row in self.compared.items() if row.bleu.p_value is None), None)
 
     def write(self, out: Path) -> Path:
         """Write everything into a folder, in the place of a report before it; the page's path."""
@@ -67,8 +73,8 @@ class Report:
         """The page, and the figures that are in it."""
         figures: dict[str, Drawing] = {}
         sections = [
-            (key, chapters.title(key, name, self.found), write(self.found, figures))
-            for key, name, write in chapters.CHAPTERS
+            (key, chapters.title(key, name, self.found), about, write(self.found, figures))
+            for key, name, about, write in chapters.CHAPTERS
         ]
         names = ", ".join(a.name for a in self.found)
         return page(f"Caesura: {names}", self._head(), sections, self._foot()), figures
@@ -81,40 +87,36 @@ class Report:
             if len(self.found) == 1
             else f"How {_number(len(self.found))} models cut the same text"
         )
-        lead = f"{text.sentences:,} sentences of {escape(text.name)}"
+        lead = f"{count(text.sentences, 'sentence')} of {escape(text.name)}"
         if first.scores:
             lead += f", translated with {text.search}"
-        heroes: dict[tuple[str, ...], list[Analysis]] = {}  # models that cut it alike together
-        for a in self.found if first.readings else ():
-            for r in a.readings:
-                if r.number == first.readings[0].number:
-                    heroes.setdefault(tuple(r.pieces), []).append(a)
-        shown = "".join(
-            f'<p class="who">{"; ".join(escape(f"{a.name}: {a.about}") for a in alike)}</p>'
-            + cut(pieces, "cut hero")
-            for pieces, alike in heroes.items()
+        table = table_html(tables.overview(self.found, self.compared), note=self._note())
+        return (
+            f'<h1>{heading}</h1><p class="lead">{lead}.</p>'
+            f"{glance(self.found, self.compared, self.baseline)}{fold('All scores', table)}"
         )
-        table = tables.overview(self.found, self.compared)
-        return f'<h1>{heading}</h1><p class="lead">{lead}.</p>{shown}' + table_html(table, note=self._note())
 
     def _note(self) -> str:
         said = []
         if self.compared:
             said.append(
-                "p: paired bootstrap of BLEU against the first model; ±: the model’s own 95% interval"
+                f"p: paired bootstrap of BLEU against {escape(self.baseline or '')}; ±: the model’s own 95% "
+                "interval"
             )
         sources = [*list(self.compared.values())[:1], self.found[0].scores]
         if source := next((s for s in sources if s), None):
             said += [f"<code>{escape(source.signatures[key])}</code>" for key in ("bleu", "chrf")]
         if self.found[0].text.too_long:
-            said.append(f"{self.found[0].text.too_long} lines over testing.max_input are taken as empty")
+            said.append(
+                f"over testing.max_input and taken as empty: {count(self.found[0].text.too_long, 'line')}"
+            )
         return " · ".join(said)
 
     def _foot(self) -> str:
         text = self.found[0].text
         parts = [
-            f"Gates, attention and typos: a sample of {text.sample:,} sentences, seed {text.seed}.",
-            f"Translated: {text.translated:,} sentences.",
+            f"Gates, attention and typos: a sample of {count(text.sample, 'sentence')}, seed {text.seed}.",
+            f"Translated: {count(text.translated, 'sentence')}.",
             f"Counts of training text: {escape(text.training)}.",
             f"Every number is in <code>{NUMBERS}</code>, tables and figures are beside it.",
             f"Made with Caesura {__version__}.",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from caesura.analysis import figures as draw
 from caesura.analysis import tables
 from caesura.analysis.agreement import Agreement
-from caesura.analysis.drawings import Figures, each, key, place
+from caesura.analysis.drawings import Figures, count, each, key, names, place, together
 from caesura.analysis.findings import Analysis
-from caesura.analysis.page import chip, cut, faint, table_html
+from caesura.analysis.page import chip, cut, faint, fold, row, table_html
 from caesura.analysis.segments import Segment, SegmentStatistics
-from caesura.analysis.tables import Cell, Column, Table
+from caesura.analysis.tables import Column, Table
 
 _LENGTHS = 8  # whose segments are shown; the rest is in a fold
 # The row that is the reference itself.
@@ -20,27 +21,18 @@ _ITSELF = {"white space": "whitespace", "white space, either side": "whitespace"
 
 
 def segments(found: Sequence[Analysis], figures: Figures) -> str:
-    """Lengths, frequent segments, context, boundaries."""
-    parts = []
-    for a in found:
-        s = a.segments
-        few = f"{s.distinct:,}" if not s.missed else f"at least {s.distinct:,}"
-        parts.append(
-            f"<p><strong>{escape(a.name)}</strong> made {s.segments:,} segments of {s.characters:,} "
-            f"characters, {few} of them different: {s.mean:.2f} characters on average, {s.median:g} in the "
-            f"median, {s.longest} at most.{_missed(s.missed)}</p>"
-        )
+    """Lengths, boundaries, frequent segments, context."""
+    parts = [table_html(tables.summary(found), note=_missed(found))]
     parts.append(_lengths({a.name: a.segments for a in found}, found, figures, "lengths", "segments"))
-    for a in found:
-        if any(n > 1 for n in a.segments.top):
-            parts += [_frequent(a), _singles(a, figures), _varying(a)]
-    written = {a.name: a.target_segments for a in found if a.target_segments}
-    parts += [_written(name, s) for name, s in written.items()]
-    parts.append(_lengths(written, found, figures, "output-lengths", "segments of translations"))
-    listed = tables.segments(found, written=True)
-    if listed.rows:
-        parts.append(f"<details><summary>The most frequent ones</summary>{table_html(listed)}</details>")
-    return "".join(parts) + _boundaries(found)
+    parts.append(_boundaries(found))
+    cutting = [a for a in found if any(n > 1 for n in a.segments.top)]
+    for html, alike in together((a, _frequent(a)) for a in cutting):
+        parts.append(fold(f"The most frequent segments of each length: {names(alike)}", html))
+    for html, alike in together((a, _varying(a)) for a in cutting):
+        parts.append(fold(f"The same string, cut differently: {names(alike)}", html))
+    singles = row([_singles(a, figures) for a in cutting])
+    parts.append(fold("Characters alone and within longer segments", singles))
+    return "".join([*parts, *_written(found, figures)])
 
 
 def _lengths(
@@ -60,13 +52,15 @@ def _lengths(
     return place(figures, name, figure, f"How long {what} are: {told}.")
 
 
-def _missed(missed: int) -> str:
-    return f" There were too many to count each: a count may be too low by {missed:,}." if missed else ""
+def _missed(found: Sequence[Analysis]) -> str:
+    told = each((a.name, f"{a.segments.missed:,}") for a in found if a.segments.missed)
+    said = f"Too many were distinct to count each: there are more, and a count may be too low by {told}."
+    return said if told else ""
 
 
 def _mode(histogram: dict[int, int]) -> str:
-    length, count = max(histogram.items(), key=lambda item: item[1])
-    return f"{count / sum(histogram.values()):.0%} have {length} character{'s' if length > 1 else ''}"
+    length, most = max(histogram.items(), key=lambda item: item[1])
+    return f"{most / sum(histogram.values()):.0%} have {count(length, 'character')}"
 
 
 def _frequent(a: Analysis) -> str:
@@ -74,39 +68,40 @@ def _frequent(a: Analysis) -> str:
     rows = []
     for n, listed in a.segments.top.items():
         chips = "".join(chip(s.text, s.count, _told(s)) for s in listed)
-        rows.append(f'<tr><td class="n">{n}</td><td>{chips}</td></tr>')
+        rows.append(f'<tr><td class="n">{n}</td><td class="chips">{chips}</td></tr>')
     head = '<thead><tr><th class="n">length</th><th>most frequent segments</th></tr></thead>'
 
     def table(some: list[str]) -> str:
         return f'<div class="scroll"><table>{head}<tbody>{"".join(some)}</tbody></table></div>'
 
-    more = len(rows) - _LENGTHS
-    rest = (
-        f"<details><summary>{more} more lengths</summary>{table(rows[_LENGTHS:])}</details>"
-        if more > 0
-        else ""
-    )
+    more = rows[_LENGTHS:]
+    rest = fold(count(len(more), "more length"), table(more)) if more else ""
     rarest = _rarest(a)
     note = (
         "The small number counts it as a segment. How often each is a part of longer ones, and how often it "
         f"stands in the training text, is in the list ({escape(a.text.training)}).{rarest}"
     )
-    title = f"<h3>The most frequent segments of each length: {escape(a.name)}</h3>"
-    folded = f"<details><summary>All counts</summary>{table_html(tables.segments([a]))}</details>"
-    return f'{title}{table(rows[:_LENGTHS])}{rest}{folded}<p class="note">{note}</p>'
+    full = tables.segments([a])
+    counts = Table(full.key, full.title, full.columns[1:], [cells[1:] for cells in full.rows])
+    folded = fold("All counts", table_html(counts))
+    return f'{table(rows[:_LENGTHS])}{rest}{folded}<p class="note">{note}</p>'
 
 
 def _told(s: Segment) -> str:
-    within = "" if s.within is None else f"; {s.within:,} times within longer segments"
-    trained = "" if s.training is None else f"; {s.training:,} times in the training text"
-    return f"{s.count:,} times a segment{within}{trained}"
+    within = "" if s.within is None else f"; {count(s.within, 'time')} within longer segments"
+    trained = "" if s.training is None else f"; {count(s.training, 'time')} in the training text"
+    return f"{count(s.count, 'time')} a segment{within}{trained}"
 
 
 def _rarest(a: Analysis) -> str:
     """How many of the listed segments training never showed, as the paper found for long ones."""
     listed = [s for some in a.segments.top.values() for s in some if s.training is not None]
     absent = sum(s.training == 0 for s in listed)
-    return f" Of the {len(listed)} listed, {absent} never occur there." if listed else ""
+    return (
+        f" Of {len(listed)} listed, {absent or 'none'} {'is' if absent == 1 else 'are'} missing there."
+        if listed
+        else ""
+    )
 
 
 def _singles(a: Analysis, figures: Figures) -> str:
@@ -118,7 +113,8 @@ def _singles(a: Analysis, figures: Figures) -> str:
     if both:
         c = max(both, key=lambda c: min(c.alone, c.within))
         told = (
-            f": {faint(c.text)} is {c.alone:,} times a segment of its own and {c.within:,} times within one"
+            f": {faint(c.text)} is {count(c.alone, 'time')} a segment of its own and "
+            f"{count(c.within, 'time')} within one"
         )
     caption = f"{escape(a.name)}, the most frequent characters, alone and within longer segments{told}."
     return place(figures, f"characters-{key(a)}", draw.singles_figure(shown), caption)
@@ -128,8 +124,10 @@ def _varying(a: Analysis) -> str:
     if not a.contexts:
         return "<p>No string of three to eight letters comes twice: cuts in context were not compared.</p>"
     if not a.varying:
-        what = f"each of {a.contexts:,} strings of three to eight letters"
-        return f"<p>{escape(a.name)} cuts {what} the same way wherever it stands.</p>"
+        what = "the one string" if a.contexts == 1 else f"each of {a.contexts:,} strings"
+        return (
+            f"<p>Cut the same way wherever it stands: {what} of three to eight letters that comes twice.</p>"
+        )
     rows = []
     for v in a.varying[:10]:
         cells = "".join(f'<td>{cut(p)}<small class="muted">{n:,}×</small></td>' for p, n in v.cuts[:3])
@@ -144,50 +142,63 @@ def _varying(a: Analysis) -> str:
         "<th>usual cut</th><th>second</th><th>third</th></tr></thead>"
     )
     v = a.varying[0]
-    said = f"of {v.occurrences:,} times that ‘{escape(v.text)}’ occurs, {v.unusual:,} are not cut as usual"
+    said = (
+        f"‘{escape(v.text)}’ occurs {count(v.occurrences, 'time')} and is cut unusually {v.unusual:,} of them"
+    )
     return (
-        f"<h3>The same string, cut differently: {escape(a.name)}</h3>"
         f"<p>Segments depend on their context: {said}.</p>"
         f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
     )
 
 
-def _written(name: str, s: SegmentStatistics) -> str:
-    return (
-        f"<p>The decoder of <strong>{escape(name)}</strong> writes {s.mean:.2f} characters a segment "
-        f"(longest {s.longest}), {s.distinct:,} different ones.</p>"
-    )
+def _written(found: Sequence[Analysis], figures: Figures) -> list[str]:
+    """What decoders that cut write."""
+    written = {a.name: a.target_segments for a in found if a.target_segments}
+    if not written:
+        return []
+    return [
+        f"<h3>Segments of translations</h3>{table_html(tables.summary(found, written=True))}",
+        _lengths(written, found, figures, "output-lengths", "segments of translations"),
+        fold("The most frequent ones", table_html(tables.segments(found, written=True))),
+    ]
 
 
 def _boundaries(found: Sequence[Analysis]) -> str:
-    """A table a reference: the models first, then cuts that know nothing."""
-    names = list(dict.fromkeys(t.reference for a in found for t in a.agreements))
-    parts = ["<h3>Boundaries beside others’</h3>"] if names else []
-    for name in names:
-        parts.append(
-            _against(
-                name,
-                [(a.name, t) for a in found for t in a.agreements if t.reference == name],
-                found[0].text.sentences,
-            )
-        )
-    return "".join(parts)
+    """A table per reference; references that give the same numbers share one."""
+    merged: dict[Any, list[tuple[str, str]]] = {}
+    for name in dict.fromkeys(t.reference for a in found for t in a.agreements):
+        against = [(a.name, t) for a in found for t in a.agreements if t.reference == name]
+        rows, note = _against(name, against, found[0].text.sentences)
+        merged.setdefault(rows, []).append((name, note))
+    shown = []
+    for rows, references in merged.items():
+        title = f"against {' and '.join(name for name, _ in references)}"
+        columns = [Column(title), *(Column(head, ".3f") for head in ("precision", "recall", "F1"))]
+        table = Table("boundaries", f"boundaries {title}", columns, [list(cells) for cells in rows])
+        own = found[0].name if len(found) == 1 else ""
+        shown.append(f"<div>{table_html(table, own, ' '.join(note for _, note in references))}</div>")
+    return f"<h3>Boundaries beside others’</h3>{row(shown)}" if shown else ""
 
 
-def _against(name: str, found: Sequence[tuple[str, Agreement]], lines: int) -> str:
+def _against(name: str, found: Sequence[tuple[str, Agreement]], lines: int) -> tuple[Any, str]:
+    """The models first, then cuts that know nothing, those with the same numbers in one row; and a note."""
     first = found[0][1]
     models = [(model, table.rows["model"]) for model, table in found]
-    others = [
-        (row, s) for row, s in first.rows.items() if row not in ("model", _ITSELF.get(name)) and s.correct
-    ]
-    rows: list[list[Cell]] = [[row, s.precision, s.recall, s.f1] for row, s in (*models, *others)]
-    columns = [Column(f"against {name}"), *(Column(head, ".3f") for head in ("precision", "recall", "F1"))]
-    beside = max(others, key=lambda pair: pair[1].f1, default=None)
-    than = f"; of the others {beside[0]} comes closest with {beside[1].f1:.2f}" if beside else ""
-    about = f"{escape(first.about[:1].upper() + first.about[1:])}, {models[0][1].gold:,} boundaries"
+    others = [(n, s) for n, s in first.rows.items() if n not in ("model", _ITSELF.get(name)) and s.correct]
+    cells: dict[tuple[float, ...], list[str]] = {}
+    for label, s in (*models, *others):
+        cells.setdefault((s.precision, s.recall, s.f1), []).append(label)
+    note = f"{escape(first.about[:1].upper() + first.about[1:])}, {_boundary_count(models[0][1].gold)}"
     if not first.alone:
-        about += f" on {first.sentences:,} of {lines:,} lines"
-    reached = " and ".join(f"{escape(model)} {s.f1:.2f}" for model, s in models)
-    note = f"{about}. F1: {reached}{than}."
-    own = models[0][0] if len(found) == 1 else ""
-    return table_html(Table("boundaries", f"boundaries against {name}", columns, rows), own, note)
+        note += f" on {first.sentences:,} of {count(lines, 'line')}"
+    beside = max(others, key=lambda pair: pair[1].f1, default=None)
+    than = (
+        f" Of cuts that know nothing of it {beside[0]} comes closest, F1 {beside[1].f1:.2f}."
+        if beside
+        else ""
+    )
+    return tuple((", ".join(labels), *values) for values, labels in cells.items()), f"{note}.{than}"
+
+
+def _boundary_count(n: int) -> str:
+    return "1 boundary" if n == 1 else f"{n:,} boundaries"

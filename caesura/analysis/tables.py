@@ -31,10 +31,13 @@ class Column:
     form: str = ""
 
     def show(self, cell: Cell) -> str:
-        """A cell as people read it; what is not known is left blank."""
+        """A cell as people read it; what is not known is left blank, and no zero is negative."""
         if cell is None or cell != cell:  # nan
             return ""
-        return format(cell, self.form) if self.form and not isinstance(cell, str) else str(cell)
+        if not self.form or isinstance(cell, str):
+            return str(cell)
+        shown = format(cell, self.form)
+        return shown if any(digit in shown for digit in "123456789") else shown.removeprefix("-")
 
 
 @dataclass(frozen=True)

@@ -93,9 +93,9 @@ def test_no_bpe_where_the_characters_alone_are_too_many(lines: list[str]) -> Non
 def test_a_baseline_that_is_right_everywhere_is_still_shown() -> None:
     found = agreement("gold", "about", [()], [GoldLine("ab", (1,))])
     scores = found.rows
-    html = _against("gold", [("m", found)], 2)
-    assert "on 1 of 2 lines" in html
+    rows, note = _against("gold", [("m", found)], 2)
+    assert "on 1 of 2 lines" in note
     assert scores["every character"].f1 == 1
-    assert "every character" in html
-    same = _against("white space", [("m", Agreement("white space", "about", 1, scores))], 2)
-    assert "<bdi>whitespace</bdi>" not in same
+    assert ("every character", 1.0, 1.0, 1.0) in rows
+    same, _ = _against("white space", [("m", Agreement("white space", "about", 1, scores))], 2)
+    assert "whitespace" not in [label for label, *_ in same]
