@@ -1,4 +1,4 @@
-"""Several models on one text: the paper's Table 2, with a paired bootstrap against the first."""
+"""Several models on one text: the paper's Table 2, with a paired bootstrap against one of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from caesura import terminal
@@ -16,6 +18,7 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import name_of, read_text, readable
 from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report, refuse_another
+from caesura.analysis.speed import SENTENCES, Speed, speeds
 from caesura.analysis.study import Known, Settings, Subject, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors, refuse_unwritable
@@ -26,6 +29,8 @@ from caesura.evaluation.rates import asked
 from caesura.evaluation.scores import Comparison, paired_bootstrap
 from caesura.model import Translator
 from caesura.visible import one_line
+
+FAILURE = 0.1  # of the best BLEU: a model with less is no baseline, unless it is asked for
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,12 @@ class Row:
     translating_seconds: float
     evaluation: Evaluation
     bootstrap: Comparison | None  # None where only one model is compared
+    speed: Speed | None = None  # of translating; None: not measured
+
+    @property
+    def baseline(self) -> bool:
+        """Whether the others are tested against it."""
+        return self.bootstrap is not None and self.bootstrap.bleu.p_value is None
 
     def record(self) -> dict[str, Any]:
         """The figures that are not in the evaluation, for JSON."""
@@ -50,6 +61,7 @@ class Row:
             "parameters": self.model.parameter_count(),
             "training_seconds": self.training_seconds,
             "translating_seconds": self.translating_seconds,
+            "baseline": self.baseline,
             "p_values": p_values,
             "signatures": None if tested is None else tested.signatures,
         }
@@ -60,10 +72,11 @@ def compare_models(
     text: Sentences,
     beam: int | None,
     names: Sequence[str],
+    baseline: int | None = None,
 ) -> list[Row]:
-    """Translate the text with every (folder, model) and test the differences to the first.
+    """Translate the text with every (folder, model) and test the differences to one of them.
 
-    Rows are named by their folders where no names are given.
+    Rows are named by their folders where no names are given; `baseline` is as in `compared`.
     """
     metrics = {(m.config.testing.bleu_tokenize, m.config.testing.lowercase) for _, m in models}
     if len(metrics) > 1:
@@ -77,8 +90,32 @@ def compare_models(
             search = model.searcher(beam)
             found = evaluate(model, text.sources, text.references, text.gold, search, progress)
             measured.append((found, time.perf_counter() - began))
-    rows = compared(models, measured, text, beam)
+    rows = compared(models, measured, text, beam, baseline)
+    rows = [replace(row, speed=speed) for row, speed in zip(rows, _speeds(models, text, beam), strict=True)]
     return [replace(row, name=name) for row, name in zip(rows, names, strict=True)] if names else rows
+
+
+def _speeds(models: Sequence[tuple[str, Translator]], text: Sentences, beam: int | None) -> list[Speed]:
+    """How fast each translates the same few sentences."""
+    filled = [source for source in text.sources if source.strip()] or text.sources
+    sources = Random(1).sample(filled, min(len(filled), SENTENCES))
+    works = [partial(model.process, sources, model.searcher(beam)) for _, model in models]
+    with terminal.stages("timing"):
+        return speeds(works, len(sources), models[0][1].device.type)
+
+
+def find_baseline(wanted: str, folders: Sequence[Path], names: Sequence[str]) -> int:
+    """The place of the model of this name or folder; an unknown one is refused."""
+    shown = names or _names([str(folder) for folder in folders])
+    for i, (name, folder) in enumerate(zip(shown, folders, strict=True)):
+        if wanted == name or Path(wanted).resolve() == folder.resolve():
+            return i
+    raise InputError(f"--baseline {wanted}: no model of this name; there are {', '.join(shown)}")
+
+
+def first_success(bleu: Sequence[float]) -> int:
+    """The place of the first model that is not a failure: one with less than a tenth of the best BLEU."""
+    return next(i for i, score in enumerate(bleu) if score >= FAILURE * max(bleu))
 
 
 def compared(
@@ -86,8 +123,12 @@ def compared(
     measured: Sequence[tuple[Evaluation, float]],
     text: Sentences,
     beam: int | None,
+    baseline: int | None = None,
 ) -> list[Row]:
-    """A row a model from its evaluation and the seconds it took, with the differences to the first tested."""
+    """A row per model from its evaluation and the seconds it took; the differences to one of them are tested.
+
+    `baseline` is its place; None: that of the first model that is not a failure.
+    """
     tested: dict[str, Comparison] = {}
     if len(models) > 1:
         testing = models[0][1].config.testing
@@ -95,6 +136,10 @@ def compared(
             folder: [output.best for output in found.outputs]
             for (folder, _), (found, _) in zip(models, measured, strict=True)
         }
+        if baseline is None:
+            baseline = first_success([found.scores.bleu for found, _ in measured])
+        first = models[baseline][0]
+        systems = {first: systems[first]} | systems
         tested = paired_bootstrap(systems, text.references, testing.bleu_tokenize, testing.lowercase)
     return [
         Row(
@@ -169,7 +214,7 @@ def write_report(
 
 
 def _known(row: Row) -> Known:
-    return Known(row.evaluation.outputs, row.translating_seconds, row.evaluation.scores)
+    return Known(row.evaluation.outputs, row.evaluation.scores, row.speed)
 
 
 def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] = ()) -> None:
@@ -188,7 +233,7 @@ def _names(folders: Sequence[str], rows: Sequence[Row] = ()) -> list[str]:
 
 
 def show_comparison(rows: Sequence[Row], where: str) -> None:
-    """Print the table; p-values are of the difference to the first model."""
+    """Print the table; p-values are of the difference to the baseline."""
     gold = rows[0].evaluation.boundaries is not None
     cutting = any(row.evaluation.output_segments for row in rows)
     columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "to best"]
@@ -199,7 +244,6 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
     for row in rows:
         found = row.evaluation
         p = row.bootstrap.bleu.p_value if row.bootstrap else None
-        rate = found.scores.sentences / row.translating_seconds
         line = [
             row.name,
             f"{found.scores.bleu:.2f}",
@@ -213,7 +257,7 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
                 figure.shown(found.figures[name]) if name in found.figures else ""
                 for name, figure in shown.items()
             ),
-            f"{rate:.0f}",
+            f"{s.median:.0f} ± {s.spread:.0f}" if (s := row.speed) and not s.problem else "",
         ]
         if cutting:
             cut = found.output_segments
@@ -222,7 +266,11 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
             line.append(f"{found.boundaries['model'].f1:.3f}")
         cells.append(line)
     scores = rows[0].evaluation.scores
-    notes = ["p: paired bootstrap of BLEU against the first model"] if len(rows) > 1 else []
+    notes = [f"p: paired bootstrap of BLEU against {row.name}" for row in rows if row.baseline]
+    timed = [row.speed for row in rows if row.speed]
+    notes += [f"sentences/s: median of {s.repeats} repeats ± half their range" for s in timed[:1]]
+    unclear = [(row.name, row.speed.problem) for row in rows if row.speed and row.speed.problem]
+    notes += [f"no speed of {name}: {problem}" for name, problem in unclear]
     searches = {search_name(row.model, row.beam) for row in rows}
     if len(searches) == 1:
         where += f", {searches.pop()}"

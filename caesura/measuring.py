@@ -75,14 +75,16 @@ def evaluate(
 
 
 def compare(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="folders; the first is the baseline")
-    ],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="model folders")],
     src: Source,
     trg: Target = None,
     out: Annotated[Path | None, typer.Option("--out", help="write a report of all into this folder")] = None,
     name: Annotated[
         list[str] | None, typer.Option("--name", help="what to call the first model; again: the next")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="the model that p-values are against; else the first that is not a failure"),
     ] = None,
     gold: Gold = None,
     train: TrainingSource = None,
@@ -105,12 +107,14 @@ def compare(
         begin_report,
         check_out,
         compare_models,
+        find_baseline,
         show_comparison,
         write_report,
     )
     from caesura.streaming import sentences
 
     _check_unique(models, name)
+    place = None if baseline is None else find_baseline(baseline, models, name or ())
     if out is not None and src == "-":
         raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
     if out is not None:
@@ -122,7 +126,7 @@ def compare(
         translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)
     known = begin_report(files, out) if out is not None else None
-    rows = compare_models(loaded, text, beam, name or ())
+    rows = compare_models(loaded, text, beam, name or (), place)
     if as_json:
         print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:

@@ -320,7 +320,7 @@ def _errors_note(a: Analysis) -> str:
 
 def cost(found: Sequence[Analysis], figures: Figures) -> str:
     """Quality beside price."""
-    note = f"Sentences a second on {found[0].cost.device}, {found[0].text.search}."
+    note = " ".join(_speeds(found))
     if any(a.cost.flops for a in found):
         note += " FLOPs of one greedy pass; symbols, segments and target symbols are means of a sentence."
     parts = [table_html(tables.cost(found), note=note)]
@@ -331,6 +331,25 @@ def cost(found: Sequence[Analysis], figures: Figures) -> str:
     for split, alike in together((a, _split(a.cost.flops)) for a in found if a.cost.flops):
         parts.append(f"<p>Operations of {names(alike)}: {split}.</p>")
     return "".join(parts)
+
+
+def _speeds(found: Sequence[Analysis]) -> list[str]:
+    """How speeds were measured, and which are left out and why."""
+    timed = [
+        (a, done, speed)
+        for a in found
+        for done, speed in (("segmenting", a.cost.segmenting), ("translating", a.cost.translating))
+        if speed
+    ]
+    said = [
+        f"Speed of {done} with {escape(a.name)} is left out: {speed.problem}."
+        for a, done, speed in timed
+        if speed.problem
+    ]
+    if shown := [speed for _, _, speed in timed if not speed.problem]:
+        how = f"{shown[0].repeats} repeats on {count(shown[0].sentences, 'sentence')}, ± half their range"
+        said.insert(0, f"Speeds: medians of {how}; {found[0].cost.device}, {found[0].text.search}.")
+    return said
 
 
 def _split(flops: Mapping[str, float]) -> str:

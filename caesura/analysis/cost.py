@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from caesura.analysis.speed import Speed
 from caesura.data.files import read_bounded
 from caesura.errors import InputError
 from caesura.model import Translator
@@ -22,8 +23,8 @@ class Cost:
     parts: dict[str, int]  # parameters of segmenter, encoder, decoder
     training_seconds: float | None  # to the best validation, as the model folder has it
     device: str  # on which the speeds were measured
-    segmenting: float | None  # sentences per second: segmenter and encoder
-    translating: float | None  # sentences per second, with the search that was used
+    segmenting: Speed | None  # without a search: segmenter and encoder
+    translating: Speed | None  # with the search that was used
     flops: dict[str, float] | None  # per sentence, by part; None where a part's formula is not known
     sizes: dict[str, float]  # means of a sentence: source symbols T, segments S, target symbols U
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from caesura.analysis.segments import (
     varying_cuts,
 )
 from caesura.analysis.sentences import choose, reading
+from caesura.analysis.speed import SENTENCES, Speed, speeds
 from caesura.analysis.training_text import TrainingText
 from caesura.analysis.typos import Robustness, robustness
 from caesura.errors import InputError
@@ -79,8 +79,8 @@ class Known:
     """A text that a model has translated already."""
 
     outputs: Sequence[Output]  # of every line
-    seconds: float
     scores: Scores
+    speed: Speed | None = None  # None: not measured yet
 
 
 def analyse(
@@ -103,7 +103,7 @@ def analyse(
     cuts = passed.cuts_of(filled)
     told = subsample(passed.sample.lines, settings.translate, settings.seed)
     spoken = _translate(subject, told, settings, report, known)
-    outputs = {line.number: output for line, output in zip(told, spoken.outputs, strict=True)}
+    outputs = {line.number: output for line, output in zip(told, spoken, strict=True)}
     sample = subsample(filled, settings.sample, settings.seed)
     heard = subsample([line for line in told if line.source.strip()], settings.sample, settings.seed)
     gates = _gates(model, sample, cuts, gold, settings.sample)
@@ -115,13 +115,13 @@ def analyse(
     return Analysis(
         name=subject.name,
         about=describe(model),
-        text=passed.facts(len(spoken.outputs), len(sample), training.source),
-        scores=known.scores if known else _scores(model, told, spoken.outputs),
+        text=passed.facts(len(spoken), len(sample), training.source),
+        scores=known.scores if known else _scores(model, told, spoken),
         segments=passed.segments.result(training),
         varying=varying,
         contexts=contexts,
         agreements=passed.agreed(gold),
-        target_segments=_target_segments(spoken.outputs),
+        target_segments=_target_segments(spoken),
         readings=[reading(line, output, training.trg, _written(output)) for line, output in shown],
         figures=_measured(model, passed.halting.figures()),
         halting=passed.halting.result(),
@@ -131,9 +131,9 @@ def analyse(
         drawn=[
             _draw(model, *one, settings) for one in (shown if settings.lines else shown[: settings.drawn])
         ],
-        errors=_errors(subject, told, spoken.outputs),
+        errors=_errors(subject, told, spoken),
         robustness=_robust(model, heard, settings, report),
-        cost=_cost(subject, passed.rate, spoken),
+        cost=_cost(subject, filled, spoken, settings, known),
         target_length=model.target_length,
         moved=_moved(model, filled, settings, report),
     )
@@ -150,7 +150,6 @@ class _Pass:
     def __init__(self, subject: Subject, gold: Gold | None, text: str, settings: Settings) -> None:
         self._model, self._gold, self._text, self._settings = subject.model, gold, text, settings
         self.sentences = self.too_long = 0
-        self._seconds = 0.0
         self.segments = SegmentTally()
         self.halting = HaltingTally(has_halting_unit(subject.model.segmenter), cut_after(subject.model))
         size = max(settings.translate, settings.sample, KEPT)
@@ -159,9 +158,7 @@ class _Pass:
 
     def add(self, chunk: list[Line]) -> None:
         """Segment some lines and count."""
-        began = time.perf_counter()
         outputs = self._model.process([line.source for line in chunk], None)
-        self._seconds += time.perf_counter() - began
         if self._agreements is None:  # BPE of the same text: of as much of it as is held at once
             bpe = train_bpe((line.source for line in chunk), self._settings.bpe)
             self._agreements = Agreements(bpe, self._gold)
@@ -204,17 +201,6 @@ class _Pass:
         counts = self.sentences, self.too_long, translated, sample
         return TextFacts(self._text, *counts, seed, search, training)
 
-    @property
-    def rate(self) -> float | None:
-        """Sentences per second."""
-        return self.sentences / self._seconds if self._seconds else None
-
-
-@dataclass(frozen=True)
-class _Spoken:
-    outputs: list[Output]
-    rate: float | None  # sentences per second
-
 
 def _translate(
     subject: Subject,
@@ -222,18 +208,14 @@ def _translate(
     settings: Settings,
     report: Report,
     known: Known | None,
-) -> _Spoken:
+) -> list[Output]:
     if known is not None:
-        rate = len(known.outputs) / known.seconds if known.seconds else None
-        return _Spoken([known.outputs[line.number - 1] for line in kept], rate)
+        return [known.outputs[line.number - 1] for line in kept]
     if not settings.translate:
-        return _Spoken([], None)
-    model = subject.model
-    began = time.perf_counter()
-    search = model.searcher(settings.beam)
+        return []
+    search = subject.model.searcher(settings.beam)
     sources = [line.source for line in kept]
-    outputs = model.process(sources, search, lambda done: report("translating", done))
-    return _Spoken(outputs, len(outputs) / (time.perf_counter() - began))
+    return subject.model.process(sources, search, lambda done: report("translating", done))
 
 
 def _shown(
@@ -369,10 +351,16 @@ def _target_segments(outputs: Sequence[Output]) -> SegmentStatistics | None:
     return segment_statistics(cuts) if cuts else None
 
 
-def _cost(subject: Subject, segmenting: float | None, spoken: _Spoken) -> Cost:
+def _cost(
+    subject: Subject,
+    filled: Sequence[Line],
+    outputs: Sequence[Output],
+    settings: Settings,
+    known: Known | None,
+) -> Cost:
     model = subject.model
     sizes = []
-    for output in spoken.outputs:
+    for output in outputs:
         if output.hypotheses:
             cut = output.segmentation
             segments = len(cut.pieces) + cut.ends[-1]  # </s> is a segment of its own after a halt
@@ -380,13 +368,19 @@ def _cost(subject: Subject, segmenting: float | None, spoken: _Spoken) -> Cost:
             moves = targets if written is None else len(written.pieces) + 1
             sizes.append((len(cut.ends) + 1, segments, targets, moves))
     counted, means = mean_flops(model, sizes)
+    sources = [line.source for line in subsample(filled, SENTENCES, settings.seed)]
+    [segmenting] = speeds([lambda: model.process(sources, None)], len(sources), model.device.type)
+    translating = known.speed if known else None
+    if translating is None and settings.translate:
+        search = model.searcher(settings.beam)
+        [translating] = speeds([lambda: model.process(sources, search)], len(sources), model.device.type)
     return Cost(
         parameters=model.parameter_count(),
         parts=part_sizes(model),
         training_seconds=training_seconds(subject.folder),
         device=model.device.type,
         segmenting=segmenting,
-        translating=spoken.rate,
+        translating=translating,
         flops=counted,
         sizes=means,
     )

@@ -15,6 +15,7 @@ from caesura.analysis.findings import Analysis
 from caesura.analysis.gates import AROUND
 from caesura.analysis.halting import BINS
 from caesura.analysis.segments import SegmentStatistics
+from caesura.analysis.speed import Speed
 from caesura.evaluation.pieces import join_pieces
 from caesura.evaluation.scores import Comparison
 from caesura.segmenters.figures import LIVE
@@ -382,12 +383,18 @@ def cost(found: Sequence[Analysis]) -> Table:
         total = sum(c.flops.values()) / 1e6 if c.flops else None
         row: list[Cell] = [a.name, a.scores.bleu if a.scores else None, c.parameters]
         sizes = [c.sizes[size] if c.flops else None for size in "TSU"]
-        rows.append([*row, c.training_seconds, c.segmenting, c.translating, total, *sizes])
+        rows.append([*row, c.training_seconds, *_speed(c.segmenting), *_speed(c.translating), total, *sizes])
     columns = [Column("model"), Column("BLEU", ".2f"), Column("parameters", ",")]
-    columns += [Column("seconds to best", ",.0f"), Column("segmented per second", ",.0f")]
-    columns += [Column("translated per second", ",.0f"), Column("MFLOPs per sentence", ",.2f")]
+    columns += [Column("seconds to best", ",.0f")]
+    for done in ("segmented", "translated"):
+        columns += [Column(f"{done} per second", ",.0f"), Column(f"± {done}", ",.0f")]
+    columns += [Column("MFLOPs per sentence", ",.2f")]
     columns += [Column(head, ".1f") for head in ("symbols", "segments", "target symbols")]
     return _without_empty(Table("cost", "quality and price", columns, rows))
+
+
+def _speed(speed: Speed | None) -> list[Cell]:
+    return [speed.median, speed.spread] if speed and not speed.problem else [None, None]
 
 
 def _without_empty(table: Table) -> Table:

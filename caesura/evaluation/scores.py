@@ -54,12 +54,12 @@ class Resampled:
     score: float
     mean: float
     interval: float
-    p_value: float | None  # against the first system; None for the first system itself
+    p_value: float | None  # against the baseline; None for the baseline itself
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One system beside the first one."""
+    """One system beside the baseline."""
 
     bleu: Resampled
     chrf: Resampled  # chrF2, order 6

@@ -24,6 +24,7 @@ from caesura.analysis.findings import Analysis
 from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
+from caesura.analysis.speed import Speed
 from caesura.analysis.study import Known, Settings, Subject, analyse
 from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
@@ -330,13 +331,13 @@ def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(study, "KEPT", 5)
     one = subject()
     outputs = one.model.process([line.source for line in LINES], one.model.searcher(1))
-    scores = score(["a"], ["b"])
+    scores, speed = score(["a"], ["b"]), Speed(10.0, 1.0, 5, 3)
     found = analyse(
-        one, LINES, "text", None, replace(SMALL, sample=3, translate=5), known=Known(outputs, 2.0, scores)
+        one, LINES, "text", None, replace(SMALL, sample=3, translate=5), known=Known(outputs, scores, speed)
     )
     assert found.scores == scores
     assert found.text.translated == 5
-    assert found.cost.translating == len(LINES) / 2
+    assert found.cost.translating == speed
     assert found.readings
     for r in found.readings:
         assert r.translation == outputs[r.number - 1].best

@@ -311,7 +311,14 @@ def test_compare_puts_models_side_by_side_with_a_bootstrap_against_the_first(
     assert f"{other['parameters']:,}" in shown
     assert "1.000" in shown
     assert "to best" in shown, "the time to the best validation, not of all training"
-    assert "paired bootstrap of BLEU against the first model" in shown
+    assert f"paired bootstrap of BLEU against {models['word']}" in shown
+    chosen = json.loads(caesura(*given, "--baseline", "bpe", "--json").out)
+    assert [row["baseline"] for row in chosen] == [False, True, False]
+    assert [row["p_values"]["chrf"] is None for row in chosen] == [False, True, False]
+    for wanted in ("wrd", ""):
+        done = caesura(*given, "--baseline", wanted)
+        assert (done.status, done.out) == (2, "")
+        assert all(name in done.err for name in ("--baseline", "word, bpe, twin"))
 
 
 def test_compare_takes_one_model_and_gold_boundaries(models: dict[str, Path], write: Write) -> None:

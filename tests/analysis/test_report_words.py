@@ -1,0 +1,113 @@
+"""What the report says in words is true of odd numbers too: none, one, nothing gained, everything alike."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from analysis.test_report import LINES, SMALL, Page, keep_chapters, subject
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caesura.analysis.agreement import Agreement
+from caesura.analysis.chapters import _fall, _gates_said, _went
+from caesura.analysis.drawings import count
+from caesura.analysis.findings import Analysis
+from caesura.analysis.lines import Line
+from caesura.analysis.moved_chapter import _gain
+from caesura.analysis.report import Report
+from caesura.analysis.study import analyse
+from caesura.analysis.tables import Column
+from caesura.evaluation.boundaries import scores_of_counts
+from caesura.evaluation.scores import paired_bootstrap
+
+NUMBERS = st.floats(-1000, 1000) | st.floats(-1e-3, 1e-3) | st.just(-0.0)
+
+
+@pytest.fixture(scope="module")
+def one() -> Analysis:
+    return analyse(subject(), LINES, "text", None, replace(SMALL, moved=0))
+
+
+@given(st.dictionaries(st.sampled_from(["drop", "swap"]), st.lists(NUMBERS, min_size=2), min_size=1))
+def test_a_fall_is_a_fall(chrf: dict[str, list[float]]) -> None:
+    shown = re.fullmatch(r"falls by up to ([\d.]+) points|does not fall", _fall(chrf))
+    assert shown
+    most = max(values[0] - values[-1] for values in chrf.values())
+    assert float(shown[1] or 0) == max(float(f"{most:.1f}"), 0)
+
+
+@given(NUMBERS)
+def test_a_gain_has_a_size_and_a_zero_no_sign(number: float) -> None:
+    assert re.fullmatch(r"(gains|costs) [\d.]+ nats per target symbol|changes nothing", _gain(number))
+    assert "-0." not in _gain(number)
+    assert not re.fullmatch(r"-0\.?0*%?", Column("x", ".2f").show(number))
+    assert float(Column("x", ".2f").show(number)) == float(f"{number:.2f}")
+
+
+def test_what_did_not_move_goes_nowhere() -> None:
+    assert _went(1.001, 0.999, ".2f") == "1.00 at both ends"
+    assert _went(1.0, 2.0, ".1f") == "from 1.0 to 2.0"
+    assert [count(n, "line") for n in (0, 1, 2000)] == ["0 lines", "1 line", "2,000 lines"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "given_", "said"),
+    [
+        (0, 0, ""),
+        (0, 3, "None of the 3 gold boundaries was cut."),
+        (1, 1, "Measured at the 1 gold boundary that it cut, of 1."),
+        (2, 1000, "Measured at the 2 gold boundaries that it cut, of 1,000."),
+    ],
+)
+def test_gold_boundaries_are_counted_in_words(one: Analysis, cut: int, given_: int, said: str) -> None:
+    assert one.gates is not None
+    gates = replace(one.gates, gold_boundaries=cut, gold_given=given_, profiles=one.gates.profiles[:1])
+    assert _gates_said(gates).endswith(said)
+
+
+def test_one_of_everything_is_singular() -> None:
+    single = analyse(subject(), [Line(1, "a", "b", (1,))], "text", None, SMALL)
+    html = Report([single]).page()[0]
+    said = re.sub(r"<[^>]+>", " ", re.sub(r"<(style|svg).*?</\1>", " ", html, flags=re.DOTALL))
+    plural = r"sentences|lines|segments|characters|symbols|boundaries|gaps|times|strings|steps|words"
+    assert re.findall(rf"(?<![\d.,])1 (?:{plural})\b", said) == []
+    assert "-0.0" not in said
+
+
+def test_references_that_give_the_same_numbers_share_a_table(
+    one: Analysis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_chapters(monkeypatch, "segments")
+    rows = {name: scores_of_counts(4, 4, 2) for name in ("model", "every character")}
+    other = rows | {"model": scores_of_counts(3, 4, 3)}
+    tables = [Agreement("a", "x", 9, rows), Agreement("<b>", "y", 9, rows), Agreement("c", "z", 9, other)]
+    html = Report([replace(one, agreements=tables, name="m")]).page()[0]
+    Page(html)
+    assert re.findall(r'aria-label="boundaries against ([^"]*)"', html) == ["a and &lt;b&gt;", "c"]
+    assert "<bdi>m, every character</bdi>" in html
+
+
+def test_models_that_read_a_line_alike_are_told_once(one: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_chapters(monkeypatch, "sentences")
+    html = Report([one, replace(one, name="twin"), replace(one, name="late", readings=[])]).page()[0]
+    assert html.count('<dt class="new">act, twin</dt>') == len(one.readings) == html.count('<dt class="new">')
+
+
+def test_entities_are_shown_as_they_are_and_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_chapters(monkeypatch)
+    settings = replace(SMALL, translate=0, moved=0)
+
+    def page(text: str) -> str:
+        return Report([analyse(subject(), [Line(1, text)], "text", None, settings)]).page()[0]
+
+    assert "<code>&amp;quot;</code> for &quot;; such entities" in page("a &nonsense; &quot; b")
+    assert "such entities" not in page("a & b; &nonsense;")
+
+
+def test_the_page_names_the_baseline(one: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_chapters(monkeypatch)
+    lines = [line.reference or "" for line in LINES]
+    compared = paired_bootstrap({"<twin>": lines, "act": lines}, lines, samples=5)
+    html = Report([one, replace(one, name="<twin>")], compared).page()[0]
+    assert html.count("paired bootstrap against &lt;twin&gt;") == 1
+    assert "paired bootstrap of BLEU against &lt;twin&gt;" in html
