@@ -6,13 +6,19 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-seeds freedom test slow soak lint setup setup-dev clean help
+.PHONY: demo demo-seeds picture freedom test slow soak lint setup setup-dev clean help
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
 
 demo-seeds: setup ## the demo for three seeds: every model must reach what caesura/demo.py wants of it
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
+
+REPORT := runs/demo/report/report.html
+picture: setup-dev ## make docs/report.png from the report of the demo, which it trains if that is not there; needs a Chromium
+	rm -f $(REPORT)
+	$(BIN)/caesura demo --out runs/demo || test -s $(REPORT)
+	$(BIN)/python docs/report_picture.py $(REPORT)
 
 SEGMENTER := model.segmenter
 freedom: setup ## draw the tables and figures of docs/results/freedom.md from its metrics

@@ -341,11 +341,11 @@ def _speeds(found: Sequence[Analysis]) -> list[str]:
         for done, speed in (("segmenting", a.cost.segmenting), ("translating", a.cost.translating))
         if speed
     ]
-    said = [
-        f"Speed of {done} with {escape(a.name)} is left out: {speed.problem}."
-        for a, done, speed in timed
-        if speed.problem
-    ]
+    unclear: dict[str, list[str]] = {}
+    for a, done, speed in timed:
+        if speed.problem:
+            unclear.setdefault(speed.problem, []).append(f"{done} with {escape(a.name)}")
+    said = [f"No speed of {', '.join(works)}: {problem}." for problem, works in unclear.items()]
     if shown := [speed for _, _, speed in timed if not speed.problem]:
         how = f"{shown[0].repeats} repeats on {count(shown[0].sentences, 'sentence')}, ± half their range"
         said.insert(0, f"Speeds: medians of {how}; {found[0].cost.device}, {found[0].text.search}.")

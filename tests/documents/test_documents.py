@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 import pytest
 import typer.main
 from helpers import tiny_model
+from PIL import Image
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -198,3 +200,13 @@ def test_the_list_of_keys_has_every_part_and_its_options(part_name: str, registr
             wanted = inspect.signature(getattr(import_module(module), cls)).parameters
             options = {*wanted} - {"vocab_size", "input_dim", "args", "kwargs"}
             assert {*re.findall(r"`(\w+)`", known[name])} == options, name
+
+
+def test_the_picture_of_the_report_is_of_the_report_as_it_is() -> None:
+    spec = spec_from_file_location("report_picture", ROOT / "docs" / "report_picture.py")
+    assert spec
+    assert spec.loader
+    maker = module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    with Image.open(maker.PICTURE) as picture:
+        assert picture.info[maker.KEY] == maker.digest(), "docs/report.png is out of date: `make picture`"

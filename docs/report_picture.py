@@ -1,0 +1,66 @@
+"""docs/report.png: a report in a light and a dark window and on a phone. `make picture` calls this."""
+
+import base64
+import hashlib
+import io
+import sys
+from pathlib import Path
+
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from caesura import demo
+from caesura.analysis import page
+
+HERE = Path(__file__).resolve().parent
+PICTURE = HERE / "report.png"
+KEY = "made from"  # under which the picture holds the digest of what it was made from
+PARTS = ("report.css", "page.py", "report.py", "glance.py", "chapters.py")  # what it shows of the report
+HEIGHT, MARGIN, SHRINKS = 780, 16, 0.8
+WINDOWS = (
+    {"width": 960},
+    {"width": 960, "dark": True, "anchor": "sentences"},
+    {"width": 390, "phone": True},
+)
+
+
+def digest() -> str:
+    """Of the code that the picture shows at work, and of the models in it; not of their weights."""
+    found = hashlib.sha256(repr((demo.SYSTEMS, demo.CONFIG)).encode())
+    for file in (*(Path(page.__file__).with_name(name) for name in PARTS), Path(__file__)):
+        found.update(file.read_text(encoding="utf-8").encode())
+    return found.hexdigest()
+
+
+def main(report: Path) -> None:
+    """Open the report in each window, and put the pictures side by side."""
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from browser import Browser, needed_browser
+
+    shots = []
+    with Browser(needed_browser()) as browser:
+        for window in WINDOWS:
+            browser.open(report, **window)  # type: ignore[arg-type]
+            size = {"width": window["width"], "height": HEIGHT}
+            browser.send("Emulation.setDeviceMetricsOverride", **size, deviceScaleFactor=2, mobile=False)
+            browser.ask("document.documentElement.style.scrollBehavior = 'auto'")
+            browser.ask("location.hash && document.querySelector(location.hash).scrollIntoView()")
+            png = base64.b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
+            shot = Image.open(io.BytesIO(png)).convert("RGB")
+            shots.append(
+                shot.resize([round(side * SHRINKS / 2) for side in shot.size], Image.Resampling.LANCZOS)
+            )
+    width = sum(shot.width for shot in shots) + MARGIN * (len(shots) + 1)
+    sheet = Image.new("RGB", (width, shots[0].height + 2 * MARGIN), "#e8eaee")
+    left = MARGIN
+    for shot in shots:
+        sheet.paste(shot, (left, MARGIN))
+        left += shot.width + MARGIN
+    told = PngInfo()
+    told.add_text(KEY, digest())
+    sheet.quantize(128).save(PICTURE, optimize=True, pnginfo=told)
+    print(PICTURE)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
