@@ -21,6 +21,7 @@ with QuietInterrupt():
         Json,
         ModelFolder,
         Testing,
+        Threads,
         load_model,
         parse_duration,
         parse_seeds,
@@ -76,7 +77,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
     seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
 ) -> None:
-    """Train four models that cut German numbers, each in its own way, and show it. In about 5 minutes."""
+    """Train four ways to cut German numbers and show the cuts. In about 5 minutes."""
     from caesura.demo import run_demo
 
     outlive_readers()
@@ -104,6 +105,7 @@ def train(
     errors: Annotated[
         Literal["strict", "replace"] | None, typer.Option("--errors", help="short for --set data.errors=...")
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Train a model; the same command again goes on where it stopped."""
     from caesura import terminal
@@ -112,7 +114,8 @@ def train(
     from caesura.training.loop import train as run
 
     outlive_readers()
-    overrides = [*(settings or ()), *([f"data.errors={errors}"] if errors else ())]
+    short = {"data.errors": errors, "training.threads": threads}
+    overrides = [*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None)]
     loaded = load_config(find(config, terminal.say), overrides)
     seconds = None if time_limit is None else parse_duration(time_limit)
     allowed = None if budget is None else parse_duration(budget, "--budget")
@@ -157,12 +160,13 @@ def translate(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    threads: Threads = None,
     testing: Testing = None,
 ) -> None:
     """Translate line by line: as many lines out as in. Or N a line, with --n-best N."""
     from caesura.streaming import process, sampler
 
-    translator = load_model(model, device, testing)
+    translator = load_model(model, device, testing, threads)
     width = translator.config.testing.beam_size if beam is None else beam
     if n_best > width or (n_best > 1 and (sample or segments)):
         raise InputError(
@@ -202,12 +206,13 @@ def segment(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    threads: Threads = None,
     testing: Testing = None,
 ) -> None:
     """Show where a model cuts its input: in|␣g|ru|pp|en. --json: with scores and weights."""
     from caesura.streaming import forced, process
 
-    translator = load_model(model, device, testing)
+    translator = load_model(model, device, testing, threads)
     outputs = process(translator, file, errors, None, unbuffered=unbuffered)
     sources = ((text, output.segmentation) for _, output, text in outputs)
     for text, cut in sources if target is None else forced(translator, file, target, errors):

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from caesura.errors import InputError
-from caesura.options import Beam, Device, Errors, Gold, Json, ModelFolder, Testing, load_model, print_json
+from caesura.options import (
+    Beam,
+    Device,
+    Errors,
+    Gold,
+    Json,
+    ModelFolder,
+    Testing,
+    Threads,
+    load_model,
+    print_json,
+)
 from caesura.visible import each_line, one_line
 
 if TYPE_CHECKING:
@@ -58,13 +69,14 @@ def evaluate(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    threads: Threads = None,
     testing: Testing = None,
 ) -> None:
     """Score a model: BLEU, chrF2, segment length. And chrF order 2, boundary F1 where gold is given."""
     from caesura import terminal
     from caesura.analysis.models import search_name, search_settings
 
-    translator = load_model(model, device, testing)
+    translator = load_model(model, device, testing, threads)
     src, trg = _files(translator, src, trg, "test")
     found = _evaluate(translator, src, trg, beam, errors)
     if as_json:
@@ -98,6 +110,7 @@ def compare(
     as_json: Json = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    threads: Threads = None,
     testing: Testing = None,
 ) -> None:
     """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
@@ -120,7 +133,7 @@ def compare(
     if out is not None:
         check_out(out, models, src, name or ())
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
-    loaded = [(str(model), load_model(model, device, testing)) for model in models]
+    loaded = [(str(model), load_model(model, device, testing, threads)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     for _, translator in loaded:
         translator.read_cuts(src)
@@ -161,6 +174,7 @@ def analyze(
     as_json: Annotated[bool, typer.Option("--json", help="with --only: JSON instead of text")] = False,
     errors: Errors = "strict",
     device: Device = "auto",
+    threads: Threads = None,
     testing: Testing = None,
 ) -> None:
     """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
@@ -169,7 +183,9 @@ def analyze(
             raise InputError(f"--only {only} --moved 0: at least one sentence is needed")
         given = {"--out": out, "--gold": gold, "--train": train, "--lines": lines}
         _refuse(f"--only {only} writes no report", given)
-        _only_cuts(model, load_model(model, device, testing), (src, trg), moved, seed, as_json, errors)
+        _only_cuts(
+            model, load_model(model, device, testing, threads), (src, trg), moved, seed, as_json, errors
+        )
         return
     _refuse("a report is not printed; --json goes with --only cuts", {"--json": as_json or None})
     if src is None or out is None:
@@ -182,7 +198,7 @@ def analyze(
 
     check_out(out, [model], src)
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
-    loaded = [(str(model), load_model(model, device, testing))]
+    loaded = [(str(model), load_model(model, device, testing, threads))]
     for _, translator in loaded:
         translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)

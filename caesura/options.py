@@ -43,6 +43,9 @@ Gold = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or auto")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=4096, help="CPU threads; else as many as cores are free")
+]
 Testing = Annotated[
     list[str] | None, typer.Option("--set", metavar="testing.A=B", help="for this call; may be repeated")
 ]
@@ -67,16 +70,19 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(seed) for seed in text.split(",")))
 
 
-def load_model(folder: Path, device: str, testing: Testing) -> Translator:
+def load_model(folder: Path, device: str, testing: Testing, threads: Threads = None) -> Translator:
     """The model of a folder on the device that was asked for, with the settings of this call."""
     refuse_closed_output()
     import torch
 
+    from caesura.cores import use_threads
     from caesura.model import Translator
 
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"--device {device}: not here; auto or cpu would work")
     wanted = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    if (crowded := use_threads(threads)) and wanted == "cpu":
+        print(f"caesura: {crowded}", file=sys.stderr)
     return Translator.from_pretrained(folder, wanted, testing or ())
 
 

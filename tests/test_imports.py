@@ -15,7 +15,7 @@ PACKAGE = Path(caesura.__file__).parent
 
 # DESIGN.md's order, with small modules where they belong: a module imports from its own place and before it.
 ORDER = (
-    *("visible", "errors", "signals", "streams", "schedules", "cookbook", "yamlfile", "phrasing"),
+    *("visible", "errors", "signals", "streams", "cores", "schedules", "cookbook", "yamlfile", "phrasing"),
     *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search", "output"),
     *("components", "model_folder", "model"),
     *("evaluation", "training", "analysis", "terminal", "comparison", "streaming", "options"),

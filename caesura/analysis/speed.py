@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from caesura.training.run import own_cores
+from caesura.cores import own_cores
 
 SENTENCES = 64  # of a text that are timed
 REPEATS, FEWEST = 5, 3

@@ -195,7 +195,7 @@ class Training(Section):
         default="float32", description="of matrix products; bfloat16 keeps weights and halting in float32"
     )
     threads: int | None = Field(
-        default=None, ge=1, le=4096, description="CPU threads; null: PyTorch's choice"
+        default=None, ge=1, le=4096, description="CPU threads; null: as many as cores are free at the start"
     )
     examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
     tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")

@@ -31,6 +31,9 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None,
     typer.Option("--device", help="short for --set training.device=..."),
 ]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=4096, help="short for --set training.threads=...")
+]
 
 Over = Annotated[
     list[str] | None,
@@ -71,6 +74,7 @@ def reproduce(
     ] = None,
     settings: Settings = None,
     device: Device = None,
+    threads: Threads = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="the report of all systems")] = True,
 ) -> None:
     """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
@@ -84,7 +88,7 @@ def reproduce(
         data,
         tuple(name.strip() for name in (only or "").split(",") if name.strip()),
         () if seeds is None else parse_seeds(seeds),
-        _common(settings, device),
+        _common(settings, device, threads),
     )
     if not run(recipe, chosen, limits, report):
         raise typer.Exit(1)
@@ -107,6 +111,7 @@ def sweep(
     settings: Settings = None,
     data: Data = None,
     device: Device = None,
+    threads: Threads = None,
     gold: Gold = None,
     test: Annotated[
         bool,
@@ -137,7 +142,7 @@ def sweep(
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
     limits = _limits(budget, parallel, time_limit)
-    common = _common(settings, device)
+    common = _common(settings, device, threads)
     config, *baselines = [find(str(file), say) for file in (files[0], *(beside or ()))]
     rows = None if listed is None else find(str(listed), say)
     folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
@@ -204,6 +209,7 @@ def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits
     )
 
 
-def _common(settings: list[str] | None, device: str | None) -> tuple[str, ...]:
+def _common(settings: list[str] | None, device: str | None, threads: int | None) -> tuple[str, ...]:
     """What is set for every training."""
-    return (*(settings or ()), *([f"training.device={device}"] if device else ()))
+    short = {"training.device": device, "training.threads": threads}
+    return (*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from caesura.components import resolve
+from caesura.cores import own_cores
 from caesura.data.files import read_tail, write_beside
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
@@ -28,7 +29,6 @@ from caesura.training.checkpoint import list_checkpoints
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
-from caesura.training.run import own_cores
 from caesura.visible import one_line
 
 POLL = 0.2  # seconds

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import Config
+from caesura.cores import own_cores, use_threads
 from caesura.data.corpus import Corpus
 from caesura.data.files import parts, refuse_links, refuse_odd, write_beside
 from caesura.data.sentences import Sentences
@@ -59,7 +60,7 @@ from caesura.training.checkpoint import (
 )
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
-from caesura.training.journal import METRICS, VALIDATIONS, Journal
+from caesura.training.journal import METRICS, VALIDATIONS, Journal, read_records
 from caesura.training.prepare import Prepared, prepare
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
@@ -166,15 +167,14 @@ def open_run(
     config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack
 ) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or take up the one that is there; it is closed with `opened`."""
-    settings, crowded = config.training, _crowded(config)  # before reading text adds to the load
+    settings = config.training
     _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
     config = with_measured(config, folder)
     begun = refuse_changes(config, folder, going_on=True) if checkpoints else None
     if begun is None:
         refuse_overwriting(config, folder)
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
+    crowded = use_threads(settings.threads or (_threads_so_far(folder) if checkpoints else None))
 
     def working(what: str, done: int) -> None:
         if interrupt.signal is not None:  # not at the time limit: the next call would only do it all again
@@ -227,9 +227,16 @@ def open_run(
     else:
         _begin(run, data, reporter, working)
     _announce(run, reporter)
-    if crowded and not checkpoints and run.model.device.type == "cpu":  # else the load may be its own
+    if crowded and run.model.device.type == "cpu":
         reporter.say(crowded)
     return run, data
+
+
+def _threads_so_far(folder: Path) -> int | None:
+    """With how many a run was begun: with as many it goes on, for sums in the same order."""
+    start = next((record for record in read_records(folder) if record["kind"] == "start"), {})
+    threads = start.get("threads")
+    return min(threads, own_cores()) if isinstance(threads, int) and threads > 0 else None
 
 
 def _going_on(window: dict[str, float], names: Sequence[str]) -> list[float]:
@@ -373,30 +380,6 @@ def _announce(run: Run, reporter: Reporter) -> None:
     if lost := [str(path) for path in files if not os.path.exists(path)]:
         wanted = " and ".join(("--src", "--trg")[: len(files)])
         reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {wanted}")
-
-
-def own_cores() -> int:
-    """How many cores this process may use, where the system tells; else how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _crowded(config: Config) -> str:
-    """What to try where most cores were busy in the last minute, and nobody has said how many to use."""
-    threads = torch.get_num_threads()
-    if config.training.threads or "OMP_NUM_THREADS" in os.environ:
-        return ""
-    try:
-        load = os.getloadavg()[0]
-    except (AttributeError, OSError):  # not everywhere
-        return ""
-    cores = own_cores()
-    free = max(1, int(cores - load))
-    if load <= cores / 2 or threads <= free:
-        return ""
-    return (
-        f"this machine was busy before (a load of {load:.1f}; {cores} cores for this process), and {threads} "
-        f"CPU threads wait for each other: if training crawls, try --set training.threads={free}"
-    )
 
 
 def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:

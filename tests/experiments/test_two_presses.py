@@ -25,7 +25,7 @@ from functools import partial
 from caesura import cli, demo
 from caesura.data.numerals import HeldOut
 size = {{"updates": {UPDATES // 10}, "size": 100, "held_out": HeldOut(4, 4, 4, 4)}}
-demo.run_demo = partial(demo.run_demo, settings=demo.Settings(**size, time_limit=600, wanted=0.0))
+demo.run_demo = partial(demo.run_demo, settings=demo.Settings(**size, time_limit=600, demanding=False))
 cli.main()
 """
 
@@ -56,7 +56,7 @@ def trained(folder: Path) -> bool:
 
 
 def commands(folder: Path, name: str) -> Callable[[Path], list[str]]:
-    """The words of a command that trains two models, by its --out."""
+    """The words of a command that trains models two at a time, by its --out."""
     updates = ("--set", f"training.updates={UPDATES}")
     return {
         "demo": lambda out: [sys.executable, "-c", DEMO, "demo", "--out", str(out)],
@@ -86,7 +86,7 @@ def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     recipe: Path, tmp_path: Path, name: str, pause: float
 ) -> None:
     words, out, whole = commands(recipe, name), tmp_path / "out", tmp_path / "whole"
-    status, said = run(words(out), (0.0, pause), lambda: [*map(trained, models(out, name))] == [True, True])
+    status, said = run(words(out), (0.0, pause), lambda: sum(map(trained, models(out, name))) >= 2)
     assert status == 130, said
     folders = models(out, name)
     assert "killed" not in said
@@ -101,4 +101,4 @@ def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     assert status == 0, said
     status, said = run(words(whole))
     assert status == 0, said
-    assert [*map(weights, folders)] == [*map(weights, models(whole, name))]
+    assert [*map(weights, models(out, name))] == [*map(weights, models(whole, name))]

@@ -71,48 +71,29 @@ def test_bfloat16_on_a_cpu_is_noted(tmp_path: Path, precision: str) -> None:
     assert any("slow on a CPU" in line for line in heard.said) == (precision == "bfloat16")
 
 
-@pytest.mark.parametrize(
-    ("load", "threads", "chosen", "remedy"),
-    [
-        (4.1, "null", None, 3),
-        (60.0, "null", None, 1),
-        (4.0, "null", None, None),  # half of the cores are free
-        (60.0, "1", None, None),
-        (60.0, "null", "2", None),  # OMP_NUM_THREADS
-    ],
-)
-def test_threads_on_a_busy_machine_are_noted_once(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    load: float,
-    threads: str,
-    chosen: str | None,
-    remedy: int | None,
+def test_a_run_takes_the_threads_that_are_free_and_goes_on_with_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_corpus(tmp_path, train=45, dev=5)
-    config = configured(tmp_path, "word", f"training.threads={threads}", "training.device=cpu")
+    config = configured(tmp_path, "word", "training.threads=null", "training.device=cpu")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if chosen is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)}, raising=False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    train(config, tmp_path / "run", heard := Listener(), time_limit=0)
-    noted = [line for line in heard.said if "busy" in line]
-    assert len(noted) == (remedy is not None)
-    if remedy is not None:
-        assert f"(a load of {load:.1f}; 8 cores for this process)" in noted[0]
-        assert noted[0].endswith(f"--set training.threads={remedy}")
-
-
-def test_without_a_load_average_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.delattr(os, "getloadavg")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    train(configured(tmp_path, "word", "training.threads=null"), tmp_path, heard := Listener(), time_limit=0)
-    assert heard.said
-    assert not any("busy" in line for line in heard.said)
+    taken = [8]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: taken[-1])
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    for load, threads in ((4.1, 3), (0.0, 3), (60.0, 3)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        taken.append(8)  # a new process
+        train(config, tmp_path / "run", heard := Listener(), time_limit=0)
+        assert taken[-1] == threads
+        assert any("--threads 8" in line for line in heard.said) == (load == 4.1)
+    train(
+        config.model_copy(update={"training": config.training.model_copy(update={"threads": 2})}),
+        tmp_path / "run",
+        Listener(),
+        time_limit=0,
+    )
+    assert taken[-1] == 2
 
 
 def test_a_figure_that_an_older_version_summed_up_otherwise_begins_anew() -> None:
