@@ -57,7 +57,7 @@ class System:
 
 
 SYSTEMS = {
-    "char": System("reads single characters", "{type: lookup, embedding_dim: 64}"),
+    "char": System("reads single characters", "{type: lookup, embedding_dim: 64}", updates=700),
     "act": System(
         "ACT-ENC: cuts while it reads, and learns where",
         f"{{type: act, tau: 0.03, epsilon: {EPSILON}, embedding_dim: 32, act_size: 64, output_dim: 64}}",

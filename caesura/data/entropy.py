@@ -148,7 +148,9 @@ def _checked(arrays: Any) -> NgramModel:
         if ((np.diff(level.parents) == 0) & (np.diff(level.symbols) <= 0)).any():
             raise ValueError("n-grams should be sorted")
         levels.append(level)
-    return NgramModel(alphabet, levels)
+    model = NgramModel(alphabet, levels)
+    _ = model.tables  # refuses n-grams that cannot be of a text
+    return model
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:

@@ -97,6 +97,8 @@ class NgramModel:
             else:
                 wanted = suffixes[-1][level.parents] * self.base + level.symbols
                 suffix = np.searchsorted(self._keys[n - 1], wanted)
+                if (self._keys[n - 1][suffix] != wanted).any():
+                    raise ValueError("an n-gram should be there without its first character as well")
             found, shares = _smoothed(level, shares[suffix], before)
             entropies.append(found)
             suffixes.append(suffix)

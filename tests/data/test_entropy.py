@@ -189,6 +189,14 @@ def test_numbers_out_of_place_are_refused(learnt: NgramCuts, tmp_path: Path, nam
             load_ngrams(path, settings())
 
 
+def test_n_grams_that_no_text_has_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
+    """ab without b."""
+    arrays = {"alphabet": u(97, 98), "sizes": u(1, 1), "followers": u(1, 1), "symbols": u(2, 3)}
+    path = packed(learnt, tmp_path, counts=u(1, 1), **arrays)
+    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+        load_ngrams(path, settings(order=2))
+
+
 def test_other_bytes_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
     path = packed(learnt, tmp_path)
     whole = path.read_bytes()
