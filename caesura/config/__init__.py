@@ -169,7 +169,7 @@ class Training(Section):
     )
     sampling_updates: int = Field(default=10_000, ge=1, description="updates until it is reached")
     risk_candidates: int = Field(
-        default=0, ge=0, le=1000, description="draws a sentence for minimum risk training; 0: cross-entropy"
+        default=0, ge=0, le=1000, description="draws per sentence for minimum risk training; 0: cross-entropy"
     )
     risk_metric: Literal["chrf", "bleu"] = Field(default="chrf", description="the sentence score at risk")
     risk_alpha: float = Field(
@@ -228,7 +228,8 @@ class Testing(Section):
     max_output_extra: int = Field(default=50, ge=1, le=1_000_000, description="see max_output_ratio")
     bleu_tokenize: BleuTokenize = Field(
         default="13a",
-        description="sacrebleu's tokenizer; by default the one for data.trg.lang; none: text is tokenized",
+        description="sacrebleu's tokenizer; by default the one for data.trg.lang; "
+        "none: text is tokenized already",
     )
     lowercase: bool = Field(default=False, description="score without regard to case")
     max_input: int = Field(
