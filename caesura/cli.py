@@ -263,7 +263,7 @@ def main() -> None:
                 raise
             status = explain(problem)
         finally:
-            outlive_readers()  # what is left to flush at the exit has been told of
+            outlive_readers()  # errors of the last flush have been reported already
     sys.exit(status if isinstance(status, int) else 0)
 
 

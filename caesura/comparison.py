@@ -30,7 +30,7 @@ from caesura.evaluation.scores import Comparison, paired_bootstrap
 from caesura.model import Translator
 from caesura.visible import one_line
 
-FAILURE = 0.1  # of the best BLEU: a model with less is no baseline, unless it is asked for
+FAILURE = 0.1  # of the best BLEU: a model with less is not the baseline, unless it is asked for
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def compare_models(
     names: Sequence[str],
     baseline: int | None = None,
 ) -> list[Row]:
-    """Translate the text with every (folder, model) and test the differences to one of them.
+    """Translate the text with every (folder, model) and test the differences from one of them.
 
     Rows are named by their folders where no names are given; `baseline` is as in `compared`.
     """
@@ -110,11 +110,11 @@ def find_baseline(wanted: str, folders: Sequence[Path], names: Sequence[str]) ->
     for i, (name, folder) in enumerate(zip(shown, folders, strict=True)):
         if wanted == name or Path(wanted).resolve() == folder.resolve():
             return i
-    raise InputError(f"--baseline {wanted}: no model of this name; there are {', '.join(shown)}")
+    raise InputError(f"--baseline {wanted}: no model has this name; choose from {', '.join(shown)}")
 
 
 def first_success(bleu: Sequence[float]) -> int:
-    """The place of the first model that is not a failure: one with less than a tenth of the best BLEU."""
+    """The place of the first model that is not a failure; one has less than a tenth of the best BLEU."""
     return next(i for i, score in enumerate(bleu) if score >= FAILURE * max(bleu))
 
 
@@ -125,7 +125,7 @@ def compared(
     beam: int | None,
     baseline: int | None = None,
 ) -> list[Row]:
-    """A row per model from its evaluation and the seconds it took; the differences to one of them are tested.
+    """One row per model from its evaluation and the seconds it took; differences to one of them are tested.
 
     `baseline` is its place; None: that of the first model that is not a failure.
     """
@@ -270,7 +270,7 @@ def show_comparison(rows: Sequence[Row], where: str) -> None:
     timed = [row.speed for row in rows if row.speed]
     notes += [f"sentences/s: median of {s.repeats} repeats ± half their range" for s in timed[:1]]
     unclear = [(row.name, row.speed.problem) for row in rows if row.speed and row.speed.problem]
-    notes += [f"no speed of {name}: {problem}" for name, problem in unclear]
+    notes += [f"no speed for {name}: {problem}" for name, problem in unclear]
     searches = {search_name(row.model, row.beam) for row in rows}
     if len(searches) == 1:
         where += f", {searches.pop()}"

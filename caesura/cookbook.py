@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).parent
 
 
 def home() -> Path:
-    """The folder of the recipes that come with the program: in the package, or in the clone that it is of."""
+    """The folder of the recipes that come with the program: in the package, or in the clone."""
     return installed() or PACKAGE.parent / "recipes"
 
 
 def installed() -> Path | None:
-    """The folder of recipes inside the package, which a wheel has and a clone has not."""
+    """The folder of recipes inside the package, which a wheel has and a clone does not."""
     folder = PACKAGE / "recipes"
     return folder if folder.is_dir() else None
 
@@ -29,7 +29,7 @@ def homes() -> list[Path]:
 
 
 def find(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The file of this name or else the recipe, with or without .yaml; says which, where that is not plain.
+    """The file of this name, else the recipe, with or without .yaml; says which, where that is not obvious.
 
     A name that leads nowhere is returned as it is.
     """
@@ -39,10 +39,10 @@ def find(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
     if recipe is None or (here.exists() and here.samefile(recipe)):
         return here
     if here.is_file():
-        say(f"{here}: the one in this folder is used, not the recipe of that name")
+        say(f"{here}: using the file in this folder, not the recipe of that name")
         return here
     own = f"the recipe {name_of(recipe)} that comes with Caesura" if home() in recipe.parents else recipe
-    say(f"{name}: no such file in this folder; used is {own}")
+    say(f"{name}: no such file in this folder; using {own}")
     return recipe
 
 
@@ -63,7 +63,7 @@ def shown(path: str | os.PathLike[str]) -> str:
 
 
 def own_name(file: str) -> str | None:
-    """The name of a recipe that comes with the program, from what messages call it; None of other files."""
+    """The name of a recipe that comes with the program, from what messages call it; None for others."""
     path = Path(file) if os.path.exists(file) else home().parent / file
     whole = Path(os.path.abspath(path))
     return name_of(whole) if home() in whole.parents and whole.is_file() else None

@@ -43,7 +43,7 @@ TARGET = 5.0  # characters per segment that cif and entropy are asked for; morph
 
 @dataclass(frozen=True)
 class System:
-    """One way to cut: how its model is trained, and what is wanted of it on the test set."""
+    """One way to cut: how its model is trained, and its goals on the test set."""
 
     about: str
     segmenter: str  # and the other options are as a config has them
@@ -121,7 +121,7 @@ class Settings:
     time_limit: float = 180  # seconds of training in all; a slow machine stops there and says how far it came
     size: int = 20_000  # training sentences
     held_out: HeldOut = field(default_factory=HeldOut)
-    demanding: bool = True  # whether models have to reach what is wanted of them
+    demanding: bool = True  # whether models have to reach their goals
 
 
 @dataclass(frozen=True)
@@ -165,25 +165,27 @@ class Tested:
     seconds: float  # that translating the first of them took
 
     def missing(self) -> list[str]:
-        """What the model does not reach of what is wanted of it."""
+        """The goals on the test set that the model misses."""
         system, test = SYSTEMS[self.run.system], self.found["test"]
         f1 = test.boundaries["model"].f1 if test.boundaries else 0.0
         short = []
         if test.scores.exact < system.exact:
-            short.append(f"{test.scores.exact:.1%} right, and {system.exact:.0%} are wanted")
+            short.append(f"{test.scores.exact:.1%} right, at least {system.exact:.0%} wanted")
         if test.segments.mean < system.length:
-            short.append(f"{test.segments.mean:.2f} characters per segment, and {system.length:g} are wanted")
+            short.append(
+                f"{test.segments.mean:.2f} characters per segment, at least {system.length:g} wanted"
+            )
         if f1 < system.f1:
-            short.append(f"boundary F1 {f1:.2f}, and {system.f1:g} is wanted")
+            short.append(f"boundary F1 {f1:.2f}, at least {system.f1:g} wanted")
         return short
 
 
 def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) -> bool:
-    """Train all systems for every seed; True where each reaches what is wanted of it."""
+    """Train all systems for every seed; True where each reaches its goals."""
     settings = settings or Settings()
     runs = [Run(system, seed, out) for seed in dict.fromkeys(seeds) for system in SYSTEMS]
     _write(out, runs, settings)
-    with hold(out, terminal.say):  # whose logs and plots a second would replace
+    with hold(out, terminal.say):  # a second demo would replace its logs and plots
         return _run(out, runs, settings)
 
 
@@ -241,7 +243,7 @@ def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
 
 
 def _train(runs: Sequence[Run], settings: Settings) -> None:
-    """Train each model in a process of its own, and print their validations as they come."""
+    """Train each model in a process of its own, and print validations as they come."""
     for run in runs:
         run.folder.with_suffix(".log").unlink(missing_ok=True)
     with Children(terminal.say) as children:
@@ -268,7 +270,7 @@ def _start(run: Run, children: Children, time_limit: float) -> None:
 
 
 def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[str, int]:
-    """Train two at a time, a line per validation, until all have ended, one has failed, or a signal came.
+    """Train two at a time, one line per validation, until all have ended, one has failed, or a signal came.
 
     The last of `runs` start first: where the time is too short for all, their cuts are the ones to see.
     """
@@ -342,7 +344,7 @@ def _show_table(tested: Sequence[Tested], settings: Settings) -> None:
 
 
 def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
-    """How those that cut have cut some numbers; a translation is shown where it is wrong."""
+    """How the models that cut have cut some numbers; wrong translations are shown."""
     terminal.say("\nHow they cut numbers that they had not seen (=: translated right):")
     for i, (source, reference) in enumerate(list(zip(text.sources, text.references, strict=True))[:3]):
         terminal.say(f"\n{source} → {reference}")
@@ -380,7 +382,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)
         page, _ = write_report(models, files, gold, page.parent, settings, rows)
-    terminal.say(f"\nAll that can be seen of them, on one page: {page}")
+    terminal.say(f"\nEverything about them on one page: {page}")
 
 
 def _program() -> str:

@@ -9,7 +9,7 @@ from caesura.visible import each_line, one_line
 
 
 class _Refusal(Exception):
-    """One sentence per line; what it quotes may be a stranger's, so each is made safe to print."""
+    """One sentence per line, each made safe to print: it may quote text by a stranger."""
 
     def __init__(self, *sentences: str) -> None:
         super().__init__("\n".join(map(one_line, sentences)))
@@ -37,7 +37,7 @@ def missing_extra(what: str, extra: str) -> InputError:
 
 
 def show_traceback(_: type[BaseException], problem: BaseException, __: TracebackType | None) -> None:
-    """What `sys.excepthook` does, with what a stranger wrote made safe to print."""
+    """Like `sys.excepthook`, with text by strangers made safe to print."""
     import traceback
 
     print(each_line("".join(traceback.format_exception(problem))), end="", file=sys.stderr)
@@ -60,7 +60,7 @@ def explain(problem: BaseException) -> int:
     if isinstance(problem, TrainingError):
         print(f"caesura: {problem}", file=sys.stderr)
         return 1
-    if isinstance(problem, BrokenPipeError):  # who reads has enough, as `head` does
+    if isinstance(problem, BrokenPipeError):  # the reader has enough, as `head` does
         return 1
     unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
     if isinstance(problem, OSError) and problem.errno in unwritable:

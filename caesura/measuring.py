@@ -96,7 +96,7 @@ def compare(
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="the model that p-values are against; else the first that is not a failure"),
+        typer.Option(help="the baseline of p-values; by default the first model that is not a failure"),
     ] = None,
     gold: Gold = None,
     train: TrainingSource = None,
@@ -285,4 +285,4 @@ def _check_unique(models: list[Path], names: list[str] | None) -> None:
     if len({os.path.realpath(model) for model in models}) < len(models):
         raise InputError("compare: a model folder is named twice")
     if names and not len({*names}) == len(names) == len(models):
-        raise InputError(f"--name: {len(models)} different names are wanted, one a model, in their order")
+        raise InputError(f"--name: {len(models)} different names are wanted, one per model, in their order")

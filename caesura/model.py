@@ -119,7 +119,7 @@ class Translator(nn.Module):
 
     @property
     def target_length(self) -> float | None:
-        """Characters per segment that are asked for: of the segmenter, or of cuts that it only follows."""
+        """The requested characters per segment: of the segmenter, or of given cuts that it follows."""
         cuts = self.config.data.cuts
         if isinstance(cuts, EntropyCuts) and self.segmenter.needs_given():
             return cuts.target

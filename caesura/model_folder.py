@@ -85,7 +85,7 @@ def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Mode
     files = [*_DESCRIPTION, *(name for name in LEARNT_CUTS if os.path.lexists(folder / name))]
     refuse_links([folder / name for name in (*files, WEIGHTS)], folder)
     if strange := [name for name in files if not (folder / name).is_file()]:  # a pipe would never end
-        raise InputError(f"{folder / strange[0]}: no plain file")
+        raise InputError(f"{folder / strange[0]}: not a plain file")
     try:
         return _checked_model(folder, files, settings, build)
     except DamagedError as problem:
@@ -136,7 +136,7 @@ def write_folder(
 
 
 def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:
-    """Refuse weights of other names, shapes and types than a model has."""
+    """Refuse weights whose names, shapes or types differ from the model's."""
     own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     theirs = {name: kind.shape for name, kind in kinds.items()}
     if own != theirs:
@@ -162,7 +162,9 @@ def _checked_model(
     _check_format(path, header)
     for name in names:
         if (folder / name).stat().st_size > MAX_BYTES:
-            raise InputError(f"{folder / name}: larger than {MAX_BYTES >> 20} MiB; not of a model folder")
+            raise InputError(
+                f"{folder / name}: larger than {MAX_BYTES >> 20} MiB, too large for a model folder"
+            )
     try:
         config = load_config(folder / CONFIG, settings, bases=False)
         with torch.device("meta"):  # shapes without memory
@@ -192,7 +194,7 @@ def _check_format(path: Path, header: Header) -> None:
 
 
 def _check_description(folder: Path, names: Sequence[str], header: Header) -> None:
-    """Refuse files that are not those that the weights were saved with."""
+    """Refuse files other than those that the weights were saved with."""
     files = header.facts.get("files")
     for name in names if header.facts.get("format", 0) else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):

@@ -87,7 +87,7 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
 
 
 def print_row(*columns: str) -> None:
-    """A line for programs, TABs between its columns; at a terminal, what cannot be seen is escaped."""
+    """A line for programs, with TABs between columns; at a terminal, invisible characters are escaped."""
     print(*(map(escaped, columns) if sys.stdout.isatty() else columns), sep="\t", flush=True)
 
 
@@ -95,5 +95,5 @@ def print_json(value: Any) -> None:
     """One line of JSON, letters of any script as they are."""
     text = json.dumps(value, ensure_ascii=False)
     seen = escaped(text) == text or not sys.stdout.isatty()
-    # A folder's name may not be UTF-8, and then what was decoded from it cannot be written as such.
+    # A folder's name that is not UTF-8 decodes to text that cannot be written as UTF-8.
     print(text if seen and not HALVES.search(text) else json.dumps(value), flush=True)

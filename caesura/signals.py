@@ -22,7 +22,7 @@ _last = -math.inf  # when Ctrl-C came last
 def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
     """Let `handler` have SIGINT, SIGTERM and SIGHUP; returns what `restore_signals` needs.
 
-    Those that whoever started the process ignores (nohup, cron, `&` in a script) stay ignored.
+    Signals that were ignored when the process started (nohup, cron, `&` in a script) stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -38,22 +38,22 @@ def restore_signals(before: Mapping[int, Any]) -> None:
 
 
 def hasty() -> bool:
-    """Note that Ctrl-C came; whether it came so soon after another that both are one press."""
+    """Note that Ctrl-C came; returns whether it came so soon after another that both are one press."""
     global _last
     before, _last = _last, time.monotonic()
     return _last - before < HASTE
 
 
 class QuietInterrupt:
-    """Inside it Ctrl-C is a KeyboardInterrupt once, and where that could go wrong the end, with status 130.
+    """Inside it the first Ctrl-C is a KeyboardInterrupt; where that could go wrong, it ends with status 130.
 
     While modules are imported an exception is lost in some places and aborts the process in others, and there
-    is nothing yet to save. The same holds for a second Ctrl-C, and for one in a destructor. One that belongs
-    to a press that `Children` has had is dropped: tables are being written because of it.
+    is nothing yet to save. The same holds for a second Ctrl-C, and for one in a destructor. One that is part
+    of a press that `Children` has handled is dropped: tables are being written because of that press.
     """
 
     def __init__(self) -> None:
-        self.ending = False  # whether another Ctrl-C is the end at once
+        self.ending = False  # whether another Ctrl-C ends it at once
         self._installed = False
 
     def __enter__(self) -> QuietInterrupt:

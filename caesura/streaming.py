@@ -26,7 +26,7 @@ from caesura.visible import one_line
 
 Line = TypeVar("Line")
 EXAMPLES, LONGEST = 5, 30  # unknown symbols that are named, and characters of each
-PAUSE = 0.02  # seconds without another line after which those that came are answered
+PAUSE = 0.02  # seconds without another line, after which the lines so far are answered
 
 
 def process(
@@ -158,12 +158,12 @@ def _chunks(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
 
 
 def _may_wait(file: str) -> bool:
-    """Whether whoever writes the text may wait for answers: as through a pipe, not in a file."""
+    """Whether the writer of the text may be waiting for answers: through a pipe, not in a file."""
     try:
         return not stat.S_ISREG(
             os.fstat(sys.stdin.fileno()).st_mode if file == "-" else os.stat(file).st_mode
         )
-    except OSError:  # it is no file of the system's, or it is not there: reading it will tell
+    except OSError:  # not a file of the system, or missing: reading it will tell
         return False
 
 
@@ -173,7 +173,7 @@ class _End:
 
 
 def _chunks_as_they_come(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
-    """Up to `size` lines, fewer where no more have come; those before a bad one come before its error."""
+    """Up to `size` lines, fewer where no more have come; lines before a bad one come before its error."""
     queue: Queue[Line | _End] = Queue(size)
 
     def read() -> None:

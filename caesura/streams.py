@@ -36,7 +36,7 @@ class Stream:
             self._stream.flush()
 
     def refuse_missing(self) -> None:
-        """Refuse to begin what would be printed to nowhere."""
+        """Refuse to begin work whose output has nowhere to go."""
         if self.missing:
             raise InputError(f"{self._name} is closed; send it to a file or a pipe")
 
@@ -47,9 +47,9 @@ class Stream:
         except OSError as problem:
             self._problem = problem
             problem.filename = self._name
-            with open(os.devnull, "wb") as nowhere:  # for what is in the buffer too
+            with open(os.devnull, "wb") as nowhere:  # also for the text in the buffer
                 os.dup2(nowhere.fileno(), self._stream.fileno())
-        if self._problem is not None and not self.lossy:  # again each time: libraries try, and look away
+        if self._problem is not None and not self.lossy:  # raised each time, because libraries ignore it
             self.refuse_missing()
             raise self._problem
 
@@ -57,8 +57,8 @@ class Stream:
 def open_streams() -> None:
     """Begin a program: a stream that is closed gets a stand-in, so that no file of ours takes its number.
 
-    Reading from a stand-in is an error, and so is writing. What is written to standard error and cannot be
-    is lost: an error there could not be told to anybody.
+    Reading from a stand-in is an error, and so is writing. What cannot be written to standard error
+    is lost: nobody could be told of an error there.
     """
     missing = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in missing:  # in the order of their numbers: the lowest that is free is taken
@@ -79,6 +79,6 @@ def refuse_closed_output() -> None:
 
 
 def outlive_readers() -> None:
-    """For work that is worth more than what it prints: it goes on when nobody can read that any more."""
+    """For work that is worth more than its output: it goes on when nobody can read that any more."""
     if isinstance(sys.stdout, Stream):
         sys.stdout.lossy = True

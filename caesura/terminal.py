@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 class Screen(Console):
-    """A console that shows text as it is: no markup, no names of emoji, and what cannot be seen escaped."""
+    """A console that shows text as it is: no markup, no emoji names, and invisible characters escaped."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """What rich draws, of which its own control codes alone stay."""
+        """What rich draws; only its own control codes stay."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment
@@ -61,7 +61,7 @@ def beside_bar() -> Console:
 
 
 def say(text: str) -> None:
-    """A text on standard output; each of its lines of bounded length."""
+    """Print a text on standard output, with lines of bounded length."""
     out.print(each_line(text))
 
 
@@ -101,12 +101,12 @@ def _warnings(v: dict[str, Any]) -> list[str]:
 
 
 def _description() -> TextColumn:
-    """What a bar is of."""
+    """The name of the work that a bar shows."""
     return TextColumn("{task.description}", markup=False)
 
 
 class TrainingDisplay:
-    """A progress line while training, and a line a validation with a few segmented examples."""
+    """A progress line while training, and one line per validation with a few segmented examples."""
 
     def __init__(self, validation_freq: int) -> None:
         self._freq = validation_freq

@@ -1,9 +1,9 @@
-"""Text that a stranger wrote, made safe to print: nothing in it reaches a terminal but what can be seen.
+"""Text that a stranger wrote, made safe to print: only visible characters reach a terminal.
 
-Escaped are controls, line separators, lone surrogates and characters that cannot be seen or reorder a line.
+Controls, line separators, lone surrogates, and characters that are invisible or reorder a line, are escaped.
 Text of any script stays readable, so these stay: combining marks and variation selectors, signs that Unicode
 calls format characters but that can be seen (Arabic, Syriac, Kaithi), and, after a character beyond Latin,
-joiners, the space of no width and marks of direction, which scripts and emoji need there.
+joiners, the zero-width space and direction marks, which scripts and emoji need there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 
 LINE = 2000  # characters of a line of a message
-VALUE = 60  # characters of a value inside of one
-HALVES = re.compile("[\ud800-\udfff]")  # of characters: what text cannot hold
+VALUE = 60  # characters of a value inside a line
+HALVES = re.compile("[\ud800-\udfff]")  # of characters, which text cannot hold
 
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u180e\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
@@ -26,7 +26,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""The text with what cannot be seen escaped: \x1b, \n, \u202e."""
+    r"""The text with invisible characters escaped: \x1b, \n, \u202e."""
     return text if text.isascii() and text.isprintable() else _UNSEEN.sub(_escape, text)
 
 

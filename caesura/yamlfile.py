@@ -35,7 +35,7 @@ class _Loader(yaml.SafeLoader):
     """Reads scalars as YAML 1.2 does: `no` is text, 3e-4 a number, dates are text.
 
     Aliases and deep nesting, with which a small file can grow beyond all bounds, are refused, and so are more
-    keys and values than anyone writes: each takes time.
+    keys and values than anyone writes, because each takes time.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  a class attribute of PyYAML
@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):
         if self.depth > MAX_DEPTH:
             problem = "nested too deeply"
         if self.nodes > MAX_NODES:
-            problem = f"too much for a config; at most {MAX_NODES:,} keys and values"
+            problem = f"too large for a config; at most {MAX_NODES:,} keys and values"
         if problem:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
         self.depth, self.nodes = self.depth + 1, self.nodes + 1

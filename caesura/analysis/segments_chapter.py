@@ -192,11 +192,7 @@ def _against(name: str, found: Sequence[tuple[str, Agreement]], lines: int) -> t
     if not first.alone:
         note += f" on {first.sentences:,} of {count(lines, 'line')}"
     beside = max(others, key=lambda pair: pair[1].f1, default=None)
-    than = (
-        f" Of cuts that know nothing of it {beside[0]} comes closest, F1 {beside[1].f1:.2f}."
-        if beside
-        else ""
-    )
+    than = f" Of the other cuts {beside[0]} comes closest, F1 {beside[1].f1:.2f}." if beside else ""
     return tuple((", ".join(labels), *values) for values, labels in cells.items()), f"{note}.{than}"
 
 

@@ -1,4 +1,4 @@
-"""How fast models are: medians of repeats with their spread, or the reason why nothing can be said."""
+"""How fast models are: medians of repeats with their spread, or the reason why no speed can be given."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from statistics import median
 
 from caesura.cores import own_cores
 
-SENTENCES = 64  # of a text that are timed
+SENTENCES = 64  # timed per text
 REPEATS, FEWEST = 5, 3
 PATIENCE = 20.0  # seconds, after which FEWEST repeats are enough
-APART = 1.5  # repeats whose slowest takes more than this times the fastest are not shown
+APART = 1.5  # no speed is shown where the slowest repeat takes longer than this times the fastest
 OWN = 0.9  # share of the time that this process must have a core to itself
 
 
@@ -29,7 +29,7 @@ class Speed:
 
 
 def speeds(works: Sequence[Callable[[], object]], sentences: int, device: str) -> list[Speed]:
-    """Time each work on as many sentences, all of them in turn, so that a slow minute slows them all."""
+    """Time all works in turn, on as many sentences each, so that a slow minute slows them all."""
     times: list[list[tuple[float, float]]] = [[] for _ in works]
     began = time.perf_counter()
     for turn in range(REPEATS):

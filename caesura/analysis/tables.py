@@ -32,7 +32,7 @@ class Column:
     form: str = ""
 
     def show(self, cell: Cell) -> str:
-        """A cell as people read it; what is not known is left blank, and no zero is negative."""
+        """A cell as people read it; unknown values are blank, and no zero is negative."""
         if cell is None or cell != cell:  # nan
             return ""
         if not self.form or isinstance(cell, str):

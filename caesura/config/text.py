@@ -34,7 +34,7 @@ def _file(path: Path) -> Path:
     if not path.name:
         raise wrong("", "a file name is wanted")
     if HALVES.search(str(path)):
-        raise wrong("", f"the name {str(path)!a} is not UTF-8, which a config cannot hold; rename it")
+        raise wrong("", f"the name {str(path)!a} is not UTF-8, so no config can hold it; rename it")
     return path
 
 
@@ -125,7 +125,7 @@ class SymbolCuts(Section):
 
 
 class EntropyCuts(Section):
-    """Cuts before characters that are hard to foresee, by n-grams counted in the source."""
+    """Cuts before characters that are hard to predict, by n-grams counted in the source."""
 
     type: Literal["entropy"] = Field(description="how uncertain the next character is")
     target: float = Field(ge=1, description="characters per segment, on the training text")

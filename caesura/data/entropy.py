@@ -1,4 +1,4 @@
-"""Cuts where the next character is hard to foresee: the entropies of an n-gram model over a threshold."""
+"""Cuts where the next character is hard to predict: where an n-gram model's entropy is above a threshold."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MAX_UNPACKED = 1 << 29  # bytes of all arrays of a file
-TOLERANCE = 0.05  # of a target: the entropies of a text may be equal at many places, and allow no closer rate
-_EQUAL = 1e-9  # bits: other machines may round otherwise, and should cut at the same places
+TOLERANCE = 0.05  # of a target: many entropies of a text may be equal, and allow no closer rate
+_EQUAL = 1e-9  # bits: other machines may round differently, but should cut at the same places
 
 
 class NgramCuts(TextCuts):
@@ -38,14 +38,14 @@ class NgramCuts(TextCuts):
 
     @classmethod
     def learn(cls, lines: Iterable[str], settings: EntropyCuts) -> NgramCuts:
-        """Count a text, and find the threshold that cuts it into segments of the length that is asked for."""
+        """Count a text, and find the threshold that cuts it into segments of the requested length."""
         rise = settings.by == "rise"
-        whole = count_ngrams(lines, settings.order + rise)  # with what is before the character before
+        whole = count_ngrams(lines, settings.order + rise)  # with the previous character's history
         model = NgramModel(whole.alphabet, whole.levels[: settings.order])
         return cls(model, _threshold(model, whole.levels, settings), rise)
 
     def scores(self, text: str) -> Floats:
-        """Per character, what is compared with the threshold: bits; nothing is cut before the first one."""
+        """Per character, the bits that are compared with the threshold; no cut comes before the first one."""
         entropies = self.model.entropies(text)
         return np.diff(entropies, prepend=np.nan) if self.rise else entropies
 
@@ -93,7 +93,7 @@ class NgramCuts(TextCuts):
 
 
 def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
-    """What `NgramCuts.save` wrote; what is not that, or has other settings, is refused."""
+    """Read what `NgramCuts.save` wrote; refuse any other file, and one with other settings."""
     content = read_bounded(path, MAX_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
@@ -159,7 +159,7 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts) -> float:
-    """The threshold whose segments have a mean length as near as can be to the one that is asked for.
+    """The threshold whose segments have a mean length as close as possible to the requested one.
 
     The last segment of each line counts: (cuts + lines) / characters = 1 / target.
     """
@@ -171,7 +171,7 @@ def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts
     characters = int(first.counts.sum()) - lines
     if settings.target * lines > characters:
         raise ValueError(
-            f"target {settings.target:g} is longer than lines of the training text are on average, "
+            f"target {settings.target:g} is longer than the average line of the training text, "
             f"{characters / lines:.2f} characters; choose a smaller one"
         )
     order = np.argsort(-values, kind="stable")
@@ -184,7 +184,7 @@ def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts
     if errors[best] > TOLERANCE:
         near = " or ".join(f"{n:.2f}" for n in lengths[max(0, best - 1) : best + 2][::-1])
         raise ValueError(
-            f"target {settings.target:g} cannot be met, because entropies are equal at many places; "
+            f"target {settings.target:g} cannot be met, because many entropies are equal; "
             f"choose {near}, or another order"
         )
     at = free[best]
@@ -194,7 +194,7 @@ def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts
 
 
 def _gaps(model: NgramModel, levels: Sequence[Level], rise: bool) -> Iterator[tuple[Floats, Any]]:
-    """What `NgramCuts.scores` has for the gaps of the text that was counted, and how often.
+    """The values of `NgramCuts.scores` at the gaps of the text that was counted, and how often each occurs.
 
     A gap is before the last character of an n-gram: of the longest ones, or of any that starts a line.
     """

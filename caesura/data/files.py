@@ -70,7 +70,7 @@ def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
     if str(path) == "-":
         try:  # a buffer of our own: Python cannot end while another thread waits for lines in its own
             return open(os.dup(sys.stdin.fileno()), "rb")
-        except io.UnsupportedOperation:  # no stream of the system's
+        except io.UnsupportedOperation:  # not a stream of the system
             return nullcontext(sys.stdin.buffer)
     if str(path).endswith(".gz"):
         return cast(IO[bytes], gzip.open(path, "rb"))
@@ -169,7 +169,7 @@ def refuse_links(paths: Iterable[Path], folder: Path) -> None:
 
 
 def refuse_odd(files: Iterable[Path], folders: Iterable[Path] = ()) -> None:
-    """Refuse what stands in place of files and folders but is none: who opens a pipe waits for ever."""
+    """Refuse anything in place of these that is not a plain file or folder: opening a pipe waits for ever."""
     for paths, kind, fits in ((files, "plain file", Path.is_file), (folders, "folder", Path.is_dir)):
         for path in paths:
             if path.exists() and not fits(path):
@@ -181,13 +181,13 @@ def read_bounded(path: Path, most: int) -> bytes:
     refuse_links([path], path.parent)
     try:
         if not path.is_file():  # a pipe would never end
-            raise InputError(f"{path}: no plain file")
+            raise InputError(f"{path}: not a plain file")
         with path.open("rb") as file:
             content = file.read(most + 1)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     if len(content) > most:
-        raise InputError(f"{path}: larger than {most >> 20} MiB; not of a model folder")
+        raise InputError(f"{path}: larger than {most >> 20} MiB, too large for a model folder")
     return content
 
 
@@ -195,9 +195,9 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def parse_json(content: bytes, most: int = JSON_VALUES) -> Any:
-    """What JSON holds; ValueError where it is none, is nested too deeply or has more than `most` values.
+    """Parse JSON; ValueError where it is not JSON, is nested too deeply or has more than `most` values.
 
-    They are counted before they take memory, of which a value of two bytes can take a hundred.
+    Values are counted before they take memory: one of two bytes can take a hundred.
     """
     check_values(content, most)
     try:
@@ -207,23 +207,23 @@ def parse_json(content: bytes, most: int = JSON_VALUES) -> Any:
 
 
 def check_values(content: bytes, most: int) -> None:
-    """Refuse JSON, or lines of it, of more values than that."""
+    """Refuse JSON, or lines of it, with more than `most` values."""
     if _marks(content) > most and _marks(_STRING.sub(b"", content)) > most:
         raise ValueError(f"more than {most:,} values")
 
 
 def _marks(content: bytes) -> int:
-    """How many values there can be at most, short of one: each but the first comes after one of these."""
+    """An upper bound of the number of values, less one: each but the first comes after one of these."""
     return sum(map(content.count, (b",", b"[", b"{", b":")))
 
 
 def read_json(path: Path) -> Any:
-    """What a file of JSON holds; OSError and ValueError as they come."""
+    """The content of a JSON file; OSError and ValueError are passed on."""
     return parse_json(read_at_most(path, JSON_BYTES))
 
 
 def read_at_most(path: Path, most: int) -> bytes:
-    """A file that is refused, with ValueError, where it is larger."""
+    """The bytes of a file; ValueError where there are more than `most`."""
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:

@@ -15,13 +15,13 @@ _locks: dict[str, int] = {}  # open lock files, by the absolute path of their fo
 
 @contextmanager
 def holding(folder: Path, file: int) -> Iterator[None]:
-    """Inside, `check_held` watches over a folder whose lock is the open `file`, and so does the end of it."""
+    """Inside, `check_held` watches a folder whose lock is the open `file`; it is also called at the end."""
     name = os.path.abspath(folder)
     _locks[name] = file
     try:
         yield
     except Exception:
-        check_held(folder)  # then that is why it went wrong
+        check_held(folder)  # a lost folder is then the cause
         raise
     else:
         check_held(folder)
@@ -30,7 +30,7 @@ def holding(folder: Path, file: int) -> Iterator[None]:
 
 
 def check_held(path: str | Path) -> None:
-    """End what would write to `path` in a folder that was held and is not any more."""
+    """Raise a TrainingError if `path` is in a folder that was held and no longer is."""
     name = os.path.abspath(path)
     for folder, file in [*_locks.items()]:
         if (name == folder or name.startswith(os.path.join(folder, ""))) and not is_lock(file, folder):
@@ -49,6 +49,6 @@ def is_lock(file: int, folder: str | Path) -> bool:
 
 
 def make_folder(path: str | Path) -> None:
-    """Make a folder and those above it, but none anew that was held and is gone."""
+    """Make a folder and its parents, but never again one that was held and is gone."""
     check_held(path)
     Path(path).mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ class DamagedError(InputError):
 
 
 class Kind(NamedTuple):
-    """What a header promises of a tensor."""
+    """What a header promises about a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -81,14 +81,14 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def read_header(path: Path) -> Header:
-    """What a file promises, which its own size bears out; nothing else of it is read."""
+    """What a file promises, checked against its size; only the header is read."""
     try:
         with path.open("rb") as file:
             room = file.seek(0, 2) - 8
             file.seek(0)
             length = int.from_bytes(file.read(8), "little")
             if not 0 < length <= room:
-                raise DamagedError(f"{path}: damaged (cut off, or no safetensors file)")
+                raise DamagedError(f"{path}: damaged (cut off, or not a safetensors file)")
             if length > MAX_HEADER:
                 raise DamagedError(f"{path}: damaged (a header of more than {MAX_HEADER >> 20} MiB)")
             tree = json.loads(file.read(length).decode(), object_pairs_hook=_unique)
@@ -96,7 +96,7 @@ def read_header(path: Path) -> Header:
         tensors = _kinds(tree, room - length)
         facts = json.loads(metadata[KEY]) if KEY in metadata else dict(metadata)
         if not isinstance(facts, dict):
-            raise ValueError("its metadata is no mapping")
+            raise ValueError("its metadata is not a mapping")
     except OSError as problem:
         raise DamagedError(f"{path}: damaged ({problem.strerror or problem})") from problem
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
@@ -109,7 +109,7 @@ def load_tensors(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts as they were saved; anything else is refused.
 
-    `expect` refuses what is not expected, before any memory is taken for it.
+    `expect` refuses unexpected tensors before any memory is taken for them.
     """
     header = read_header(path)
     if expect is not None:
@@ -119,7 +119,7 @@ def load_tensors(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         checksum = header.facts.pop("sha256", None)
         if header.checked and checksum != _checksum(tensors, header.facts):
-            raise DamagedError(f"{path}: damaged (its checksum is another)")
+            raise DamagedError(f"{path}: damaged (its checksum differs)")
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, MemoryError) as problem:
         if isinstance(problem, MemoryError) or "memory" in str(problem):
             needed = f"{header.size / 2**30:.1f} GiB, more memory than there is"
@@ -129,21 +129,21 @@ def load_tensors(
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):  # of which two readers may choose another each
-        raise ValueError("a name is there twice")
+    if len(found := dict(pairs)) < len(pairs):  # two readers may each choose another one
+        raise ValueError("a name occurs twice")
     return found
 
 
 def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
-    """The tensors of a header, which one after the other fill `size` bytes."""
+    """The tensors of a header; together, without gaps, they must fill `size` bytes."""
     found, spans = {}, []
     for name, entry in tree.items():
         dtype, shape, (first, last) = _TYPES.get(entry["dtype"]), entry["shape"], entry["data_offsets"]
         numbers = (*shape, first, last)
         if dtype is None or {*map(type, numbers)} != {int} or not 0 <= min(numbers) <= max(numbers) < 2**63:
-            raise ValueError(f"{quoted(name)} is no tensor of a kind that is known")
+            raise ValueError(f"{quoted(name)} is not a tensor of a known type")
         if len(shape) > MAX_AXES or last - first != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"{quoted(name)} has another size than its shape")
+            raise ValueError(f"{quoted(name)} has a size that does not fit its shape")
         found[name] = Kind(dtype, tuple(shape))
         spans.append((first, last))
     end = 0
@@ -152,7 +152,7 @@ def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
             raise ValueError("tensors overlap or leave gaps")
         end = last
     if end != size:
-        raise ValueError(f"it promises {end:,} bytes of tensors, there are {size:,}")
+        raise ValueError(f"it promises {end:,} bytes of tensors, but there are {size:,}")
     return found
 
 

@@ -368,14 +368,14 @@ def _checked(content: Any) -> Vocabulary:
         most = f"{MAX_TOKENS:,} with the specials"
         raise InputError(f'"tokens" should have 1 or more besides the specials, at most {most}')
     if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
-        raise InputError(f"token {quoted(twice)} is there more than once")
+        raise InputError(f"token {quoted(twice)} occurs more than once")
     check_symbols(kind, symbols)
     if counts is not None and not (
         isinstance(counts, list)
         and len(counts) == len(tokens)
         and all(type(n) is int and n >= 0 for n in counts)
     ):
-        raise InputError('"counts" should have one number a token')
+        raise InputError('"counts" should have one number per token')
     if kind == "bpe":
         return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)), counts)
     if kind == "wordpiece":
@@ -393,7 +393,7 @@ def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:
             raise InputError(f'"merges" should be a list of pairs of tokens, not {shortened(str(pair))}')
         if not {pair[0], pair[1], pair[0] + pair[1]} <= symbols:
             both = f"{quoted(pair[0])} and {quoted(pair[1])}"
-            raise InputError(f"the merge of {both} has a part or a result that is no token")
+            raise InputError(f"the merge of {both} has a part or a result that is not a token")
     return [(a, b) for a, b in merges]
 
 
@@ -410,7 +410,7 @@ def check_symbols(kind: str, symbols: Iterable[str]) -> None:
     """Refuse what a line of text, cut by a vocabulary of this kind, can never give."""
     wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
     if wrong is not None:
-        raise InputError(f"{quoted(wrong)} is no {kind} token")
+        raise InputError(f"{quoted(wrong)} is not a {kind} token")
 
 
 def _well_formed(kind: str, token: str) -> bool:

@@ -94,8 +94,8 @@ def score(
     results = {key: _result(metric, counted[key], hypotheses) for key, metric in metrics.items()}
     if not results["bleu"].score and results["chrf"].score:
         _log.warning(
-            "BLEU is 0 and chrF2 is not: translations share characters with their references, but no word of "
-            f"the tokenizer {tokenize}; if it does not fit the language, set testing.bleu_tokenize"
+            "BLEU is 0 and chrF2 is not: translations share characters with their references, but no words "
+            f"as tokenizer {tokenize} splits them; if it does not fit the language, set testing.bleu_tokenize"
         )
     # chrF's beta is in the name alone, so the name belongs to the signature.
     signatures = {key: f"{results[key].name}|{metric.get_signature()}" for key, metric in metrics.items()}

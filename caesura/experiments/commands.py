@@ -183,9 +183,9 @@ def list_recipes(context: typer.Context) -> None:
 @recipes.command("copy")
 def copy_recipe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="as `caesura recipes` lists it")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="where to")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="the folder to copy it to")] = Path(),
 ) -> None:
-    """Copy a recipe, with the files that it is based on. Nothing is replaced; says what to change."""
+    """Copy a recipe, with the files that it is based on, and say what to change. No file is replaced."""
     from caesura.experiments.recipe_copies import copy_recipe as copy
     from caesura.terminal import say
 
@@ -193,9 +193,9 @@ def copy_recipe(
     for file in copies.written:
         say(str(file))
     for file in copies.kept:
-        say(f"{file} was there already and stays as it is")
+        say(f"{file} exists already and is kept")
     for place in copies.edits:
-        say(f"put the names of your text files into {place}; relative ones start from that file's folder")
+        say(f"put the names of your text files into {place}; relative names start from that file's folder")
     say(f"then: {copies.command}")
 
 

@@ -22,9 +22,9 @@ _POLL = 0.05  # seconds
 class Children:
     """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
 
-    A first signal is remembered for whoever watches them. Ctrl-C again is answered by how to kill them: by
-    another one, after a pause, so that no haste costs what they have to save. They are in sessions of their
-    own, so that Ctrl-C does not reach them beside that request.
+    A first signal is remembered for whoever watches them. A second Ctrl-C prints how to kill them: by
+    another one, after a pause, so that haste costs nothing that they have to save. They are in sessions of
+    their own, so that Ctrl-C does not reach them beside that request.
     """
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
@@ -86,7 +86,7 @@ class Children:
             self._killing = self._killing or (self._warned and deliberate)
 
     def _answer(self) -> None:
-        """Do what those who press Ctrl-C while children end have been told."""
+        """Answer Ctrl-C while children end: first say how to kill them, then do it."""
         if self._impatient and not self._warned:
             self._say("still saving; wait a second and press Ctrl-C again to kill what is not done")
             self._warned = True
@@ -97,7 +97,7 @@ class Children:
 
 
 def kill_notice(name: str, folder: Path) -> str:
-    """That a training was killed, and where it goes on."""
+    """Says that a training was killed, and where it goes on."""
     progress = newest_progress(folder / "checkpoints")
     where = (
         "begins anew" if progress is None else f"goes on from update {progress.update}, its last checkpoint"

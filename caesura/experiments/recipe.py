@@ -121,7 +121,7 @@ class System:
 
 
 def find_recipe(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The reproduce.yaml of a recipe that is named, or of a folder; says which, where that is not plain."""
+    """The reproduce.yaml of a recipe that is named, or of a folder; says which, where that is not obvious."""
     given = Path(name)
     path = cookbook.find(str(given if given.name == FILE else given / FILE), say)
     if path.is_file():

@@ -1,4 +1,4 @@
-"""`caesura recipes`: what comes with the program, and copies of it that can be changed."""
+"""`caesura recipes`: the recipes that come with the program, and copies of them to change."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Copies:
     """What was copied."""
 
     recipe: Path  # the copy of what was named
-    written: list[Path]  # it, and what it needs
-    kept: list[Path]  # what it needs and was there already
-    edits: list[str]  # where the names of text files stand
+    written: list[Path]  # it, and the files that it needs
+    kept: list[Path]  # files that it needs and that existed already
+    edits: list[str]  # places with the names of text files
 
     @property
     def command(self) -> str:
-        """What trains with it."""
+        """The command that trains with it."""
         if self.recipe.name == FILE:
             return f"caesura reproduce {self.recipe.parent}"
         if self.recipe.name.startswith("grid-"):
@@ -41,7 +41,7 @@ class Copies:
 
 
 def listed() -> dict[str, str]:
-    """All recipes by their names, with a sentence about each; those for own text first."""
+    """All recipes by name, with a sentence about each; those for the user's own text first."""
     home = cookbook.home()
     files = {cookbook.name_of(file): file for file in home.rglob(f"*{cookbook.SUFFIX}")}
     names = sorted(files, key=lambda name: (files[name].parent != home, name))
@@ -57,7 +57,7 @@ def copy_recipe(name: str, folder: Path) -> Copies:
         raise InputError(f"{name}: no such recipe; {meant}`caesura recipes` lists them")
     copies = {file: folder / file.relative_to(cookbook.home()) for file in _needed(recipe)}
     if os.path.lexists(copies[recipe]):
-        raise InputError(f"{copies[recipe]}: is there already; move it away or name another folder")
+        raise InputError(f"{copies[recipe]}: exists already; move it away or name another folder")
     kept = [copy for copy in copies.values() if os.path.lexists(copy)]
     edits = []
     with refuse_unwritable(folder, "folder"):
@@ -72,7 +72,7 @@ def copy_recipe(name: str, folder: Path) -> Copies:
 
 
 def _sentence(file: Path) -> str:
-    """The first one of the comment that a recipe begins with."""
+    """The first sentence of the comment that a recipe begins with."""
     lines = file.read_text(encoding="utf-8").splitlines()
     comment = " ".join(line.removeprefix("# ") for line in lines[: _comments(lines)])
     return textwrap.shorten(re.split(r"(?<=\.) ", comment)[0], LONGEST, placeholder=" ...")
@@ -99,7 +99,7 @@ def _leads(file: Path) -> list[str]:
 
 
 def _tree(file: Path) -> dict[str, Any]:
-    """What a config has; a list of settings has none of it."""
+    """The content of a config; nothing for a list of settings."""
     return {} if file.name.startswith("grid-") else yamlfile.read_file(file).tree
 
 

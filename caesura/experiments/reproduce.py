@@ -221,7 +221,7 @@ class _Experiment:
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
         folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
         if not folders:
-            terminal.say("no report: the weights of no system are there")
+            terminal.say("no report: no system has weights")
             return
         page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-LARGEST = 2**30  # of a size; a few times its square is still counted in 64 bits
+LARGEST = 2**30  # size allowed; a few times its square still fits into 64 bits
 
 
 def check_batch(

@@ -30,14 +30,14 @@ def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Conf
 def refuse_strange_checkpoint(config: Config, path: Path, begun: Any) -> None:
     """Refuse a checkpoint of a run that was `begun` with another config, whatever the folder's file says.
 
-    Earlier versions did not keep the config in their checkpoints; those are taken as they are.
+    Checkpoints of earlier versions have no config and are accepted as they are.
     """
     if begun is None:
         return
     try:
         old = resolve(Config.model_validate(begun))
     except (ValueError, InputError) as problem:
-        raise DamagedError(f"{path}: damaged (its config is not one)") from problem
+        raise DamagedError(f"{path}: damaged (its config is not valid)") from problem
     if changes := differences(_with_allowed_changes(old, config, path.parents[1]), config):
         raise _other_config(path, changes, "remove it, undo that or choose another --out")
 

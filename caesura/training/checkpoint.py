@@ -48,7 +48,7 @@ class Snapshot:
 
     progress: dict[str, Any]
     tensors: dict[str, Tensor]  # in the host's memory
-    config: dict[str, Any] | None = None  # that the run was begun with, as JSON can hold it
+    config: dict[str, Any] | None = None  # the config that the run was begun with, as JSON
 
 
 def snapshot(
@@ -106,7 +106,7 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     check: Callable[[Path, Any], None] = lambda path, config: None,
 ) -> Progress:
-    """Put the tensors of a checkpoint where they were; its counters.
+    """Put the tensors of a checkpoint back in place; returns its counters.
 
     `check` may refuse it for its config, which is None in those of earlier versions.
     """
@@ -115,7 +115,7 @@ def load_checkpoint(
         try:
             _expect(path, kinds, model, optimizer)
         except InputError:
-            check(path, read_facts(path).get("config"))  # another config may be why
+            check(path, read_facts(path).get("config"))  # another config may be the reason
             raise
 
     tensors, facts = load_tensors(path, expect)
@@ -144,7 +144,7 @@ def _progress(path: Path, facts: dict[str, Any]) -> Progress:
 
 
 def _expect(path: Path, kinds: Kinds, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Refuse tensors that no checkpoint of this run holds; none of a random state is large."""
+    """Refuse tensors that no checkpoint of this run holds, and large random states."""
     own = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     weights = [p for group in optimizer.param_groups for p in group["params"]]
     moments = {f"optimizer.{index}": tuple(weight.shape) for index, weight in enumerate(weights)}
@@ -156,7 +156,9 @@ def _expect(path: Path, kinds: Kinds, model: nn.Module, optimizer: torch.optim.O
         else:
             fits = kind.shape in ((), moments.get(name.rpartition(".")[0]))
         if not fits:
-            raise DamagedError(f"{path}: damaged ({quoted(name)} is not of this run: {[*kind.shape]})")
+            raise DamagedError(
+                f"{path}: damaged ({quoted(name)} does not belong to this run: {[*kind.shape]})"
+            )
 
 
 def _restore(parts: dict[str, dict[str, Tensor]], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

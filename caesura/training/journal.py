@@ -82,7 +82,7 @@ class Journal:
     def close(self) -> None:
         """Close the files; what a full disk does not take is lost, and was not part of any checkpoint.
 
-        TensorBoard opens its file again to write what it has left, which may be for nobody any more.
+        TensorBoard opens its file again to write the rest, though the folder may be gone.
         """
         for file in self._files.values():
             with suppress(OSError):
@@ -98,7 +98,7 @@ class Journal:
         self._files[name].flush()
 
     def _check(self, name: str) -> None:
-        """End where what is written would not be in the folder."""
+        """End training where the log would not be written to the folder."""
         path = self._folder / name
         check_held(path)
         with suppress(FileNotFoundError):

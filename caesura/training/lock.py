@@ -25,7 +25,7 @@ _TRIES, _PAUSE = 10, 0.005  # seconds
 def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Make the folder and keep others from training in it; the lock of a killed process is taken over.
 
-    Where the folder is removed, moved or taken over meanwhile, a TrainingError ends what is inside.
+    Where the folder is removed, moved or taken over meanwhile, a TrainingError ends the work inside.
     """
     path = folder / LOCK
     with refuse_unwritable(folder):
@@ -35,8 +35,8 @@ def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         with holding(folder, file):
             yield
     finally:
-        if is_lock(file, folder):  # else it is another's
-            path.unlink(missing_ok=True)  # before others may have it
+        if is_lock(file, folder):  # else it is another process's
+            path.unlink(missing_ok=True)  # before others can take it
         os.close(file)
 
 
@@ -59,11 +59,11 @@ def is_held(folder: Path) -> bool:
 
 def _acquire(path: Path, say: Callable[[str], None]) -> int:
     while True:
-        # Without waiting: a pipe would have us wait for its other end.
+        # Without waiting: opening a pipe would wait for its other end.
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise InputError(f"{path}: no plain file; remove it or choose another --out")
+                raise InputError(f"{path}: not a plain file; remove it or choose another --out")
             if not _locked(file, path, say):
                 os.close(file)
                 continue

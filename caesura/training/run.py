@@ -371,7 +371,7 @@ def _announce(run: Run, reporter: Reporter) -> None:
             reporter.say(f"model.{part}.tau is {shown(tau)}: below 0 the penalty rewards longer segments")
     if (tokenizer := testing.bleu_tokenize) not in ("13a", "none"):
         language = run.config.data.trg.lang
-        reporter.say(f"BLEU of {language}: by sacrebleu's tokenizer {tokenizer} (testing.bleu_tokenize)")
+        reporter.say(f"BLEU of {language} uses sacrebleu's tokenizer {tokenizer} (testing.bleu_tokenize)")
     if run.dev.too_long:
         limit = f"over {testing.max_input} characters (testing.max_input)"
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")

@@ -242,7 +242,7 @@ def test_compare_calls_models_as_it_is_told(models: dict[str, Path], corpus: Pat
     assert {"figures/profiles-Zeichen-1.svg", "figures/profiles-ACT.svg"} <= set(numbers["files"])
     for names in (["ACT"], ["ACT", "ACT"], ["a", "b", "c"]):
         said = refusal(caesura(*call, *(word for name in names for word in ("--name", name))))
-        assert said == "--name: 2 different names are wanted, one a model, in their order"
+        assert said == "--name: 2 different names are wanted, one per model, in their order"
 
 
 def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], tmp_path: Path) -> None:

@@ -87,10 +87,12 @@ def test_a_copy_says_which_lines_to_change_and_replaces_nothing(folder: Path) ->
     base = folder / "multi30k" / "char.yaml"
     base.write_text(base.read_text().replace("multi30k-de-en", "mine"))
     before = contents(folder)
-    assert refusal(caesura("recipes", "copy", "multi30k/act.yaml")).startswith("multi30k/act.yaml: is there")
+    assert refusal(caesura("recipes", "copy", "multi30k/act.yaml")).startswith(
+        "multi30k/act.yaml: exists already"
+    )
     assert contents(folder) == before
     done = caesura("recipes", "copy", "recipes/multi30k/bpe")
-    assert "multi30k/char.yaml was there already and stays as it is" in done.lines
+    assert "multi30k/char.yaml exists already and is kept" in done.lines
     assert contents(folder).items() >= before.items()
     assert texts(load_config("multi30k/bpe.yaml"))[0] == folder / "data" / "mine" / "train.de.xz"
 
@@ -102,9 +104,7 @@ def test_what_cannot_be_copied_is_one_sentence(folder: Path) -> None:
     (folder / "file").write_text("")
     (folder / "your-text.yaml").symlink_to("nowhere")
     assert refusal(caesura("recipes", "copy", "your-text", "file")).startswith("file: cannot be written to")
-    assert refusal(caesura("recipes", "copy", "your-text", ".")).startswith(
-        "your-text.yaml: is there already"
-    )
+    assert refusal(caesura("recipes", "copy", "your-text", ".")).startswith("your-text.yaml: exists already")
     assert not (folder / "nowhere").exists()
 
 
@@ -128,17 +128,17 @@ def test_a_recipe_is_found_by_its_name_and_a_file_of_that_name_wins(folder: Path
     found: list[str] = []
     assert cookbook.find("your-text.yaml", found.append) == package / "your-text.yaml"
     assert found.pop() == (
-        "your-text.yaml: no such file in this folder; used is the recipe your-text that comes with Caesura"
+        "your-text.yaml: no such file in this folder; using the recipe your-text that comes with Caesura"
     )
     (folder / "recipes").mkdir()
     (folder / "recipes" / "your-text.yaml").write_text("")
     assert cookbook.find("your-text", found.append) == Path("recipes/your-text.yaml")
-    assert found.pop().endswith("used is recipes/your-text.yaml")
+    assert found.pop().endswith("using recipes/your-text.yaml")
     assert cookbook.find("recipes/your-text.yaml", found.append) == Path("recipes/your-text.yaml")
     assert found == []
     (folder / "your-text.yaml").write_text("")
     assert cookbook.find("your-text", found.append) == Path("your-text.yaml")
-    assert found.pop().startswith("your-text.yaml: the one in this folder is used")
+    assert found.pop().startswith("your-text.yaml: using the file in this folder")
     for name in ("nowhere.yaml", "multi30k", str(folder / "your-text.yaml"), "../here/your-text.yaml"):
         assert cookbook.find(name, found.append) == Path(name)
     assert found == []
@@ -219,7 +219,7 @@ def test_the_wheel_has_every_recipe_and_works_without_the_clone(installed: Path,
     assert "your-text.yaml, lines 5 to 7" in run(program, tmp_path, "recipes", "copy", "your-text", ".")
     write_corpus(tmp_path)
     output = run(program, tmp_path, "train", "your-text.yaml", *SETTINGS)
-    assert "your-text.yaml: the one in this folder is used" in output
+    assert "your-text.yaml: using the file in this folder" in output
     assert (tmp_path / "runs" / "your-text" / "model.safetensors").is_file()
 
 

@@ -216,7 +216,7 @@ def test_what_no_line_holds_is_no_token(tmp_path, kind, never):
     content["tokens"].append(token)
     content.pop("counts", None)
     path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=re.escape(f"{token!r} is no {kind} token")):
+    with pytest.raises(InputError, match=re.escape(f"{token!r} is not a {kind} token")):
         load_vocabulary(path)
 
 
@@ -239,12 +239,12 @@ def test_the_file_has_one_token_a_line(tmp_path):
         (lambda c: c["tokens"].append(7), "list of strings"),
         (lambda c: c["tokens"].pop(0), "begin with"),
         (lambda c: c["tokens"].append(c["tokens"][5]), "more than once"),
-        (lambda c: c["tokens"].append(""), "is no bpe token"),
-        (lambda c: c["tokens"].append("a b"), "is no bpe token"),
+        (lambda c: c["tokens"].append(""), "is not a bpe token"),
+        (lambda c: c["tokens"].append("a b"), "is not a bpe token"),
         (lambda c: c.update(tokens=list(SPECIALS)), "besides the specials"),
         (lambda c: c.update(counts=[1]), "counts"),
         (lambda c: c.pop("merges"), "merges"),
-        (lambda c: c["merges"].append(["zz", "q"]), "no token"),
+        (lambda c: c["merges"].append(["zz", "q"]), "not a token"),
         (lambda c: c["merges"].append("ab"), "pairs"),
     ],
 )

@@ -204,7 +204,7 @@ def test_what_cuts_were_learnt_from_text_is_in_the_model_folder(kind: str, tmp_p
     with pytest.raises(InputError, match=rf"{path.name} is missing"):
         Translator.from_pretrained(tmp_path)
     os.mkfifo(path)
-    with pytest.raises(InputError, match=rf"{path.name}: no plain file"):
+    with pytest.raises(InputError, match=rf"{path.name}: not a plain file"):
         Translator.from_pretrained(tmp_path)
     path.unlink()
     elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere.json")
