@@ -72,7 +72,7 @@ SYSTEMS = {
         length=4.0,
     ),
     "entropy": System(
-        "reads both ways; cut where the next character is hard to foresee, at the same length",
+        "reads both ways; cut where the next character is hard to predict, at the same length",
         f"{{{READER}, cutter: {{type: given}}, pooling: mean, output_dim: 64}}",
         cuts=f"{{type: entropy, order: 5, target: {TARGET}}}",
         updates=500,

@@ -345,7 +345,7 @@ def _speeds(found: Sequence[Analysis]) -> list[str]:
     for a, done, speed in timed:
         if speed.problem:
             unclear.setdefault(speed.problem, []).append(f"{done} with {escape(a.name)}")
-    said = [f"No speed of {', '.join(works)}: {problem}." for problem, works in unclear.items()]
+    said = [f"No speed for {', '.join(works)}: {problem}." for problem, works in unclear.items()]
     if shown := [speed for _, _, speed in timed if not speed.problem]:
         how = f"{shown[0].repeats} repeats on {count(shown[0].sentences, 'sentence')}, ± half their range"
         said.insert(0, f"Speeds: medians of {how}; {found[0].cost.device}, {found[0].text.search}.")

@@ -84,7 +84,7 @@ def test_a_report_has_speeds_with_their_spread_and_says_which_are_left_out(
     one = replace(one, cost=cost)
     html = Report([one]).page()[0]
     assert "medians of 5 repeats on 64 sentences, ± half their range" in html
-    assert "No speed of translating with act: it was busy." in html
+    assert "No speed for translating with act: it was busy." in html
     [row] = tables.cost([one]).rows
     cells = dict(zip((column.name for column in tables.cost([one]).columns), row, strict=True))
     assert (cells["segmented per second"], cells["± segmented"]) == (30, 2)
