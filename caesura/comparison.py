@@ -26,7 +26,7 @@ from caesura.data.sentences import Sentences
 from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.rates import asked
-from caesura.evaluation.scores import Comparison, paired_bootstrap
+from caesura.evaluation.scores import Comparison, paired_bootstrap, wordless
 from caesura.model import Translator
 from caesura.visible import one_line
 
@@ -90,6 +90,7 @@ def compare_models(
             search = model.searcher(beam)
             found = evaluate(model, text.sources, text.references, text.gold, search, progress)
             measured.append((found, time.perf_counter() - began))
+        terminal.warn(wordless(found.scores.bleu, found.scores.chrf), folder)
     rows = compared(models, measured, text, beam, baseline)
     rows = [replace(row, speed=speed) for row, speed in zip(rows, _speeds(models, text, beam), strict=True)]
     return [replace(row, name=name) for row, name in zip(rows, names, strict=True)] if names else rows

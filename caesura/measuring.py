@@ -249,13 +249,16 @@ def _evaluate(
 ) -> Evaluation:
     from caesura import terminal
     from caesura.evaluation.evaluate import evaluate as run
+    from caesura.evaluation.scores import wordless
     from caesura.streaming import sentences
 
     text = sentences(src, trg, errors, translator.config.testing.max_input)
     translator.read_cuts(src)
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
-        return run(translator, text.sources, text.references, text.gold, search, progress)
+        found = run(translator, text.sources, text.references, text.gold, search, progress)
+    terminal.warn(wordless(found.scores.bleu, found.scores.chrf))
+    return found
 
 
 def _files(

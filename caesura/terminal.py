@@ -52,12 +52,19 @@ class Screen(Console):
 out = Screen(soft_wrap=True)
 err = Screen(stderr=True, soft_wrap=True)
 
+WORDLESS = 20  # chrF2 of a validation from which on no word right is strange
 WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line another one shows
 
 
 def beside_bar() -> Console:
     """Where to print while a bar is drawn on `err`: at a terminal the bar's own console makes room for it."""
     return err if out.is_terminal and err.is_terminal else out
+
+
+def warn(text: str, of: str = "") -> None:
+    """A sentence on the error stream, about a thing that is named; none where there is none."""
+    if text:
+        err.print(one_line(f"caesura: {of}: {text}" if of else f"caesura: {text}"))
 
 
 def say(text: str) -> None:
@@ -96,8 +103,11 @@ def validation_line(v: dict[str, Any]) -> str:
 
 def _warnings(v: dict[str, Any]) -> list[str]:
     """What a validation's line is followed by."""
+    from caesura.evaluation.scores import wordless  # with sacrebleu, which most commands do without
+
     off = off_rate(v["segment_length"], v.get("target_length"))
-    return [] if off is None else [f"off its rate: {off}"]
+    wrong = wordless(v["bleu"], v["chrf"]) if v["chrf"] >= WORDLESS else ""  # a new model may have none right
+    return [text for text in (off and f"off its rate: {off}", wrong) if text]
 
 
 def _description() -> TextColumn:

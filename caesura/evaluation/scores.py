@@ -92,11 +92,6 @@ def score(
         "chrf_bigram": counts[: 3 * 2],
     }
     results = {key: _result(metric, counted[key], hypotheses) for key, metric in metrics.items()}
-    if not results["bleu"].score and results["chrf"].score:
-        _log.warning(
-            "BLEU is 0 and chrF2 is not: translations share characters with their references, but no words "
-            f"as tokenizer {tokenize} splits them; if it does not fit the language, set testing.bleu_tokenize"
-        )
     # chrF's beta is in the name alone, so the name belongs to the signature.
     signatures = {key: f"{results[key].name}|{metric.get_signature()}" for key, metric in metrics.items()}
     pairs = zip(hypotheses, references, strict=True)
@@ -108,6 +103,16 @@ def score(
         exact=equal / len(references),
         signatures=signatures,
         sentences=len(references),
+    )
+
+
+def wordless(bleu: float, chrf: float) -> str:
+    """A warning where translations share characters with their references, but no word; else nothing."""
+    if bleu or not chrf:
+        return ""
+    return (
+        "BLEU is 0 and chrF2 is not: translations share characters with their references, but no word; "
+        "if BLEU's tokenizer does not fit the language, set testing.bleu_tokenize"
     )
 
 
