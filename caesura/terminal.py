@@ -52,7 +52,6 @@ class Screen(Console):
 out = Screen(soft_wrap=True)
 err = Screen(stderr=True, soft_wrap=True)
 
-WORDLESS = 20  # chrF2 of a validation from which on no word right is strange
 WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line another one shows
 
 
@@ -106,8 +105,8 @@ def _warnings(v: dict[str, Any]) -> list[str]:
     from caesura.evaluation.scores import wordless  # with sacrebleu, which most commands do without
 
     off = off_rate(v["segment_length"], v.get("target_length"))
-    wrong = wordless(v["bleu"], v["chrf"]) if v["chrf"] >= WORDLESS else ""  # a new model may have none right
-    return [text for text in (off and f"off its rate: {off}", wrong) if text]
+    texts = (off and f"off its rate: {off}", wordless(v["bleu"], v["chrf"]))
+    return [text for text in texts if text]
 
 
 def _description() -> TextColumn:

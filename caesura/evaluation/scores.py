@@ -14,6 +14,7 @@ from sacrebleu.significance import PairedTest, Result
 from caesura.errors import InputError
 from caesura.evaluation.ngrams import characters, shared_ngrams, words
 
+WORDLESS = 20  # chrF2 from which on no word right is strange; a model at the start of training has less
 TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
 
 
@@ -107,12 +108,12 @@ def score(
 
 
 def wordless(bleu: float, chrf: float) -> str:
-    """A warning where translations share characters with their references, but no word; else nothing."""
-    if bleu or not chrf:
+    """A warning where translations share many characters with their references, but no word; else nothing."""
+    if bleu or chrf < WORDLESS:
         return ""
     return (
-        "BLEU is 0 and chrF2 is not: translations share characters with their references, but no word; "
-        "if BLEU's tokenizer does not fit the language, set testing.bleu_tokenize"
+        f"BLEU is 0 where chrF2 is {chrf:.1f}: translations share characters with their references, but no "
+        "word; if BLEU's tokenizer does not fit the language, set testing.bleu_tokenize"
     )
 
 

@@ -353,6 +353,6 @@ def test_evaluate_takes_the_configs_test_set_by_default(
     given = caesura("evaluate", other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--json")
     default = caesura("evaluate", other, "--json")
     named = f"{corpus / 'dev.de'} and {corpus / 'dev.en'}"
-    assert default.err.splitlines()[0] == f"test set named by the folder's config: {named}"
+    assert default.err == f"test set named by the folder's config: {named}\n"
     assert default.status == given.status == 0
     assert json.loads(default.out)["scores"] == json.loads(given.out)["scores"]
