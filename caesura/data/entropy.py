@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from caesura.config import EntropyCuts
 
 FORMAT = 1
-MAX_UNPACKED = 1 << 29  # bytes of all arrays of a file
+MAX_NGRAMS = 1 << 24  # of a file, of all lengths
+MAX_COUNT = 1 << 48  # of one of them
 TOLERANCE = 0.05  # of a target: many entropies of a text may be equal, and allow no closer rate
 _EQUAL = 1e-9  # bits: other machines may round differently, but should cut at the same places
 
@@ -69,9 +71,10 @@ class NgramCuts(TextCuts):
         content = io.BytesIO()
         arrays = {name: _narrow(values) for name, values in self._arrays().items()}
         np.savez_compressed(content, format=FORMAT, threshold=self.threshold, **arrays)  # type: ignore[arg-type]
-        if content.tell() > MAX_BYTES:
+        if content.tell() > MAX_BYTES or arrays["counts"].size > MAX_NGRAMS:
             raise InputError(
-                f"{path}: the n-grams take over {MAX_BYTES >> 20} MiB; set a smaller data.cuts.order"
+                f"{path}: over {MAX_NGRAMS:,} n-grams, or {MAX_BYTES >> 20} MiB of them; set a smaller "
+                "data.cuts.order"
             )
         with write_beside(path) as file:
             file.write(content.getvalue())
@@ -97,15 +100,12 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
     content = read_bounded(path, MAX_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
-            if sum(entry.file_size for entry in packed.infolist()) > MAX_UNPACKED:
-                raise ValueError(f"it unpacks to over {MAX_UNPACKED >> 20} MiB")
-        with np.load(io.BytesIO(content)) as arrays:  # of plain numbers: it refuses objects
-            number, threshold = int(arrays["format"]), float(arrays["threshold"])
+            number, threshold = int(_array(packed, "format")), float(_array(packed, "threshold"))
             if number != FORMAT:
                 raise ValueError(f"its format is {number}, and this version reads {FORMAT}")
             if not np.isfinite(threshold):
                 raise ValueError("its threshold should be a finite number")
-            model = _checked(arrays)
+            model = _model(packed)
     except (ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, *_ZIP_ERRORS) as problem:
         reason = str(problem).partition("\n")[0] or type(problem).__name__
         raise InputError(f"{path}: not a file of n-grams: {reason}") from problem
@@ -119,23 +119,35 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
-def _checked(arrays: Any) -> NgramModel:
+def _array(packed: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """An array of numbers, whose header is read before it takes memory."""
+    with packed.open(f"{name}.npy") as file:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        size = math.prod(shape)
+        if dtype.kind not in "uif" or size > MAX_NGRAMS:
+            raise ValueError(f"{name} should be at most {MAX_NGRAMS:,} numbers")
+        content = file.read(size * dtype.itemsize)
+    return np.frombuffer(content, dtype, size).reshape(shape)  # ValueError where it is cut off
+
+
+def _whole_numbers(packed: zipfile.ZipFile, name: str) -> NDArray[np.int64]:
+    values = _array(packed, name)
+    if values.ndim != 1 or values.dtype.kind != "u" or values.max(initial=0) > MAX_COUNT:
+        raise ValueError(f"{name} should be a list of whole numbers, each at most {MAX_COUNT:,}")
+    return values.astype(np.int64)
+
+
+def _model(packed: zipfile.ZipFile) -> NgramModel:
     """The model that the arrays of a file describe; ValueError where they describe none."""
     names = ("alphabet", "sizes", "followers", "symbols", "counts")
-    for name in names:
-        values = arrays[name]
-        if values.ndim != 1 or values.dtype.kind != "u":
-            raise ValueError(f"{name} should be a list of whole numbers")
-    alphabet, (sizes, followers, symbols, counts) = (
-        arrays["alphabet"].astype(np.uint32),
-        (arrays[name].astype(np.int64) for name in names[1:]),
-    )
-    if (np.diff(alphabet.astype(np.int64)) <= 0).any() or alphabet.max(initial=0) > 0x10FFFF:
+    alphabet, sizes, followers, symbols, counts = (_whole_numbers(packed, name) for name in names)
+    if (np.diff(alphabet) <= 0).any() or alphabet.max(initial=0) > 0x10FFFF:
         raise ValueError("alphabet should be rising code points")
     ends = [0, *accumulate(sizes.tolist())]
     if not len(sizes) or min(sizes) < 1 or not len(symbols) == len(counts) == ends[-1]:
         raise ValueError("sizes should be those of symbols and counts")
-    if len(followers) != 1 + ends[-2] or counts.min() < 1:
+    if len(followers) != 1 + ends[-2] or followers.max() > ends[-1] or counts.min() < 1:
         raise ValueError("followers and counts should be there for each n-gram")
     if symbols.min() < BOUNDARY or symbols.max() > len(alphabet) + BOUNDARY:
         raise ValueError("symbols should be of the alphabet")
@@ -148,7 +160,7 @@ def _checked(arrays: Any) -> NgramModel:
         if ((np.diff(level.parents) == 0) & (np.diff(level.symbols) <= 0)).any():
             raise ValueError("n-grams should be sorted")
         levels.append(level)
-    model = NgramModel(alphabet, levels)
+    model = NgramModel(alphabet.astype(np.uint32), levels)
     _ = model.tables  # refuses n-grams that cannot be of a text
     return model
 

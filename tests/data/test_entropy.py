@@ -1,5 +1,6 @@
 """Cuts by entropy: the threshold meets the rate that is asked for, and the file holds what was learnt."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -206,15 +207,35 @@ def test_other_bytes_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
             load_ngrams(path, settings())
 
 
+@pytest.mark.parametrize("name", ["alphabet", "sizes", "followers", "symbols", "counts", "threshold"])
 def test_a_file_that_would_fill_the_memory_is_not_unpacked(
-    learnt: NgramCuts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    learnt: NgramCuts, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(entropy, "MAX_UNPACKED", 10_000)
-    path = packed(learnt, tmp_path)
-    assert load_ngrams(path, settings()).fingerprint == learnt.fingerprint
-    packed(learnt, tmp_path, more=np.zeros(10_000, np.uint8))
-    with pytest.raises(InputError, match=rf"^{path}: .*unpacks"):
+    path = packed(learnt, tmp_path, **{name: np.zeros(entropy.MAX_NGRAMS + 1, np.uint8)})
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"^{path}: .*{name} should be at most"):
         load_ngrams(path, settings())
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100 << 20  # 64 of them a buffer to read the file with
+
+
+@pytest.mark.parametrize("name", ["sizes", "followers", "symbols", "counts"])
+def test_numbers_whose_sum_wraps_around_are_refused(learnt: NgramCuts, tmp_path: Path, name: str) -> None:
+    """Four times 2 ** 62 is 0: with such followers numpy would write far beyond what it has allocated."""
+    with np.load(packed(learnt, tmp_path)) as arrays:
+        values = arrays[name].astype(np.uint64)
+    for largest in (1 << 62, (1 << 64) - 1, entropy.MAX_COUNT):
+        wrong = values.copy()
+        wrong[1:5] = largest
+        wrong[1] += values[1:5].sum() if largest == 1 << 62 else 0
+        path = packed(learnt, tmp_path, **{name: wrong})
+        if name == "counts" and largest == entropy.MAX_COUNT:
+            load_ngrams(path, settings())
+            continue
+        with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+            load_ngrams(path, settings())
 
 
 def test_n_grams_of_another_order_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
