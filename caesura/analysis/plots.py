@@ -14,6 +14,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from caesura.data.files import write_beside
 from caesura.data.held import make_folder
 
 # Okabe and Ito's palette, for all kinds of colour vision; its yellow is too faint on white.
@@ -136,9 +137,12 @@ def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """Writes PNG and SVG without date or version, so that a figure changes only when its contents do."""
     make_folder(stem.parent)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    with style():
-        figure.savefig(png, dpi=160, bbox_inches="tight", metadata={"Software": None})
-        figure.savefig(svg, bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    for path, options in (
+        (png, {"format": "png", "dpi": 160, "metadata": {"Software": None}}),
+        (svg, {"format": "svg", "metadata": {"Date": None, "Creator": None}}),
+    ):
+        with style(), write_beside(path) as file:
+            figure.savefig(file, bbox_inches="tight", **options)
     return png, svg
 
 

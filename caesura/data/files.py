@@ -172,7 +172,7 @@ def refuse_odd(files: Iterable[Path], folders: Iterable[Path] = ()) -> None:
     """Refuse anything in place of these that is not a plain file or folder: opening a pipe waits for ever."""
     for paths, kind, fits in ((files, "plain file", Path.is_file), (folders, "folder", Path.is_dir)):
         for path in paths:
-            if path.exists() and not fits(path):
+            if os.path.lexists(path) and not fits(path):
                 raise InputError(f"{path}: not a {kind}; remove it or choose another --out")
 
 
@@ -223,7 +223,9 @@ def read_json(path: Path) -> Any:
 
 
 def read_at_most(path: Path, most: int) -> bytes:
-    """The bytes of a file; ValueError where there are more than `most`."""
+    """The bytes of a plain file; ValueError where there are more than `most`."""
+    if path.exists() and not path.is_file():  # a pipe may never end
+        raise ValueError("not a plain file")
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:

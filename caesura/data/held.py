@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +11,14 @@ from pathlib import Path
 from caesura.errors import TrainingError
 
 LOCK = ".lock"
-_locks: dict[str, int] = {}  # open lock files, by the absolute path of their folder
+_locks: dict[str, tuple[int, str]] = {}  # by folder: its open lock file, and where relative paths start from
 
 
 @contextmanager
 def holding(folder: Path, file: int) -> Iterator[None]:
     """Inside, `check_held` watches a folder whose lock is the open `file`; it is also called at the end."""
     name = os.path.abspath(folder)
-    _locks[name] = file
+    _locks[name] = file, os.getcwd()
     try:
         yield
     except Exception:
@@ -31,8 +32,8 @@ def holding(folder: Path, file: int) -> Iterator[None]:
 
 def check_held(path: str | Path) -> None:
     """Raise a TrainingError if `path` is in a folder that was held and no longer is."""
-    name = os.path.abspath(path)
-    for folder, file in [*_locks.items()]:
+    for folder, (file, start) in [*_locks.items()]:
+        name = os.path.normpath(os.path.join(start, path))  # the current folder may have another name by now
         if (name == folder or name.startswith(os.path.join(folder, ""))) and not is_lock(file, folder):
             raise TrainingError(
                 f"{folder}: was removed, moved or taken over by another process; this one ends, and has "
@@ -44,8 +45,10 @@ def is_lock(file: int, folder: str | Path) -> bool:
     """Whether an open file is still the lock in a folder."""
     try:
         return os.path.samestat(os.fstat(file), os.lstat(os.path.join(folder, LOCK)))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as problem:
+        if problem.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE):
+            return False
+        raise
 
 
 def make_folder(path: str | Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from caesura.components import resolve
 from caesura.cores import own_cores
-from caesura.data.files import read_tail, write_beside
+from caesura.data.files import read_tail, refuse_odd, write_beside
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import asked
@@ -201,6 +201,7 @@ class _Fleet:
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
         check_held(member.folder)
+        refuse_odd([member.log])
         command = [sys.executable, "-m", *command]
         with member.log.open("a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"$ {shlex.join(command)}\n")

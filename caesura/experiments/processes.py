@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from caesura.data.files import refuse_odd
 from caesura.data.held import check_held
 from caesura.signals import hasty, restore_signals, take_signals
 from caesura.training.checkpoint import newest_progress
@@ -56,6 +57,7 @@ class Children:
     ) -> None:
         """Start a process that prints into `log`, after what is there; its standard output into `output`."""
         check_held(log)
+        refuse_odd([log, *([] if output is None else [output])])
         leashed = [sys.executable, "-m", "caesura.experiments.leash", str(os.getpid()), *command]
         with ExitStack() as stack:
             errors = stack.enter_context(log.open("ab"))

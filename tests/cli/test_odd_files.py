@@ -12,12 +12,16 @@ from cli.program import AT_ONCE, SYSTEMS, caesura, contents, refusal, write_conf
 from folders.test_strangers import at_most
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from caesura import yamlfile
+from caesura.analysis.plots import save
 from caesura.analysis.report import NUMBERS
 from caesura.components import resolve
 from caesura.config import load_config
+from caesura.data.files import read_json
 from caesura.errors import InputError
+from caesura.experiments.processes import Children
 from caesura.training.lock import LOCK
 from caesura.training.run import FILES, FOLDERS
 
@@ -45,6 +49,29 @@ def test_a_pipe_in_a_run_folder_is_refused_by_its_name_and_not_waited_for(
     os.mkfifo(out / name)
     said = refusal(train(write_config(corpus / "word.yaml", "word"), out))
     assert said.startswith(f"{out / name}: ")
+
+
+@pytest.mark.parametrize("name", [LOCK, *FILES])
+def test_a_link_to_itself_in_a_run_folder_is_refused(corpus: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "out" / name
+    path.parent.mkdir()
+    path.symlink_to(name)
+    said = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
+    assert said.startswith(f"{tmp_path / 'out'}")
+
+
+def test_pipes_in_the_folder_of_an_experiment_are_not_waited_for(tmp_path: Path) -> None:
+    pipes = {name: tmp_path / name for name in ("sweep.json", "run.log", "curves.png", "curves.svg")}
+    for path in pipes.values():
+        os.mkfifo(path)
+    with at_most(60):
+        with pytest.raises(ValueError, match="plain file"):
+            read_json(pipes["sweep.json"])
+        with Children() as children, pytest.raises(InputError, match=rf"^{pipes['run.log']}: "):
+            children.start("run", ["caesura.cli", "--version"], pipes["run.log"])
+        save(Figure(), tmp_path / "curves")
+    assert pipes["curves.png"].read_bytes().startswith(b"\x89PNG")
+    assert b"</svg>" in pipes["curves.svg"].read_bytes()
 
 
 @pytest.mark.parametrize("name", [LOCK, *FILES, *WITHIN])

@@ -78,6 +78,28 @@ def test_a_run_that_lost_its_folder_ends_and_writes_nothing(
     assert untouched(folder, other, end)
 
 
+@pytest.mark.parametrize("end", ["moved", "removed"])
+def test_a_run_in_a_relative_folder_notices_that_the_current_one_is_lost(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Then the same relative path would lead elsewhere, or nowhere."""
+    here, reporter = tmp_path / "here", Listener()
+    here.mkdir()
+    config = configured(corpus)
+    monkeypatch.chdir(here)
+
+    def update(progress: Any, loss: float | None) -> None:
+        if progress.update == 6:
+            if end == "moved":
+                here.rename(tmp_path / "elsewhere")
+            shutil.rmtree((tmp_path / "elsewhere" / "out") if end == "moved" else here)
+
+    reporter.update = update  # type: ignore[method-assign]
+    with pytest.raises(TrainingError, match="removed, moved or taken over"):
+        train(config, Path("out"), reporter)
+    assert not [*tmp_path.rglob("out")]
+
+
 def lost_at_call(number: int, folder: Path, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `act` done before the call of this number that makes a change last."""
     numbers = itertools.count(1)
