@@ -41,7 +41,7 @@ test: setup-dev ## the quick tests
 slow: setup-dev ## the tests that take longer: real text, learning
 	$(TESTS) -m slow
 
-soak: setup-dev ## kills, damage, bad text, memory and ACT-DEC's learning at length: up to 25 minutes
+soak: setup-dev ## kills, damage, bad text, memory and ACT-DEC at length
 	$(BIN)/python -m pytest -m soak -s
 
 lint: setup-dev ## ruff and mypy
