@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
@@ -20,7 +19,7 @@ from caesura.analysis.fidelity import Bin
 from caesura.analysis.gates import AROUND, PLACES, GateProfile, GateStatistics
 from caesura.analysis.halting import BINS, HaltingStatistics, History
 from caesura.analysis.means import ENOUGH
-from caesura.analysis.plots import AXIS, COLOURS, INK, Look, label_ends, looks, short, style
+from caesura.analysis.plots import AXIS, COLOURS, INK, Figure, Look, label_ends, looks, short, style
 from caesura.analysis.segments import Character, SegmentStatistics
 from caesura.analysis.typos import Robustness
 
@@ -150,7 +149,7 @@ def history_figure(runs: Mapping[str, History], score: Literal["bleu", "exact"] 
     if any(run.live is not None for run in runs.values()):
         panels.append(("sentences", "live", "live\ncharacters", _LOW))
     panels.append(("sentences", score, {"bleu": "BLEU, dev", "exact": "exact match, dev"}[score], _TALL))
-    if any(any(run.penalty) for run in runs.values()):
+    if any(_penalised(run) for run in runs.values()):
         panels.append(("penalty_at", "penalty", "penalty R", _LOW))
     labelled = 1 < len(runs) <= _TALL / _GAP
     heights = [height for *_, height in panels]
@@ -161,7 +160,7 @@ def history_figure(runs: Mapping[str, History], score: Literal["bleu", "exact"] 
         ends = []
         for (name, run), look in zip(runs.items(), looks(), strict=False):
             places, values = getattr(run, x), getattr(run, y)
-            if values is None or (y == "penalty" and not any(values)):  # nothing halts
+            if values is None or (y == "penalty" and not _penalised(run)):
                 continue
             axes.plot(places, values, color=look.colour, linestyle=look.dashes, linewidth=1.6)
             known = [(a, b) for a, b in zip(places, values, strict=True) if math.isfinite(b)]
@@ -187,6 +186,11 @@ def history_figure(runs: Mapping[str, History], score: Literal["bleu", "exact"] 
         ]
         _legend_above(figure, drawn, [_plain(name) for name in runs])
     return figure
+
+
+def _penalised(run: History) -> bool:
+    """Whether there is a penalty to draw: it is 0 where nothing halts, and nan where none is logged."""
+    return any(value and math.isfinite(value) for value in run.penalty)
 
 
 @styled

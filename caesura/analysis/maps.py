@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -18,7 +17,7 @@ from caesura.analysis.figures import styled
 from caesura.analysis.flips import Flips
 from caesura.analysis.gates import GateMap
 from caesura.analysis.halting import HaltingTrace
-from caesura.analysis.plots import AXIS, COLOURS, INK
+from caesura.analysis.plots import AXIS, COLOURS, INK, Figure
 
 _DASHES = (0, (4, 2))
 STEPS = 80  # of a sentence that are drawn, as in the paper

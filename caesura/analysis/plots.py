@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as PlainFigure
 
 from caesura.data.files import write_beside
 from caesura.data.held import make_folder
@@ -34,6 +34,13 @@ FONTS = (
     "WenQuanYi Zen Hei",
     "Arial Unicode MS",
 )
+
+
+class Figure(PlainFigure):
+    """A figure that a notebook shows when it is the value of a cell, in the house style."""
+
+    def _repr_png_(self) -> bytes:
+        return png_of(self)
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: float) -> None:
@@ -133,7 +140,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
+def save(figure: PlainFigure, stem: Path) -> tuple[Path, Path]:
     """Writes PNG and SVG without date or version, so that a figure changes only when its contents do."""
     make_folder(stem.parent)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
@@ -146,7 +153,7 @@ def save(figure: Figure, stem: Path) -> tuple[Path, Path]:
     return png, svg
 
 
-def svg_of(figure: Figure) -> str:
+def svg_of(figure: PlainFigure) -> str:
     """The figure as SVG on no background, so that it can stand on any; equal input, equal text."""
     buffer = StringIO()
     with style():
@@ -155,7 +162,7 @@ def svg_of(figure: Figure) -> str:
     return buffer.getvalue()
 
 
-def png_of(figure: Figure) -> bytes:
+def png_of(figure: PlainFigure) -> bytes:
     """The figure as PNG on white."""
     buffer = BytesIO()
     with style():

@@ -5,10 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from matplotlib.figure import Figure
-
 from caesura.analysis.figures import styled
-from caesura.analysis.plots import Look, looks
+from caesura.analysis.plots import Figure, Look, looks
 from caesura.experiments.curves import TITLE, WIDTH
 from caesura.experiments.recipe import Recipe
 from caesura.experiments.results import Result, rounded

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from caesura.analysis.figures import styled
-from caesura.analysis.plots import COLOURS, Look, label_ends, looks, short
+from caesura.analysis.plots import COLOURS, Figure, Look, label_ends, looks, short
 from caesura.experiments.recipe import Recipe
 from caesura.experiments.result_tables import time_shown
 from caesura.experiments.results import Result, rounded

@@ -9,12 +9,11 @@ from itertools import takewhile
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
 from caesura.analysis.figures import styled
-from caesura.analysis.plots import AXIS, INK, short
+from caesura.analysis.plots import AXIS, INK, Figure, short
 from caesura.experiments.sweep_grid import at
 from caesura.experiments.sweep_looks import (
     DASHES,

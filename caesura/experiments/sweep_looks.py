@@ -10,11 +10,10 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from caesura.analysis.plots import COLOURS, INK, spread
+from caesura.analysis.plots import COLOURS, INK, Figure, spread
 from caesura.experiments.sweep_grid import short_name, shown
 from caesura.experiments.sweep_results import Result, Sweep
 

@@ -147,6 +147,14 @@ def test_each_panel_of_a_history_shows_its_values() -> None:
     assert len(draw.history_figure({"char": lookup}).axes) == 2
 
 
+def test_a_history_without_a_penalty_has_no_panel_for_one() -> None:
+    """A cutter such as cif logs none: its values are nan."""
+    cif, act = replace(history(1), penalty=[math.nan] * 4), history(2)
+    assert len(draw.history_figure({"cif": cif}).axes) == 3
+    *_, penalty = draw.history_figure({"cif": cif, "act": act}).axes
+    assert lines(penalty) == [(act.penalty_at, act.penalty)]
+
+
 def test_a_share_that_is_always_0_is_drawn() -> None:
     stuck = replace(history(1), live=[0.0] * 4)
     assert lines(draw.history_figure({"act": stuck}).axes[1]) == [(stuck.sentences, [0.0] * 4)]

@@ -38,6 +38,12 @@ def test_both_files_are_written_where_asked(tmp_path: Path) -> None:
     assert "</svg>" in paths[1].read_text(encoding="utf-8")
 
 
+def test_a_notebook_shows_a_figure_in_the_house_style() -> None:
+    with matplotlib.rc_context({"font.size": 20, "figure.facecolor": "red"}):
+        shown = history_figure({"x": RUN})._repr_png_()
+    assert shown == plots.png_of(history_figure({"x": RUN}))
+
+
 def test_names_are_shown_as_they_are_without_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
