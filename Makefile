@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-seeds picture freedom test slow soak lint setup setup-dev clean help
+.PHONY: demo demo-seeds picture tutorial freedom test slow soak lint setup setup-dev clean help
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
@@ -19,6 +19,9 @@ picture: setup-dev ## make docs/report.png from the report of the demo, which it
 	rm -f $(REPORT)
 	$(BIN)/caesura demo --out runs/demo || test -s $(REPORT)
 	$(BIN)/python docs/report_picture.py $(REPORT)
+
+tutorial: setup ## run docs/tutorial.ipynb, and write its outputs into it
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W error docs/run_notebook.py docs/tutorial.ipynb
 
 SEGMENTER := model.segmenter
 freedom: setup ## draw the tables and figures of docs/results/freedom.md from its metrics
