@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-seeds picture tutorial freedom test slow soak lint setup setup-dev clean help
+.PHONY: demo demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev clean help
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
@@ -22,6 +22,10 @@ picture: setup-dev ## make docs/report.png from the report of the demo, which it
 
 tutorial: setup ## run docs/tutorial.ipynb, and write its outputs into it
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W error docs/run_notebook.py docs/tutorial.ipynb
+
+tatoeba-de-en: setup ## train anew the model that comes with Caesura, from data/tatoeba-de-en; wants a GPU
+	$(BIN)/caesura train recipes/$@/cif.yaml --out runs/$@
+	$(BIN)/python -m caesura.training.release runs/$@ recipes/$@/card.md caesura/models/$@
 
 SEGMENTER := model.segmenter
 freedom: setup ## draw the tables and figures of docs/results/freedom.md from its metrics

@@ -1,4 +1,4 @@
-"""Where recipes are, and how a name leads to one: here, in recipes/ here, or with the program."""
+"""Where recipes and models are, and how a name leads to one: here, in recipes/ here, or with the program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ HERE = Path("recipes")
 SUFFIX = ".yaml"
 FILE = "reproduce.yaml"  # of a folder whose recipes are trained together
 PACKAGE = Path(__file__).parent
+MODELS = PACKAGE / "models"  # one folder per model that comes with the program
 
 
 def home() -> Path:
@@ -49,6 +50,17 @@ def find(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
 def find_own(name: str) -> Path | None:
     """A recipe that comes with the program."""
     return next((path for path in _candidates(Path(name)) if home() in path.parents and path.is_file()), None)
+
+
+def find_model(name: str | os.PathLike[str]) -> Path:
+    """The model folder of this name, else the model of that name that comes with the program."""
+    given = Path(name)
+    return MODELS / given if given.name == str(given) in own_models() and not given.exists() else given
+
+
+def own_models() -> list[str]:
+    """The names of the models that come with the program."""
+    return sorted(path.name for path in MODELS.glob("*") if path.is_dir())
 
 
 def shown(path: str | os.PathLike[str]) -> str:

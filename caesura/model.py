@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from caesura.components import build_parts
 from caesura.config import Config, EntropyCuts, FileCuts
+from caesura.cookbook import find_model
 from caesura.data.batching import Batch, collate
 from caesura.data.cuts import GivenCuts, SymbolEnds, TextCuts, places_of, text_cuts
 from caesura.data.entropy import NgramCuts
@@ -99,18 +100,24 @@ class Translator(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, device: str | torch.device = "cpu", settings: Sequence[str] = ()
     ) -> Translator:
-        """Load a model folder, with `settings` such as testing.beam_size=10 in place of its own.
+        """Load a model folder, or a model that comes with Caesura by its name, such as tatoeba-de-en.
 
-        Everything in it is data, nothing in it is run.
+        `settings` such as testing.beam_size=10 take the place of its own. Loading it cannot run code.
         """
-        return read_folder(Path(folder), settings, cls.build).to(device).eval()
+        return read_folder(find_model(folder), settings, cls.build).to(device).eval()
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back."""
+    def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
+        """Write config, vocabularies and weights, so that `from_pretrained` gives this model back.
+
+        With a `dtype` such as torch.bfloat16 the weights are rounded to it.
+        """
         learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
         learnt = learnt if isinstance(learnt, Vocabulary | NgramCuts) else None
         vocabularies = Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)
-        write_folder(Path(folder), self.config, vocabularies, self.state_dict())
+        weights = self.state_dict()
+        if dtype is not None:
+            weights |= {name: weights[name].to(dtype) for name, _ in self.named_parameters()}
+        write_folder(Path(folder), self.config, vocabularies, weights)
 
     @property
     def device(self) -> torch.device:

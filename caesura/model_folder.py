@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from caesura import __version__
 from caesura.config import Config, EntropyCuts, SymbolCuts, load_config
+from caesura.cookbook import own_models
 from caesura.data.entropy import NgramCuts, load_ngrams
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.held import make_folder
@@ -76,7 +77,10 @@ def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Mode
     if folder.is_file():
         raise InputError(f"{folder}: is a file; a model folder is wanted")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one")
+        raise InputError(
+            f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one; "
+            f"with Caesura comes {' and '.join(own_models())}"
+        )
     for name in (*_DESCRIPTION, WEIGHTS):
         if not (folder / name).is_file():
             young = name == WEIGHTS and (folder / "checkpoints").is_dir()
@@ -119,7 +123,7 @@ def save_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
 
 
 def write_folder(
-    folder: Path, config: Config, vocabularies: Vocabularies, weights: dict[str, Tensor]
+    folder: Path, config: Config, vocabularies: Vocabularies, weights: Mapping[str, Tensor]
 ) -> None:
     """Write what `read_folder` gives back.
 
@@ -181,7 +185,8 @@ def _checked_model(
     if wrong := [name for name in kept if not weights[name].isfinite().all()]:
         raise InputError(f"{path}: {wrong[0]} should be a finite number")
     model.load_state_dict(weights, assign=True)
-    return model
+    small = next(model.parameters()).dtype in (torch.bfloat16, torch.float16)  # on disk, not at work
+    return model.float() if small else model
 
 
 def _check_format(path: Path, header: Header) -> None:

@@ -211,6 +211,10 @@ def test_the_wheel_has_every_recipe_and_works_without_the_clone(installed: Path,
     package = Path(place.stdout.strip())
     assert installed.parent in package.parents
     assert contents(package / "recipes") == contents(ROOT / "recipes")
+    assert contents(package / "models") == contents(ROOT / "caesura" / "models")
+    (tmp_path / "text").write_text("Sie möchte Ärztin werden.\n")
+    assert "She wants" in run(installed / "caesura", tmp_path, "translate", "tatoeba-de-en", "text")
+    (tmp_path / "text").unlink()
     program = installed / "caesura"
     assert run(program, tmp_path, "recipes").startswith("your-text ")
     assert "`caesura recipes copy your-text .`" in run(program, tmp_path, "train", "your-text.yaml", status=2)
