@@ -49,7 +49,7 @@ slow: setup-dev ## the tests that take longer: real text, learning
 	$(TESTS) -m slow
 
 soak: setup-dev ## kills, damage, bad text, memory and ACT-DEC at length
-	$(BIN)/python -m pytest -m soak -s
+	$(TESTS) --dist worksteal -rPs -m soak
 
 lint: setup-dev ## ruff and mypy
 	$(BIN)/ruff check .

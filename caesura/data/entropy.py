@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MAX_NGRAMS = 1 << 24  # of a file, of all lengths
 MAX_COUNT = 1 << 48  # of one of them
+MAX_ENTRIES = 100  # in the zip, which has 7; chance alone may look like one
 TOLERANCE = 0.05  # of a target: many entropies of a text may be equal, and allow no closer rate
 _EQUAL = 1e-9  # bits: other machines may round differently, but should cut at the same places
 
@@ -99,6 +100,8 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
     """Read what `NgramCuts.save` wrote; refuse any other file, and one with other settings."""
     content = read_bounded(path, MAX_BYTES)
     try:
+        if content.count(_ENTRY) > MAX_ENTRIES:  # each takes much more memory than it has bytes
+            raise ValueError(f"it holds more than {MAX_ENTRIES} files")
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             number, threshold = int(_array(packed, "format")), float(_array(packed, "threshold"))
             if number != FORMAT:
@@ -106,7 +109,16 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
             if not np.isfinite(threshold):
                 raise ValueError("its threshold should be a finite number")
             model = _model(packed)
-    except (ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, *_ZIP_ERRORS) as problem:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        EOFError,
+        OSError,
+        MemoryError,
+        OverflowError,
+        *_ZIP_ERRORS,
+    ) as problem:
         reason = str(problem).partition("\n")[0] or type(problem).__name__
         raise InputError(f"{path}: not a file of n-grams: {reason}") from problem
     if model.order != settings.order:
@@ -116,19 +128,33 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
     return NgramCuts(model, threshold, settings.by == "rise")
 
 
+_ENTRY = b"PK\1\2"  # starts one in a zip's list
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+
+# Of an array of at most one axis, as numpy writes it. Its own reader parses Python, and warns of old forms.
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|][uif]\d)', 'fortran_order': False, 'shape': \((?:(\d{1,9}),)?\), \} *\n"
+)
 
 
 def _array(packed: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """An array of numbers, whose header is read before it takes memory."""
-    with packed.open(f"{name}.npy") as file:
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        size = math.prod(shape)
-        if dtype.kind not in "uif" or size > MAX_NGRAMS:
+    entry = packed.getinfo(f"{name}.npy")
+    if entry.compress_type not in (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    ):  # others may ask for much memory
+        raise ValueError(f"{name} is compressed in another way than numpy's")
+    with packed.open(entry) as file:
+        magic, length = file.read(8), int.from_bytes(file.read(2), "little")
+        header = _HEADER.fullmatch(file.read(length))
+        if magic != b"\x93NUMPY\1\0" or not header or int(header[2] or 1) > MAX_NGRAMS:
             raise ValueError(f"{name} should be at most {MAX_NGRAMS:,} numbers")
-        content = file.read(size * dtype.itemsize)
-    return np.frombuffer(content, dtype, size).reshape(shape)  # ValueError where it is cut off
+        dtype, size = np.dtype(header[1].decode()), int(header[2] or 1)
+        values = np.frombuffer(
+            file.read(size * dtype.itemsize), dtype, size
+        )  # ValueError where it is cut off
+    return values if header[2] else values.reshape(())
 
 
 def _whole_numbers(packed: zipfile.ZipFile, name: str) -> NDArray[np.int64]:
@@ -142,7 +168,7 @@ def _model(packed: zipfile.ZipFile) -> NgramModel:
     """The model that the arrays of a file describe; ValueError where they describe none."""
     names = ("alphabet", "sizes", "followers", "symbols", "counts")
     alphabet, sizes, followers, symbols, counts = (_whole_numbers(packed, name) for name in names)
-    if (np.diff(alphabet) <= 0).any() or alphabet.max(initial=0) > 0x10FFFF:
+    if not len(alphabet) or (np.diff(alphabet) <= 0).any() or alphabet.max(initial=0) > 0x10FFFF:
         raise ValueError("alphabet should be rising code points")
     ends = [0, *accumulate(sizes.tolist())]
     if not len(sizes) or min(sizes) < 1 or not len(symbols) == len(counts) == ends[-1]:

@@ -1,6 +1,7 @@
 """Cuts by entropy: the threshold meets the rate that is asked for, and the file holds what was learnt."""
 
 import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,8 @@ def u(*values: int) -> Any:
     [
         {"format": 2},
         {"format": "x"},
+        {"format": np.inf},
+        {"format": [1]},
         {"threshold": np.nan},
         {"threshold": None},
         {"counts": None},
@@ -196,6 +199,56 @@ def test_n_grams_that_no_text_has_are_refused(learnt: NgramCuts, tmp_path: Path)
     path = packed(learnt, tmp_path, counts=u(1, 1), **arrays)
     with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
         load_ngrams(path, settings(order=2))
+
+
+def test_n_grams_without_a_character_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
+    ones = dict.fromkeys(("sizes", "followers", "symbols", "counts"), u(1, 1))
+    path = packed(learnt, tmp_path, alphabet=u(), **ones)
+    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+        load_ngrams(path, settings(order=2))
+
+
+def repacked(path: Path, kind: int = zipfile.ZIP_DEFLATED, **changes: bytes) -> None:
+    """The same zip, compressed in another way and with other bytes for some arrays."""
+    with zipfile.ZipFile(path) as old:
+        entries = {name: old.read(name) for name in old.namelist()}
+    entries |= {f"{name}.npy": content for name, content in changes.items()}
+    with zipfile.ZipFile(path, "w", kind) as new:
+        for name, content in entries.items():
+            new.writestr(name, content)
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_file_that_numpy_would_not_write_is_refused(learnt: NgramCuts, tmp_path: Path, kind: int) -> None:
+    path = packed(learnt, tmp_path)
+    repacked(path, zipfile.ZIP_STORED)
+    assert load_ngrams(path, settings()).fingerprint == learnt.fingerprint
+    repacked(path, kind)
+    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+        load_ngrams(path, settings())
+
+
+@pytest.mark.parametrize("shape", ["(-1,)", "(-8, -1)", "(8L,)", "(", "(" * 60_000, "(0, 8)"])
+def test_the_header_of_an_array_is_not_believed(learnt: NgramCuts, tmp_path: Path, shape: str) -> None:
+    path = packed(learnt, tmp_path)
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    start = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
+    repacked(path, alphabet=start + bytes(1 << 27 if shape == "(-1,)" else 64))
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: alphabet"):
+        load_ngrams(path, settings())
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100 << 20
+
+
+def test_a_zip_of_very_many_files_is_not_opened(
+    learnt: NgramCuts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed(learnt, tmp_path, **{f"more{i}": 1 for i in range(entropy.MAX_ENTRIES)})
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: .* {entropy.MAX_ENTRIES} files"):
+        load_ngrams(path, settings())
 
 
 def test_other_bytes_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:

@@ -5,18 +5,20 @@ import os
 import random
 import shutil
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cli.program import Done
+from folders.hostile_ngrams import hostile_ngrams
 from folders.test_bounds import HEADERS, ROWS, first, header_of, resized, write_header
 from folders.test_strangers import DAMAGES, DESCRIPTION, FILES, forge_vocabulary, sign
 from safetensors import SafetensorError
 
 from caesura.data.vocabulary import SPECIALS
 from caesura.errors import InputError
+from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
 from caesura.visible import LINE
 
 OWNED = "\x1b]0;owned\x07\x9b2J\u202e\u2028"
@@ -27,7 +29,7 @@ SPOILT = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, 
 
 
 def _damage(folder: Path, rng: random.Random) -> None:
-    path = folder / rng.choice(FILES)
+    path = folder / rng.choice([*FILES, CUTS_NGRAMS])
     path.write_bytes(DAMAGES[rng.choice([*DAMAGES])](path.read_bytes(), rng))
 
 
@@ -89,6 +91,10 @@ def _deep(folder: Path, rng: random.Random) -> None:
     )
 
 
+def _ngrams(folder: Path, rng: random.Random) -> None:
+    hostile_ngrams(folder / CUTS_NGRAMS, rng)
+
+
 def _header(folder: Path, rng: random.Random) -> None:
     path = folder / "model.safetensors"
     size = path.stat().st_size
@@ -114,7 +120,7 @@ def _facts(folder: Path, rng: random.Random) -> None:
 
 def _replaced(folder: Path, rng: random.Random) -> None:
     """A pipe, a folder, a link, nothing or a terabyte in the place of a file."""
-    path = folder / rng.choice([*FILES, "cuts.vocab.json"])
+    path = folder / rng.choice([*FILES, CUTS_VOCABULARY, CUTS_NGRAMS])
     path.unlink(missing_ok=True)
     kind = rng.randrange(6)
     if kind == 0:
@@ -132,6 +138,7 @@ def _replaced(folder: Path, rng: random.Random) -> None:
 
 # In an order in which one can follow another; those of many rows take long, and come seldom.
 CHANGES: dict[str, Change] = {
+    "ngrams": _ngrams,
     "damage": _damage,
     "config": _config,
     "rows": _rows,
@@ -144,13 +151,15 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def hostile_folder(original: Path, home: Path, rng: random.Random) -> tuple[Path, str]:
-    """A folder below `home` with one to three changes, signed where it can be, and their names."""
+def hostile_folder(originals: Sequence[Path], home: Path, rng: random.Random) -> tuple[Path, str]:
+    """A folder below `home` with one to three changes, signed where it can be, and the names of all that."""
     folder = home / rng.choice(["model", OWNED, "[bold]x[/bold]", "two\nlines"])
+    original = rng.choice(originals)
     shutil.copytree(original, folder)
-    drawn = rng.sample(
-        [name for name in CHANGES if name != "rows" or rng.random() < 0.1], rng.choice((1, 1, 2, 3))
-    )
+    possible = [name for name in CHANGES if name != "rows" or rng.random() < 0.1]
+    if (folder / CUTS_NGRAMS).exists():
+        possible += ["ngrams"] * 4
+    drawn = rng.sample(possible, rng.choice((1, 1, 2, 3)))
     names = [name for name in CHANGES if name in drawn]
     for name in names:
         with suppress(*SPOILT):
@@ -161,7 +170,7 @@ def hostile_folder(original: Path, home: Path, rng: random.Random) -> tuple[Path
             names.append("signed")
         except (InputError, SafetensorError, *SPOILT):
             names.append("unsigned")
-    return folder, ", ".join(names)
+    return folder, ", ".join([original.name, *names])
 
 
 def listing(home: Path) -> dict[str, tuple[int, int]]:

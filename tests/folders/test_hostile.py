@@ -8,26 +8,28 @@ import signal
 import subprocess
 import warnings
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from cli.program import Done, caesura, command
 from folders.hostile import TEXT, hostile_folder, judge, listing
+from folders.test_golden import GOLDEN
 from folders.test_strangers import little_memory
 from helpers import ACT, ACT_DECODER, tiny_model
 
 STDIN = "\n".join(TEXT).encode()
-SEED = 1
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder; not to be written to."""
-    folder = tmp_path_factory.mktemp("hostile") / "original"
+def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Model folders, one of them with n-grams; not to be written to."""
+    folder = tmp_path_factory.mktemp("hostile") / "act"
     tiny_model(ACT, decoder=ACT_DECODER).float().save_pretrained(folder)
-    caesura("translate", folder, stdin=STDIN)  # what is loaded once
-    return folder
+    folders = [folder, GOLDEN / "format7-entropy"]
+    for path in folders:
+        assert judge(caesura("translate", path, stdin=STDIN)) == "translated"  # what is loaded once
+    return folders
 
 
 def forked(folder: Path, seconds: int = 60) -> Done:
@@ -53,47 +55,53 @@ def forked(folder: Path, seconds: int = 60) -> Done:
     return Done(*json.loads(content))
 
 
-@pytest.mark.parametrize("rounds", [40, pytest.param(2000, marks=pytest.mark.soak)])
+def drawn(originals: Sequence[Path], home: Path, rng: random.Random) -> tuple[Path, str]:
+    """A hostile folder beside a secret, in a new folder; what was changed."""
+    home.mkdir()
+    (home / "secret").write_text("hunter2")
+    return hostile_folder(originals, home, rng)
+
+
+def check(outcomes: Counter[str], changes: str, done: Done) -> None:
+    """Count how a command on such a folder ended, if it was a good end."""
+    try:
+        outcomes[f"{changes.split(',')[0]} {judge(done)}"] += 1
+        assert "hunter2" not in done.out + done.err
+    except Exception as problem:
+        raise AssertionError(changes) from problem
+
+
+@pytest.mark.parametrize(
+    ("seed", "rounds"), [(0, 40), *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(1, 5))]
+)
 def test_a_hostile_folder_is_refused_or_translates_and_nothing_is_written(
-    original: Path, tmp_path: Path, rounds: int
+    originals: list[Path], tmp_path: Path, seed: int, rounds: int
 ) -> None:
-    rng, outcomes = random.Random(SEED + rounds), Counter[str]()
+    rng, outcomes = random.Random(seed), Counter[str]()
     for number in range(rounds):
         home = tmp_path / str(number)
-        home.mkdir()
-        (home / "secret").write_text("hunter2")
-        folder, changes = hostile_folder(original, home, rng)
+        folder, changes = drawn(originals, home, rng)
         before = listing(home)
-        try:
-            done = forked(folder)
-            outcomes[judge(done)] += 1
-            assert "hunter2" not in done.out + done.err
-        except Exception as problem:
-            raise AssertionError(f"round {number}: {changes}") from problem
+        check(outcomes, f"{changes}, round {number}", forked(folder))
         assert listing(home) == before, changes
         shutil.rmtree(home)
     print(dict(outcomes))
-    assert outcomes["refused"] > rounds // 2
-    assert outcomes["translated"] > 0
+    for original in originals:
+        assert outcomes[f"{original.name} refused"] > rounds // 4
+        assert outcomes[f"{original.name} translated"] > 0
 
 
 @pytest.mark.soak
-def test_the_program_itself_refuses_hostile_folders_within_its_memory(original: Path, tmp_path: Path) -> None:
-    rng, folders = random.Random(SEED), []
-    for number in range(60):
-        (tmp_path / str(number)).mkdir()
-        folders.append(hostile_folder(original, tmp_path / str(number), rng))
-    before = listing(tmp_path)
-
-    def run(made: tuple[Path, str]) -> str:
-        limited = ["bash", "-c", 'ulimit -v 6000000; exec "$@"', "bash", *command("translate", made[0])]
+@pytest.mark.parametrize("seed", range(4))
+def test_the_program_itself_refuses_hostile_folders_within_its_memory(
+    originals: list[Path], tmp_path: Path, seed: int
+) -> None:
+    rng, outcomes = random.Random(seed), Counter[str]()
+    for number in range(15):
+        folder, changes = drawn(originals, tmp_path / str(number), rng)
+        before = listing(tmp_path)
+        limited = ["bash", "-c", 'ulimit -v 6000000; exec "$@"', "bash", *command("translate", folder)]
         ended = subprocess.run(limited, input=STDIN, capture_output=True, timeout=120)
-        try:
-            return judge(Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode()))
-        except Exception as problem:
-            raise AssertionError(made[1]) from problem
-
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = Counter(pool.map(run, folders))
+        check(outcomes, changes, Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode()))
+        assert listing(tmp_path) == before, changes
     print(dict(outcomes))
-    assert listing(tmp_path) == before

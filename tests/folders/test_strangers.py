@@ -29,6 +29,7 @@ from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
 from caesura.model import Translator
+from caesura.model_folder import CUTS_NGRAMS
 from caesura.training.journal import METRICS
 
 DESCRIPTION = ("config.yaml", "src.vocab.json", "trg.vocab.json")
@@ -82,7 +83,8 @@ def sign(folder: Path) -> None:
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     facts = read_facts(folder / "model.safetensors")
-    facts["files"] = {name: checksum(folder / name) for name in DESCRIPTION}
+    names = [name for name in (*DESCRIPTION, CUTS_NGRAMS) if (folder / name).exists()]
+    facts["files"] = {name: checksum(folder / name) for name in names}
     save_tensors(folder / "model.safetensors", tensors, facts)
 
 

@@ -107,16 +107,17 @@ def drawn(rng: random.Random) -> list[str]:
 
 
 @pytest.mark.soak
-def test_killed_at_random_moments_under_random_configs(tmp_path: Path) -> None:
-    rng, kills, chains = random.Random(1), Counter[str](), 12  # each form with each objective
-    for chain in range(chains):
+@pytest.mark.parametrize("half", [0, 1])
+def test_killed_at_random_moments_under_random_configs(tmp_path: Path, half: int) -> None:
+    rng, kills = random.Random(half), Counter[str]()
+    for chain in range(6 * half, 6 * half + 6):  # both halves: each form with each objective
         (system, *form), objective = FORMS[chain % len(FORMS)], OBJECTIVES[chain % len(OBJECTIVES)]
         (folder := tmp_path / str(chain)).mkdir()
         found = killed(folder, "clock", 13, chain, system, *form, *objective, *drawn(rng))
         print(system, *objective, found, flush=True)
         kills += Counter(found)
-    print(kills)
-    assert sum(kills.values()) >= 150
+    print(dict(kills))
+    assert sum(kills.values()) >= 75
     assert set(kills) >= LONG
 
 
