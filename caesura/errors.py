@@ -31,6 +31,18 @@ class Interrupted(Exception):
         self.number = number
 
 
+# Of torch's errors that have no class of their own: memory of a CPU, and sizes beyond all memory.
+_TOO_MUCH = ("DefaultCPUAllocator: ", "Storage size calculation overflowed")
+
+
+def out_of_memory(problem: BaseException) -> bool:
+    """Whether memory was short; while a graph is captured, that comes as the context of another error."""
+    kinds = {type(error).__name__ for error in (problem, problem.__context__)}  # without importing torch
+    return not kinds.isdisjoint(("MemoryError", "OutOfMemoryError")) or any(
+        mark in str(problem) for mark in _TOO_MUCH
+    )
+
+
 def missing_extra(what: str, extra: str) -> InputError:
     """`what` needs packages that are not installed; with the command for a clone, as no index has Caesura."""
     return InputError(f"{what} needs an extra, in the clone: .venv/bin/pip install -e '.[{extra}]'")
@@ -65,6 +77,13 @@ def explain(problem: BaseException) -> int:
     unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
     if isinstance(problem, OSError) and problem.errno in unwritable:
         print(f"caesura: {one_line(problem.filename or 'output')}: {problem.strerror}", file=sys.stderr)
+        return 1
+    if out_of_memory(problem):
+        print(
+            "caesura: there is not enough memory; make the model or its batches smaller "
+            "(--traceback shows where)",
+            file=sys.stderr,
+        )
         return 1
     print(
         f"caesura: {type(problem).__name__}: {one_line(problem)} (--traceback shows where)", file=sys.stderr

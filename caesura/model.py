@@ -24,9 +24,8 @@ from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded, Decoder
 from caesura.encoders.base import Encoded, Encoder
-from caesura.errors import InputError
+from caesura.errors import InputError, out_of_memory
 from caesura.kernels import pick
-from caesura.kernels.graphs import out_of_memory
 from caesura.layers.knobs import Knob
 from caesura.model_folder import Vocabularies, read_folder, write_folder
 from caesura.output import Output, Segmentation, cut_texts, segmentations, uncut

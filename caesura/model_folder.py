@@ -170,6 +170,7 @@ def _checked_model(
                 f"{folder / name}: larger than {MAX_BYTES >> 20} MiB, too large for a model folder"
             )
     try:
+        _check_description(folder, names, header)
         config = load_config(folder / CONFIG, settings, bases=False)
         with torch.device("meta"):  # shapes without memory
             model = build(config, *load_vocabularies(folder, config))
@@ -177,10 +178,8 @@ def _checked_model(
     except InputError:
         if header.size <= _SMALL:
             load_tensors(path)
-        _check_description(folder, names, header)
         raise
     weights, _ = load_tensors(path, lambda kinds: expect_weights(model, kinds, path))
-    _check_description(folder, names, header)
     kept = [name for name, _ in model.named_buffers() if name in weights]
     if wrong := [name for name in kept if not weights[name].isfinite().all()]:
         raise InputError(f"{path}: {wrong[0]} should be a finite number")

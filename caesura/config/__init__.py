@@ -21,7 +21,7 @@ from pydantic import (
 
 from caesura import cookbook, yamlfile
 from caesura.config.text import Data, EntropyCuts, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
-from caesura.errors import InputError
+from caesura.errors import InputError, out_of_memory
 from caesura.phrasing import problems
 from caesura.schedules import Schedule, Setting, Shape
 from caesura.yamlfile import Key, Place, Source, place_of, show
@@ -307,7 +307,11 @@ class Config(Section):
         """Makes a constructor's error one about `section`, or the key in it that the message starts with."""
         try:
             yield
-        except (ValueError, OverflowError, RuntimeError) as problem:  # the last: torch's, of sizes too large
+        except (ValueError, OverflowError, RuntimeError, MemoryError) as problem:  # torch's: RuntimeErrors
+            if out_of_memory(problem):
+                raise self.error(
+                    section, "takes more memory than there is; choose smaller sizes"
+                ) from problem
             message = str(problem).partition("\n")[0]
             word, _, rest = message.partition(" ")
             if rest and (*section.split("."), *word.split(".")) in self._places:

@@ -180,15 +180,11 @@ def read_bounded(path: Path, most: int) -> bytes:
     """A file of a model folder, which may be a stranger's: a plain one, not led out of it, not too large."""
     refuse_links([path], path.parent)
     try:
-        if not path.is_file():  # a pipe would never end
-            raise InputError(f"{path}: not a plain file")
-        with path.open("rb") as file:
-            content = file.read(most + 1)
+        return read_at_most(path, most)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    if len(content) > most:
-        raise InputError(f"{path}: larger than {most >> 20} MiB, too large for a model folder")
-    return content
+    except ValueError as problem:
+        raise InputError(f"{path}: {problem}") from problem
 
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from caesura.data.files import parse_json, write_beside
+from caesura.data.files import parse_json, read_at_most, write_beside
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
@@ -336,10 +336,7 @@ class UnigramVocabulary(PieceVocabulary):
 def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a vocabulary that `save` wrote; anything else is refused with the reason."""
     try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no vocabulary")
+        raw = read_at_most(Path(path), MAX_BYTES)
         content = parse_json(raw, 6 * MAX_TOKENS)  # a token, its count, its score, and a merge of two
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error

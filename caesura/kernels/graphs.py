@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 import torch
 
 VARIABLE = "CAESURA_GRAPHS"
-_CPU = "DefaultCPUAllocator: "  # whose errors have no class of their own
 MOST = 128  # graphs kept
 SHARE = 0.6  # of the GPU's memory, beyond which all of them are forgotten
 
@@ -22,12 +21,6 @@ Result = TypeVar("Result")
 def wanted(device: torch.device) -> bool:
     """Whether work on this device is captured: on a GPU, unless CAESURA_GRAPHS=0."""
     return device.type == "cuda" and os.environ.get(VARIABLE) != "0"
-
-
-def out_of_memory(problem: RuntimeError) -> bool:
-    """Whether memory was short; while a graph is captured, that comes as the context of another error."""
-    found = (problem, problem.__context__)
-    return any(isinstance(error, torch.OutOfMemoryError) for error in found) or _CPU in str(problem)
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,15 @@ def is_held(folder: Path) -> bool:
 
 def _acquire(path: Path, say: Callable[[str], None]) -> int:
     while True:
-        # Without waiting: opening a pipe would wait for its other end.
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        try:  # without waiting: opening a pipe would wait for its other end
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        except OSError as problem:
+            if problem.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # a link, a folder, a socket
+                raise _odd(path) from problem
+            raise
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise InputError(f"{path}: not a plain file; remove it or choose another --out")
+                raise _odd(path)
             if not _locked(file, path, say):
                 os.close(file)
                 continue
@@ -76,6 +80,10 @@ def _acquire(path: Path, say: Callable[[str], None]) -> int:
         except BaseException:
             os.close(file)
             raise
+
+
+def _odd(path: Path) -> InputError:
+    return InputError(f"{path}: not a plain file; remove it or choose another --out")
 
 
 def _locked(file: int, path: Path, say: Callable[[str], None]) -> bool:

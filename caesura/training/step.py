@@ -14,8 +14,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from caesura.config import Training
 from caesura.data.batching import TENSORS, Batch, rounded
-from caesura.errors import TrainingError
-from caesura.kernels.graphs import Graphs, out_of_memory, wanted
+from caesura.errors import TrainingError, out_of_memory
+from caesura.kernels.graphs import Graphs, wanted
 from caesura.model import Loss, Translator
 from caesura.segmenters.base import Draft
 from caesura.training.risk import risk_loss

@@ -57,7 +57,7 @@ def test_a_link_to_itself_in_a_run_folder_is_refused(corpus: Path, tmp_path: Pat
     path.parent.mkdir()
     path.symlink_to(name)
     said = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
-    assert said.startswith(f"{tmp_path / 'out'}")
+    assert said.startswith(f"{path}: ")
 
 
 def test_pipes_in_the_folder_of_an_experiment_are_not_waited_for(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_pipes_in_the_folder_of_an_experiment_are_not_waited_for(tmp_path: Path)
 def test_a_folder_in_place_of_a_file_is_refused(corpus: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
     said = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
-    assert said.startswith(f"{tmp_path / 'out'}")
+    assert said.startswith(f"{tmp_path / 'out' / name}: ")
     assert (tmp_path / "out" / name).is_dir()
 
 

@@ -14,7 +14,7 @@ from helpers import ACT, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura import yamlfile
+from caesura import model_folder, yamlfile
 from caesura.analysis.cost import training_seconds
 from caesura.config import load_config
 from caesura.data import files, tensors, vocabulary
@@ -93,6 +93,18 @@ def test_weights_that_do_not_fit_the_config_are_not_mapped(
     with little_memory(ROOM), at_most(20), pytest.raises(InputError) as caught:
         Translator.from_pretrained(model)
     assert str(caught.value).startswith(f"{path}: does not fit config.yaml: ")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "src.vocab.json"])
+def test_weights_beside_a_file_that_was_changed_are_not_mapped(
+    model: Path, unmapped: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(model_folder, "_SMALL", 0)  # those would be read, to see which file is damaged
+    content = (model / name).read_bytes()
+    (model / name).write_bytes(content + b"\n")
+    with pytest.raises(InputError) as caught:
+        Translator.from_pretrained(model)
+    assert str(caught.value).startswith(f"{model / name}: damaged or changed")
 
 
 def test_weights_that_fit_and_are_larger_than_memory_are_refused_in_a_sentence(model: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / LOCK).symlink_to(tmp_path / "precious")
-    with pytest.raises(InputError, match="cannot be written to"), hold(tmp_path / "out", print):
+    with pytest.raises(InputError, match=rf"^{tmp_path / 'out' / LOCK}: "), hold(tmp_path / "out", print):
         pass
     assert (tmp_path / "precious").read_text() == "mine"
 

@@ -1,13 +1,15 @@
 """Memory: a batch that does not fit is split into pieces with the same gradients; what is used stays flat."""
 
 import gc
+import re
 import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from cli.program import write_corpus
+from cli.program import caesura, refusal, write_config, write_corpus
+from folders.test_strangers import little_memory
 from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, tiny_model
 from training.outcomes import Listener, configured, outcome, run
 from training.test_step import PAIRS, close, gradients
@@ -15,8 +17,7 @@ from training.test_step import PAIRS, close, gradients
 from caesura.data.batching import Batch, collate
 from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.base import Encoded
-from caesura.errors import InputError, TrainingError
-from caesura.kernels.graphs import out_of_memory
+from caesura.errors import InputError, TrainingError, explain, out_of_memory
 from caesura.model import Translator
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
@@ -120,6 +121,32 @@ def test_the_error_of_a_cpu_without_memory_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize("sizes", [(1 << 60,), (1 << 40, 1 << 40)])
+def test_where_memory_is_short_the_sentence_is_ours(
+    capsys: pytest.CaptureFixture[str], sizes: tuple[int, ...]
+) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(sizes, dtype=torch.uint8)
+    for problem in (caught.value, MemoryError(), NO_MEMORY):
+        assert explain(problem) == 1
+        message = capsys.readouterr().err
+        assert message.startswith("caesura: there is not enough memory")
+        assert message.count("\n") == 1
+
+
+def test_sizes_that_no_memory_holds_are_refused_by_section(tmp_path: Path) -> None:
+    write_corpus(tmp_path, train=45, dev=5)
+    path = write_config(tmp_path / "config.yaml", "act")
+    for size in (60_000, 1 << 30):
+        with little_memory(1 << 28):
+            done = caesura(
+                "train", path, "--out", tmp_path / "out", "--set", f"model.decoder.hidden_size={size}"
+            )
+        message = refusal(done)
+        assert message.startswith(f"{path}:10: model.decoder: ")
+        assert not {"alloc", "Storage"} & {*re.findall("[A-Za-z]+", message)}
 
 
 def searched_too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
