@@ -109,16 +109,7 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
             if not np.isfinite(threshold):
                 raise ValueError("its threshold should be a finite number")
             model = _model(packed)
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        EOFError,
-        OSError,
-        MemoryError,
-        OverflowError,
-        *_ZIP_ERRORS,
-    ) as problem:
+    except (*_ZIP_ERRORS, ValueError, TypeError, KeyError, OSError, MemoryError, OverflowError) as problem:
         reason = str(problem).partition("\n")[0] or type(problem).__name__
         raise InputError(f"{path}: not a file of n-grams: {reason}") from problem
     if model.order != settings.order:
@@ -129,7 +120,8 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
 
 
 _ENTRY = b"PK\1\2"  # starts one in a zip's list
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's; others may ask for much memory
 
 # Of an array of at most one axis, as numpy writes it. Its own reader parses Python, and warns of old forms.
 _HEADER = re.compile(
@@ -140,10 +132,7 @@ _HEADER = re.compile(
 def _array(packed: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """An array of numbers, whose header is read before it takes memory."""
     entry = packed.getinfo(f"{name}.npy")
-    if entry.compress_type not in (
-        zipfile.ZIP_STORED,
-        zipfile.ZIP_DEFLATED,
-    ):  # others may ask for much memory
+    if entry.compress_type not in _COMPRESSIONS:
         raise ValueError(f"{name} is compressed in another way than numpy's")
     with packed.open(entry) as file:
         magic, length = file.read(8), int.from_bytes(file.read(2), "little")
