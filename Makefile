@@ -24,8 +24,8 @@ tutorial: setup ## run docs/tutorial.ipynb, and write its outputs into it
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W error docs/run_notebook.py docs/tutorial.ipynb
 
 tatoeba-de-en: setup ## train anew the model that comes with Caesura, from data/tatoeba-de-en; wants a GPU
-	$(BIN)/caesura train recipes/$@/cif.yaml --out runs/$@
-	$(BIN)/python -m caesura.training.release runs/$@ recipes/$@/card.md caesura/models/$@
+	$(BIN)/caesura train recipes/$@.yaml --out runs/$@
+	$(BIN)/python -m caesura.training.release runs/$@ recipes/$@.md caesura/models/$@
 
 SEGMENTER := model.segmenter
 freedom: setup ## draw the tables and figures of docs/results/freedom.md from its metrics
