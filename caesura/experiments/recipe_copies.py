@@ -41,10 +41,10 @@ class Copies:
 
 
 def listed() -> dict[str, str]:
-    """All recipes by name, with a sentence about each; those for the user's own text first."""
+    """All recipes by name, with a sentence about each; the one for the user's own text first."""
     home = cookbook.home()
     files = {cookbook.name_of(file): file for file in home.rglob(f"*{cookbook.SUFFIX}")}
-    names = sorted(files, key=lambda name: (files[name].parent != home, name))
+    names = sorted(files, key=lambda name: (name != "your-text", name))
     return {name: _sentence(files[name]) for name in names}
 
 

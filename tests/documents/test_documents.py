@@ -35,7 +35,9 @@ RECIPES = sorted(
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of the README and the guide in one language."""
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "guide.md"))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "guide.md")
+    )
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
@@ -70,7 +72,9 @@ def test_the_readmes_python_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if "import" not in code:
-        code = next(block for block in blocks("python") if "ActSegmenter" in block) + code  # it goes on from there
+        code = (
+            next(block for block in blocks("python") if "ActSegmenter" in block) + code
+        )  # it goes on from there
     for folder in re.findall(r'from_pretrained\("(runs/[^"]+)"\)', code):
         tiny_model().float().save_pretrained(tmp_path / folder)
     monkeypatch.chdir(tmp_path)
