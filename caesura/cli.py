@@ -22,6 +22,7 @@ with QuietInterrupt():
         ModelFolder,
         Testing,
         Threads,
+        find_text,
         load_model,
         parse_duration,
         parse_seeds,
@@ -46,7 +47,9 @@ app = typer.Typer(
 InputFile = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="a sentence a line, or a .tsv for its source column; - is standard input"
+        metavar="FILE",
+        help="a sentence a line, or a .tsv for its source column; - is standard input",
+        callback=find_text,
     ),
 ]
 Unbuffered = Annotated[
@@ -200,6 +203,7 @@ def segment(
             "--target",
             metavar="TRG",
             help="translations of FILE: show where an ACT decoder cuts these instead",
+            callback=find_text,
         ),
     ] = None,
     unbuffered: Unbuffered = False,

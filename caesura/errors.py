@@ -1,6 +1,7 @@
 """What can go wrong, each with the exit status it ends in."""
 
 import errno
+import os
 import signal
 import sys
 from types import TracebackType
@@ -46,6 +47,11 @@ def out_of_memory(problem: BaseException) -> bool:
 def missing_extra(what: str, extra: str) -> InputError:
     """`what` needs packages that are not installed; with the command for a clone, as no index has Caesura."""
     return InputError(f"{what} needs an extra, in the clone: .venv/bin/pip install -e '.[{extra}]'")
+
+
+def no_file(path: str | os.PathLike[str]) -> str:
+    """What is wrong with a path that should lead to a file and does not."""
+    return f"{path} is a directory, not a file" if os.path.isdir(path) else f"no file {path}"
 
 
 def show_traceback(_: type[BaseException], problem: BaseException, __: TracebackType | None) -> None:

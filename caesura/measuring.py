@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from caesura.errors import InputError
+from caesura.errors import InputError, no_file
 from caesura.options import (
     Beam,
     Device,
@@ -21,6 +21,7 @@ from caesura.options import (
     ModelFolder,
     Testing,
     Threads,
+    find_text,
     load_model,
     print_json,
 )
@@ -30,16 +31,28 @@ if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
     from caesura.model import Translator
 
-Source = Annotated[str, typer.Option("--src", help="source text; a .tsv holds source, target, boundaries")]
+Source = Annotated[
+    str,
+    typer.Option("--src", help="source text; a .tsv holds source, target, boundaries", callback=find_text),
+]
 TestSet = Annotated[
-    str | None, typer.Option("--src", help="source text, or a .tsv; else the config's data.test")
+    str | None,
+    typer.Option("--src", help="source text, or a .tsv; else the config's data.test", callback=find_text),
 ]
 Analysed = Annotated[
     str | None,
-    typer.Option("--src", help="source text, or a .tsv; without it, --only reads the config's data.dev"),
+    typer.Option(
+        "--src",
+        help="source text, or a .tsv; without it, --only reads the config's data.dev",
+        callback=find_text,
+    ),
 ]
-TrainingSource = Annotated[str | None, typer.Option("--train", help="training text, if it has moved")]
-Target = Annotated[str | None, typer.Option("--trg", help="reference translations, line by line")]
+TrainingSource = Annotated[
+    str | None, typer.Option("--train", help="training text, if it has moved", callback=find_text)
+]
+Target = Annotated[
+    str | None, typer.Option("--trg", help="reference translations, line by line", callback=find_text)
+]
 SampleSize = Annotated[
     int, typer.Option("--sample", min=1, help="report: sentences for gates, attention, typos")
 ]
@@ -268,6 +281,8 @@ def _files(
 
     A stranger's config may name anything, so the user is told what it names.
     """
+    from caesura.data.files import stored
+
     if src is not None:
         return src, trg
     if trg is not None:
@@ -275,10 +290,10 @@ def _files(
     text = translator.config.data.test if part == "test" else translator.config.data.dev
     if text is None:
         raise InputError(f"--src is missing, and the model's config names no data.{part}")
-    files = [text] if isinstance(text, Path) else [text.src, text.trg]
+    files = [stored(path) for path in ([text] if isinstance(text, Path) else [text.src, text.trg])]
     for path in files:
         if not path.is_file():  # a device or a pipe might never end
-            raise InputError(f"{path}: no file, but data.{part} of the model's config names it; give --src")
+            raise InputError(f"{no_file(path)}, but data.{part} of the model's config names it; give --src")
     names = " and ".join(map(str, files))
     print(one_line(f"{part} set named by the folder's config: {names}"), file=sys.stderr)
     return str(files[0]), str(files[1]) if len(files) > 1 else None

@@ -20,6 +20,7 @@ from caesura.cookbook import find_model
 from caesura.data.batching import Batch, collate
 from caesura.data.cuts import GivenCuts, SymbolEnds, TextCuts, places_of, text_cuts
 from caesura.data.entropy import NgramCuts
+from caesura.data.files import stored
 from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded, Decoder
@@ -370,7 +371,7 @@ class Translator(nn.Module):
         for part in ("test", "dev", "train") if isinstance(cuts, FileCuts) else ():
             text, offsets = getattr(data, part), getattr(cuts, part)
             own = text if isinstance(text, Path) or text is None else text.src
-            if own is not None and offsets is not None and own == Path(os.path.abspath(src)):
+            if own is not None and offsets is not None and stored(own) == stored(os.path.abspath(src)):
                 self.cuts = KnownCuts.read(src, offsets, data.errors)
                 return
 

@@ -13,13 +13,25 @@ import typer
 
 from caesura.errors import InputError
 from caesura.streams import refuse_closed_output
-from caesura.visible import HALVES, escaped
+from caesura.visible import HALVES, escaped, one_line
 
 if TYPE_CHECKING:
     from caesura.model import Translator
 
 
+def find_text(file: str | None) -> str | None:
+    """The text file that an option names; says so where that is a packed one, NAME.xz or NAME.gz."""
+    if file is None or file == "-":
+        return file
+    from caesura.data.files import packed_instead, stored
+
+    if instead := packed_instead(file):
+        print(one_line(f"caesura: {instead}"), file=sys.stderr)
+    return str(stored(file)) if instead else file
+
+
 def _check_gold(file: str | None) -> str | None:
+    file = find_text(file)
     if file is not None and file != "-" and not os.path.exists(file):
         raise InputError(f"--gold {file}: no such file")
     return file

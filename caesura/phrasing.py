@@ -14,6 +14,49 @@ from pydantic_core import ErrorDetails
 
 from caesura.yamlfile import Key, Place, Problem, place_of, show
 
+# Names of JoeyNMT, fairseq and Hugging Face, with underscores, for keys of a config.
+ALIASES = {
+    alias: key
+    for key, names in {
+        "training.learning_rate": "lr",
+        "training.warmup": "learning_rate_warmup warmup_steps warmup_updates",
+        "training.decay": "lr_scheduler lr_scheduler_type scheduling",
+        "training.decrease_factor": "lr_shrink",
+        "training.clip_grad_norm": "clip_norm grad_clip gradient_clipping max_grad_norm",
+        "training.epochs": "max_epoch max_epochs num_epochs num_train_epochs",
+        "training.updates": "max_steps max_update max_updates num_steps",
+        "training.batch_size": "max_sentences max_tokens per_device_train_batch_size train_batch_size",
+        "training.validation_freq": "eval_steps valid_freq validate_interval validate_interval_updates",
+        "training.patience": "early_stopping_patience",
+        "training.label_smoothing": "label_smoothing_factor",
+        "training.keep_last": "keep_best_ckpts keep_last_ckpts keep_last_epochs save_total_limit",
+        "training.checkpoint_minutes": "save_interval save_interval_updates save_steps",
+        "training.seed": "random_seed",
+        "training.device": "cpu no_cuda use_cpu use_cuda",
+        "training.precision": "bf16 fp16",
+        "training.threads": "num_workers",
+        "training.examples": "print_valid_sents",
+        "testing.beam_size": "beam generation_num_beams num_beams",
+        "testing.alpha": "beam_alpha length_penalty lenpen",
+        "testing.max_output_extra": "generation_max_length max_len_b max_new_tokens max_output_length",
+        "testing.max_output_ratio": "max_len_a",
+        "testing.bleu_tokenize": "sacrebleu sacrebleu_cfg sacrebleu_tokenizer",
+        "data.train": "train_file trainpref",
+        "data.dev": "eval_file val valid validation validation_file validpref",
+        "data.test": "test_file testpref",
+        "data.src.lang": "source_lang src_lang",
+        "data.trg.lang": "target_lang tgt_lang trg_lang",
+        "data.src": "source",
+        "data.trg": "target tgt",
+        "data.src.max_length": "max_sent_length max_source_length max_source_positions",
+        "data.trg.max_length": "max_target_length max_target_positions",
+        "data.src.voc_limit": "nwordssrc src_voc_limit vocab_size voc_size",
+        "data.trg.voc_limit": "nwordstgt trg_voc_limit",
+        "data.joint": "joined_dictionary",
+    }.items()
+    for alias in names.split()
+}
+
 
 def problems(
     invalid: ValidationError,
@@ -41,7 +84,11 @@ def problems(
             names = dict.fromkeys(_keys(whole)) if whole else {}
             elsewhere = [".".join(known) for known in names if known[-1] == key[-1]]
             known = [*_fields(model, path[:-1]), *(_fields(whole, section) if whole and section else ())]
-            guess = None if elsewhere else nearest(key[-1], known)
+            alias = ALIASES.get(key[-1].lower().replace("-", "_"), "") if whole and not elsewhere else ""
+            here = alias.split(".")[-1]
+            if alias and here not in known:
+                elsewhere = [alias]
+            guess = None if elsewhere else here or nearest(key[-1], known)
             guessed.add((*key[:-1], guess))
             meant = f"'{guess}'" if guess else " or ".join(elsewhere)
             text = "unknown key" + (f"; did you mean {meant}?" if meant else "")

@@ -1,5 +1,6 @@
 """Configs that are refused: every mistake with its file, line and remedy."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_config import GOOD
 
-from caesura.config import load_config
+from caesura.config import Config, load_config
 from caesura.errors import InputError
+from caesura.phrasing import ALIASES, _keys
 
 
 @pytest.fixture
@@ -143,8 +145,28 @@ def test_what_is_no_config_at_all(folder: Path, content: bytes, message: str) ->
 def test_a_missing_file_and_a_folder(folder: Path) -> None:
     with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file; `caesura recipes` "):
         load_config("nowhere.yaml")
-    with pytest.raises(InputError, match=r"Is a directory$"):
+    with pytest.raises(InputError, match=rf"^{re.escape(str(folder))}: is a directory; "):
         load_config(folder)
+    Path("mine.yaml").write_text(GOOD)
+    with pytest.raises(InputError, match=r"such as .*mine\.yaml$"):
+        load_config(folder)
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_names_of_other_toolkits_lead_to_our_keys(folder: Path, alias: str) -> None:
+    parts = ALIASES[alias].split(".")
+    assert tuple(parts) in set(_keys(Config)), "a key of a config"
+    message = refusal(GOOD, f"training.{alias.replace('_', '-')}=1")
+    assert parts[-1] in re.findall(r"\w+", message.partition("did you mean")[2])
+    if len(parts) == 2:
+        assert f"did you mean {'.'.join(parts)}?" in refusal(GOOD, f"data.src.{alias}=1")
+
+
+def test_a_missing_dev_set_is_explained_in_place(folder: Path) -> None:
+    message = refusal("".join(line for line in GOOD.splitlines(True) if "dev:" not in line))
+    assert message.startswith("bad.yaml:2: data.dev: missing: ")
+    assert "the same" not in message
+    assert "missing" not in refusal(GOOD.replace("dev:", "valid:")), "it is there, under another name"
 
 
 def test_all_mistakes_of_a_file_come_together_in_its_order(folder: Path) -> None:

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from caesura.config import Files
-from caesura.data.files import Errors, checksum, is_tsv, read_lines
+from caesura.data.files import Errors, checksum, is_tsv, read_lines, stored
 from caesura.data.tensors import read_facts
 from caesura.data.words import WORDS, WordCounts, WordTally, load_words
-from caesura.errors import InputError
+from caesura.errors import InputError, no_file
 from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
 
@@ -69,10 +69,10 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
     train = model.config.data.train
     src, trg = (train.src, train.trg) if isinstance(train, Files) else (train, None)
     if given is not None:
-        if not Path(given).is_file():
-            raise InputError(f"{given}: no such file; --train should name the source of the training text")
+        if not stored(given).is_file():
+            raise InputError(f"{no_file(given)}; --train should name the source of the training text")
         src, trg = Path(given), None
-    there = src if src.is_file() else None
+    there = stored(src) if stored(src).is_file() else None
     read, written = _kept(folder)
     if there is not None and (given is not None or read is None):
         read = _words(read, src, errors, 0)
@@ -96,7 +96,7 @@ def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:
 
 def _words(kept: WordCounts | None, path: Path | None, errors: Errors, column: int) -> WordCounts | None:
     """All words as kept; else those of the text, where it is there."""
-    if (kept is not None and kept.complete) or path is None or not path.is_file():
+    if (kept is not None and kept.complete) or path is None or not stored(path).is_file():
         return kept
     tally = WordTally()
     lines = _column(path, errors, column)

@@ -326,6 +326,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
     """
     if bases and not Path(path).exists():
         raise InputError(f"{path}: No such file; `caesura recipes` lists configs to start from")
+    if Path(path).is_dir():
+        raise InputError(f"{path}: is a directory; {_config_in(Path(path))}")
     source = _read_with_bases(Path(path), 0 if bases else None)
     layer = Source({}, {}, [])
     for override in overrides:
@@ -342,6 +344,12 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
     yamlfile.refuse(source.problems)
     config._places, config._replaced = source.places, source.replaced
     return config
+
+
+def _config_in(folder: Path) -> str:
+    """What to name in place of a folder."""
+    there = sorted(folder.glob("*.yaml"))
+    return f"name a config, such as {there[0]}" if there else "name a config, a .yaml file"
 
 
 def differences(old: Config, new: Config) -> list[str]:

@@ -187,8 +187,13 @@ class Data(Section):
     """The text and how it is read; relative paths start from the folder of the file they are written in."""
 
     train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz or .xz")
-    dev: Corpus = Field(description="the same, for validation")
-    test: Corpus | None = Field(default=None, description="the same, for the final scores")
+    dev: Corpus = Field(
+        description="held-out text, translated at each validation: {src: FILE, trg: FILE} or one FILE.tsv"
+    )
+    test: Corpus | None = Field(
+        default=None,
+        description="others, for the final scores; training does without them",
+    )
     src: Side = Field(description="the source side")
     trg: Side = Field(description="the target side")
     cuts: SourceCuts | None = Field(

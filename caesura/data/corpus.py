@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caesura.data.cuts import CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
-from caesura.data.files import Errors, digest, is_tsv, read_lines, write_beside
+from caesura.data.files import PACKED, Errors, digest, is_tsv, read_lines, stored, write_beside
 from caesura.data.held import make_folder
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
-
-_COMPRESSED = (".gz", ".xz")
 
 FORMAT = 2  # 2: with checksums; what is of another format is numbered again
 MAGIC = b"CAESURA\n"
@@ -49,9 +47,8 @@ class ParallelText:
             )
         if self.trg is not None and is_tsv(src):
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
-        beside = f"{_plain(self.src)}.bounds"
-        found = (Path(beside + suffix) for suffix in ("", *_COMPRESSED))
-        self.bounds = next((path for path in found if path.is_file()), None)
+        bounds = stored(f"{_plain(self.src)}.bounds")
+        self.bounds = bounds if bounds.is_file() else None
 
     def __iter__(self) -> Iterator[Pair]:
         return self.pairs()
@@ -118,7 +115,7 @@ def read_sources(path: str | Path, errors: Errors = "strict") -> Iterator[str | 
 
 
 def _plain(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix in _COMPRESSED else path
+    return path.with_suffix("") if path.suffix in PACKED else path
 
 
 @dataclass(frozen=True)

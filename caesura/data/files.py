@@ -25,6 +25,7 @@ Errors = Literal["strict", "replace"]
 LINE_LIMIT = 1_000_000  # bytes
 JSON_BYTES = 1 << 28  # of a file that is read; the largest sweep.json in docs/ has 180 kB
 JSON_VALUES = 16_000_000  # in it
+PACKED = (".xz", ".gz")  # of a text that is there both ways, the first is read
 XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger dictionary 97
 _BOM = b"\xef\xbb\xbf"
 
@@ -34,6 +35,7 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
 
     Lines end at "\\n" alone, so that two files stay parallel whatever other separators are inside them.
     """
+    path = stored(path)
     name = "standard input" if str(path) == "-" else str(path)
     number = 0
     try:
@@ -56,9 +58,24 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
     except MemoryError as error:
         raise InputError(f"{name}: takes more memory to unpack than there is, after line {number}") from error
     except OSError as error:
+        if isinstance(error, IsADirectoryError):
+            raise InputError(f"{path}: is a directory; name a text file") from error
         closed = str(path) == "-" and error.errno == errno.EBADF
         reason = "closed; name a file, or send text there" if closed else error.strerror or error
         raise InputError(f"{name}: {reason}") from error
+
+
+def stored(path: str | Path) -> Path:
+    """The file that a text's name stands for: the one of that name, else NAME.xz, else NAME.gz."""
+    if str(path) == "-" or os.path.exists(path):
+        return Path(path)
+    packed = (Path(f"{path}{suffix}") for suffix in PACKED)
+    return next((file for file in packed if os.path.isfile(file)), Path(path))
+
+
+def packed_instead(path: str | Path) -> str | None:
+    """A sentence about a packed file that is read in place of the one that was named; None: it is there."""
+    return None if (file := stored(path)) == Path(path) else f"no file {path}; reading {file.name} instead"
 
 
 def is_tsv(path: str | Path) -> bool:
@@ -141,8 +158,8 @@ def _text(body: bytes, place: str, errors: Errors) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """A hash of the bytes of a text file."""
-    return _hashed(path, "blake2b")[:32]
+    """A hash of the bytes of a text file, packed or not."""
+    return _hashed(stored(path), "blake2b")[:32]
 
 
 def checksum(path: str | Path) -> str:

@@ -12,12 +12,11 @@ from pydantic import Field, PrivateAttr, ValidationError
 from caesura import cookbook, yamlfile
 from caesura.config import Config, Section, load_config
 from caesura.cookbook import FILE
+from caesura.data.files import PACKED, stored
 from caesura.errors import InputError
 from caesura.experiments.outcome import MEASURES, TEST, Measure, Member
 from caesura.phrasing import problems
 from caesura.yamlfile import Key, Place, place_of
-
-SUFFIXES = ("", ".xz", ".gz")
 
 Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
 
@@ -196,11 +195,10 @@ def text_settings(folder: Path, config: Config) -> Iterator[str]:
     """Settings that take the text from a folder: train.de or train.de.xz, and so on."""
     for part in ("train", "dev", "test"):
         for side, language in (("src", config.data.src.lang), ("trg", config.data.trg.lang)):
-            files = [folder / f"{part}.{language}{suffix}" for suffix in SUFFIXES]
-            there = next((file for file in files if file.is_file()), None)
-            if there is None:
-                raise InputError(f"--data {folder}: no {files[0].name} there, nor with .xz or .gz")
-            yield f"data.{part}.{side}={there.resolve()}"
+            file = stored(folder / f"{part}.{language}")
+            if not file.is_file():
+                raise InputError(f"--data {folder}: no {file.name} there, nor with {' or '.join(PACKED)}")
+            yield f"data.{part}.{side}={file.resolve()}"
 
 
 def unique_titles(chosen: Sequence[System]) -> list[str]:

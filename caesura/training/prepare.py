@@ -11,12 +11,12 @@ from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
 from caesura.data.entropy import NgramCuts
-from caesura.data.files import digest
+from caesura.data.files import digest, packed_instead, stored
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
-from caesura.errors import InputError
+from caesura.errors import InputError, no_file
 from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabularies
 
 LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
@@ -103,18 +103,32 @@ def cuts_of(
 def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None:
     """Refuse a config whose training text or dev set is not there, naming the key that says where."""
     for part in parts:
-        corpus = getattr(config.data, part)
-        if corpus is None:  # a test set may be missing
-            continue
-        files = {"": corpus} if isinstance(corpus, Path) else {".src": corpus.src, ".trg": corpus.trg}
-        for side, path in files.items():
-            if not path.is_file():
-                key = f"data.{part}{side}"
-                raise config.error(key, f"no file {path}; {_remedy(config, key)}")
+        for key, path in text_files(config, part).items():
+            if not stored(path).is_file():
+                remedy = "name a file in it" if path.is_dir() else _remedy(config, key)
+                raise config.error(key, f"{no_file(path)}; {remedy}")
     for part, path in cuts_files(config, parts).items():
-        if not path.is_file():
+        if not stored(path).is_file():
             key = f"data.cuts.{part}"
-            raise config.error(key, f"no file {path}; put the offsets there, or --set {key}=FILE")
+            raise config.error(key, f"{no_file(path)}; put the offsets there, or --set {key}=FILE")
+
+
+def text_files(config: Config, part: str) -> dict[str, Path]:
+    """The files of a part of the text, by the keys that name them; none of a test set that is not named."""
+    corpus = getattr(config.data, part)
+    if isinstance(corpus, Files):
+        return {f"data.{part}.src": corpus.src, f"data.{part}.trg": corpus.trg}
+    return {} if corpus is None else {f"data.{part}": corpus}
+
+
+def packed_files(config: Config) -> Iterator[str]:
+    """A sentence about each file that is read packed, though the config names it without the suffix."""
+    parts = ("train", "dev", "test")
+    files = {key: path for part in parts for key, path in text_files(config, part).items()}
+    files |= {f"data.cuts.{part}": path for part, path in cuts_files(config, parts).items()}
+    for key, path in files.items():
+        if instead := packed_instead(path):
+            yield f"{key}: {instead}"
 
 
 def _remedy(config: Config, key: str) -> str:

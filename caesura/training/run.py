@@ -22,7 +22,7 @@ from torch import Tensor
 from caesura.config import Config
 from caesura.cores import own_cores, use_threads
 from caesura.data.corpus import Corpus
-from caesura.data.files import parts, refuse_links, refuse_odd, write_beside
+from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_beside
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError, load_tensors
 from caesura.data.words import WORDS
@@ -61,7 +61,7 @@ from caesura.training.checkpoint import (
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal, read_records
-from caesura.training.prepare import Prepared, prepare
+from caesura.training.prepare import Prepared, packed_files, prepare, text_files
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.threshold import settle
@@ -375,9 +375,10 @@ def _announce(run: Run, reporter: Reporter) -> None:
     if run.dev.too_long:
         limit = f"over {testing.max_input} characters (testing.max_input)"
         reporter.say(f"dev lines {limit} count as empty: {run.dev.too_long}")
-    test = run.config.data.test
-    files = [] if test is None else [test] if isinstance(test, Path) else [test.src, test.trg]
-    if lost := [str(path) for path in files if not os.path.exists(path)]:
+    for instead in packed_files(run.config):
+        reporter.say(instead)
+    files = [stored(path) for path in text_files(run.config, "test").values()]
+    if lost := [str(path) for path in files if not path.is_file()]:
         wanted = " and ".join(("--src", "--trg")[: len(files)])
         reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {wanted}")
 

@@ -276,7 +276,7 @@ def test_an_empty_dev_set_is_refused_before_anything_is_written(
 def test_a_missing_file_is_named(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     missing = tmp_path / "none.de"
     assert refusal(caesura(name, models["act"], missing)) == f"{missing}: No such file or directory"
-    assert refusal(caesura(name, models["act"], tmp_path)) == f"{tmp_path}: Is a directory"
+    assert refusal(caesura(name, models["act"], tmp_path)).startswith(f"{tmp_path}: is a directory; ")
 
 
 def test_a_missing_reference_or_training_file_is_named(

@@ -7,6 +7,7 @@ import os
 import sys
 import tracemalloc
 import zlib
+from itertools import combinations
 
 import pytest
 from folders.test_strangers import little_memory
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.data import files
-from caesura.data.files import read_lines
+from caesura.data.files import digest, packed_instead, read_lines, stored
 from caesura.errors import InputError
 
 
@@ -35,6 +36,29 @@ def test_lines_end_at_newlines_alone(tmp_path, raw, lines):
         with opener(tmp_path / name, "wb") as file:
             file.write(raw)
         assert list(read_lines(tmp_path / name)) == lines
+
+
+@pytest.mark.parametrize(
+    "there", [{*kinds} for n in range(4) for kinds in combinations(("", ".xz", ".gz"), n)]
+)
+def test_a_name_stands_for_the_plain_file_and_else_for_a_packed_one(tmp_path, there):
+    for suffix, opener in (("", open), (".gz", gzip.open), (".xz", lzma.open)):
+        if suffix in there:
+            with opener(tmp_path / f"t{suffix}", "wb") as file:
+                file.write(suffix.encode() + b"\n")
+    first = next((suffix for suffix in ("", ".xz", ".gz") if suffix in there), None)
+    if first is None:
+        assert stored(tmp_path / "t") == tmp_path / "t"
+        with pytest.raises(InputError):
+            list(read_lines(tmp_path / "t"))
+        return
+    assert list(read_lines(tmp_path / "t")) == [first]
+    assert digest(tmp_path / "t") == digest(tmp_path / f"t{first}")
+    assert (packed_instead(tmp_path / "t") is None) == (first == "")
+    (tmp_path / "t").unlink(missing_ok=True)
+    (tmp_path / "t").mkdir()
+    with pytest.raises(InputError, match="is a directory"):
+        list(read_lines(tmp_path / "t"))
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\0", exclude_categories=["Cs"]))), st.booleans())
