@@ -105,7 +105,7 @@ def _warnings(v: dict[str, Any]) -> list[str]:
     from caesura.evaluation.scores import wordless  # with sacrebleu, which most commands do without
 
     off = off_rate(v["segment_length"], v.get("target_length"))
-    texts = (off and f"off its rate: {off}", wordless(v["bleu"], v["chrf"]))
+    texts = (off and f"off its rate: {off}", *v.get("notices", ()), wordless(v["bleu"], v["chrf"]))
     return [text for text in texts if text]
 
 

@@ -24,7 +24,7 @@ from caesura.visible import one_line
 
 Status = Literal["not run", "finished", "budget", "stopped", "failed"]
 # What is not kept of the best validation: all else, the segmenter's figures among it, is.
-LEFT_OUT = ("kind", "epoch", "learning_rate", "verdict", "boundaries", "examples", "headline")
+LEFT_OUT = ("kind", "epoch", "learning_rate", "verdict", "boundaries", "examples", "headline", "notices")
 _FIGURES: dict[str, tuple[Figure, ...]] = {}
 STRETCH = 50  # updates: shorter ones, at the start, do not show how long an update takes
 _ROUNDING = 1e-3  # seconds by which a training that has spent its budget may seem to be below it

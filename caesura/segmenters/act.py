@@ -16,7 +16,7 @@ from caesura.schedules import Setting, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, SymbolIds
 from caesura.segmenters.cutters.act import FIGURES, remark
 from caesura.segmenters.figures import LIVE
-from caesura.segmenters.rate import Rate, RateControl, start_logit
+from caesura.segmenters.rate import Kind, Rate, RateControl, start_logit
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class ActSegmenter(BaseSegmenter):
     """
 
     losses = ("penalty",)
+    rate_kinds: tuple[Kind, ...] = ("pi",)
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class ActSegmenter(BaseSegmenter):
     def _keep_rate(self, rate: Rate) -> None:
         if not self.learn_halting:
             raise ValueError("rate needs learn_halting: true; nothing else moves the cuts")
-        control = RateControl(rate, "ACT-ENC", ("pi",))
+        control = RateControl(rate, "ACT-ENC", self.rate_kinds)
         self.add_module("rate_control", control)
         self.knobs, self.loss_weights = control.knobs, control.loss_weights
         nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
@@ -151,6 +152,11 @@ class ActSegmenter(BaseSegmenter):
             reason = "with learn_halting: false the penalty has nothing to move; set it to 0"
             raise ValueError(f"tau is {shown(tau)}, and {reason}")
         super().check_tau(tau)
+
+    @property
+    def learns(self) -> bool:
+        """Whether its halting unit does."""
+        return self.learn_halting
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
         """Where a halting unit is close to an extreme, or does not learn."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from caesura.layers.checks import check_batch
 from caesura.layers.knobs import Knob
 from caesura.schedules import Setting, shown
-from caesura.segmenters.figures import Figure
-from caesura.segmenters.rate import RateControl, kept_control
+from caesura.segmenters.figures import LIVE, Figure
+from caesura.segmenters.rate import Kind, RateControl, kept_control
 
 # One line per segmenter: its name in a config, and where its class lives. Extensions add their class itself.
 SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
@@ -106,6 +106,7 @@ class BaseSegmenter(nn.Module):
     losses: tuple[str, ...] = ()  # the names of its auxiliary losses
     loss_weights: Mapping[str, float | Knob] = {}  # by name; that of "penalty" is the config's tau
     knobs: Mapping[str, Knob] = {}  # numbers that training may change, by the names of logs
+    rate_kinds: tuple[Kind, ...] = ()  # the ways in which it can keep a rate, its usual one first
     sums_to: float | None = None  # the sum of scores at which a segment ends; None: scores are not summed
     carries: bool = False  # whether the excess over `sums_to` counts for the next segment
     takes_cuts: bool = True  # whether cuts can be given to it
@@ -209,6 +210,22 @@ class BaseSegmenter(nn.Module):
                 raise ValueError(f"the figure '{name}' has a name that is taken; choose another")
         if missing := [name for name in self.losses if name != "penalty" and name not in self.loss_weights]:
             raise ValueError(f"the loss '{missing[0]}' has no weight; name it in loss_weights")
+
+    @property
+    def learns(self) -> bool:
+        """Whether training moves its cuts."""
+        return bool(self.losses) or LIVE in self.figures
+
+    def remedy(self, short: bool, tau: float) -> str:
+        """The settings to change where segments are too short, or too long; `tau` is the penalty's weight."""
+        if self.control is not None:
+            return self.control.remedy(short)
+        ways = []
+        if "penalty" in self.losses and (tau > 0 or not short):  # below 0 the penalty would reward length
+            ways.append(f"{'lower' if short else 'raise'} model.segmenter.tau")
+        if self.rate_kinds:
+            ways.append("ask for a length with model.segmenter.rate")
+        return ", or ".join(ways) or "change the options of model.segmenter"
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
         """Advice on a model with segments of this length, if any; `first`: training has not begun yet."""

@@ -184,6 +184,7 @@ class Segmenter(BaseSegmenter):
         self.output_dim = reader.output_dim if output_dim is None else output_dim
         self.figures, self.sums_to, self.carries = cutter.figures, cutter.sums_to, cutter.carries
         self.losses, self.loss_weights, self.knobs = cutter.losses, cutter.loss_weights, cutter.knobs
+        self.rate_kinds = cutter.rate_kinds
         if (control := cutter.control) is not None:
             self.loss_weights = {**self.loss_weights, **control.loss_weights}
             self.losses = (*self.losses, *(name for name in control.loss_weights if name not in self.losses))

@@ -27,6 +27,13 @@ NEEDS = {  # what each kind asks of a cutter
     "ratio": "scores that a loss can push",
     "pi": "a penalty whose weight can be controlled",
 }
+REMEDIES = {  # what keeps a rate better, by kind; {way}: lower or raise
+    "scaling": "sentences are too short for it; {way} model.segmenter.rate.target",
+    "quantile": "the threshold is that of training text; {way} model.segmenter.rate.target",
+    "logits": "raise model.segmenter.rate.weight or lower training.learning_rate",
+    "ratio": "raise model.segmenter.rate.weight or lower training.learning_rate",
+    "pi": "raise model.segmenter.rate.gain or lower training.learning_rate",
+}
 SMOOTHING = 0.9  # of the cuts that are seen: what each update leaves of the counts before it
 NEAR = 0.5  # relative error within which `pi` adds up errors: further off, a sum would only have to be undone
 THRESHOLD_GAIN = 0.1  # how fast the threshold of `quantile` follows the rate in training
@@ -147,6 +154,11 @@ class RateControl(nn.Module):
         """The weights that it sets, by the names of losses."""
         found = {"rate": self.weight, "penalty": self.tau}
         return {name: knob for name, knob in found.items() if knob is not None}
+
+    def remedy(self, short: bool) -> str:
+        """The setting to change where segments are too short for the target, or too long."""
+        remedy = REMEDIES[self.by].format(way="raise" if short else "lower")
+        return remedy + "; pi cannot lengthen single characters" * (short and self.by == "pi")
 
     def segments(self, characters: Tensor) -> Tensor:
         """[B] whole numbers of segments for sentences of so many characters [B], </s> not counted."""

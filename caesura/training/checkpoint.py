@@ -39,6 +39,7 @@ class Progress:
     window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
     journal: dict[str, int] = field(default_factory=dict)  # bytes of each log file that belong to this state
     text: list[str] = field(default_factory=list)  # digests of all text and both vocabularies
+    collapsed: dict[str, str] = field(default_factory=dict)  # how segments have, at the last validation
     finished: str = ""  # why training ended, once it has
 
 

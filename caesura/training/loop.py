@@ -21,6 +21,7 @@ from caesura.evaluation.evaluate import evaluate
 from caesura.kernels import pick, used
 from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
+from caesura.training.collapse import watch
 from caesura.training.feed import feed
 from caesura.training.interrupt import BUDGET, Interrupt, Stop
 from caesura.training.lock import hold
@@ -253,7 +254,8 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started
-    result = summarise(progress, _last_rate(run), found, verdict, run.model.segmenter)
+    progress.collapsed, notices = watch(run.model, found, progress.collapsed)
+    result = summarise(progress, _last_rate(run), found, verdict, run.model.segmenter, notices)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
         write_card(run.folder, run.model, found, asdict(result))

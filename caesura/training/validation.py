@@ -45,17 +45,23 @@ class Validation:
     boundary_f1: float | None
     verdict: Verdict
     headline: list[str]  # the figures that are worth a place in one line, as text
+    notices: list[str]  # of segments that have collapsed since the last validation
     remark: str | None  # what is to be said of the cuts, should this stay the best model
 
     def columns(self) -> dict[str, Any]:
         """All numbers by name, in one row."""
         values = asdict(self)
-        del values["headline"], values["remark"]
+        del values["headline"], values["notices"], values["remark"]
         return {k: v for name, value in values.items() for k, v in _flat(name, value)}
 
 
 def summarise(
-    progress: Progress, rate: float, found: Evaluation, verdict: Verdict, segmenter: BaseSegmenter
+    progress: Progress,
+    rate: float,
+    found: Evaluation,
+    verdict: Verdict,
+    segmenter: BaseSegmenter,
+    notices: Sequence[str] = (),
 ) -> Validation:
     """The figures of an evaluation at this point of training, reached with this learning rate."""
     own = found.boundaries["model"] if found.boundaries else None
@@ -83,6 +89,7 @@ def summarise(
             for figure in segmenter.figures
             if figure.headline and figure.name in found.figures
         ],
+        notices=[*notices],
         remark=_remark(found, segmenter),
     )
 
@@ -115,4 +122,5 @@ def log_record(validation: Validation, found: Evaluation, examples: Sequence[Exa
         }
         for source, output, reference in examples
     ]
-    return {**values, "headline": validation.headline, "signatures": found.scores.signatures}
+    texts = {"headline": validation.headline, "notices": validation.notices}
+    return {**values, **texts, "signatures": found.scores.signatures}

@@ -1,0 +1,99 @@
+"""Segments that collapse: to single symbols, to a few per sentence, or away from the length asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from caesura.evaluation.evaluate import Evaluation
+from caesura.evaluation.rates import TOLERANCE
+from caesura.model import Translator
+from caesura.output import Segmentation
+
+Kind = Literal["", "single", "long", "off"]
+
+# Where each kind begins, and where it is over: a run that stays near a bound is warned of once.
+SINGLE, SINGLE_OVER = 1.05, 1.2  # symbols per segment
+LONG, LONG_OVER = 20.0, 15.0  # symbols per segment
+FEW, FEW_OVER = 1.5, 2.0  # segments per sentence
+OFF, OFF_OVER = TOLERANCE, TOLERANCE / 2  # of the length that is asked for
+SHORT = 8.0  # symbols per sentence: in shorter text, one segment per sentence may be right
+
+
+@dataclass(frozen=True)
+class CutCounts:
+    """How a text was cut."""
+
+    symbols: int  # </s> left out
+    segments: int  # those that cover text
+    sentences: int  # those that are not empty
+
+    @classmethod
+    def of(cls, cuts: Iterable[Segmentation]) -> CutCounts:
+        """Those of a text's sentences."""
+        filled = [cut for cut in cuts if cut.ends]
+        segments = sum(sum(map(bool, cut.covered)) for cut in filled)
+        return cls(sum(len(cut.ends) for cut in filled), segments, len(filled))
+
+    @property
+    def length(self) -> float:
+        """Symbols per segment."""
+        return self.symbols / max(1, self.segments)
+
+
+def collapse(counts: CutCounts, before: str) -> Kind:
+    """How free segments have collapsed, if they have; `before` is what the last validation found."""
+    if not counts.segments or counts.symbols < 2 * counts.sentences:
+        return ""
+    if counts.length <= (SINGLE_OVER if before == "single" else SINGLE):
+        return "single"
+    if counts.symbols < SHORT * counts.sentences:
+        return ""
+    again = before == "long"
+    few = counts.segments <= (FEW_OVER if again else FEW) * counts.sentences
+    return "long" if few or counts.length >= (LONG_OVER if again else LONG) else ""
+
+
+def departure(length: float, target: float, before: str) -> Kind:
+    """Whether segments of this length are off the one that is asked for."""
+    error = abs(length / target - 1) if length else 0.0
+    return "off" if error > (OFF_OVER if before == "off" else OFF) else ""
+
+
+def watch(
+    model: Translator, found: Evaluation, before: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """What has collapsed at a validation, by part of the model, and a notice of each that is new.
+
+    Only cuts that are learned can; `before` is what the last validation found.
+    """
+    kinds: dict[str, str] = {}
+    notices, data = [], model.config.data
+    segmenter, target = model.segmenter, found.target
+    if target is not None:
+        kinds["segmenter"] = departure(found.segments.mean, target, before.get("segmenter", ""))
+        if kinds["segmenter"] and not before.get("segmenter"):
+            remedy = segmenter.remedy(found.segments.mean < target, 0.0)
+            notices.append(f"segments have left the length that is asked for: {remedy}")
+    elif segmenter.learns:
+        counts = CutCounts.of(output.segmentation for output in found.outputs)
+        kind = kinds["segmenter"] = collapse(counts, before.get("segmenter", ""))
+        if kind and kind != before.get("segmenter"):
+            remedy = segmenter.remedy(kind == "single", model.tau.value.item())
+            notices.append(f"{_shape('segments', kind, counts, data.src.level)}: {remedy}")
+    if model.decoder.segmenting:
+        counts = CutCounts.of(output.targets[0] for output in found.outputs if output.targets)
+        kind = kinds["decoder"] = collapse(counts, before.get("decoder", ""))
+        if kind and kind != before.get("decoder"):
+            remedy = f"{'lower' if kind == 'single' else 'raise'} model.decoder.tau"
+            notices.append(f"{_shape('output segments', kind, counts, data.trg.level)}: {remedy}")
+    return {part: kind for part, kind in kinds.items() if kind}, notices
+
+
+def _shape(what: str, kind: str, counts: CutCounts, level: str) -> str:
+    symbols = "characters" if level == "char" else "symbols"
+    if kind == "single":
+        return f"{what} are single {symbols} ({counts.length:.2f} per segment)"
+    each = counts.segments / counts.sentences
+    return f"{what} have {counts.length:.1f} {symbols}, and a sentence has {each:.1f} of them"
