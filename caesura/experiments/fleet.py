@@ -26,6 +26,7 @@ from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import list_checkpoints
+from caesura.training.interrupt import ON_TOP, SHORT, overrun
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
@@ -33,6 +34,7 @@ from caesura.visible import one_line
 
 POLL = 0.2  # seconds
 PATIENCE = 60.0  # seconds to wait for a training that the last call left behind
+FEW_UPDATES = 10  # after fewer, a model that had no time for more is not worth a look
 _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one that was asked to end ends
 
 
@@ -72,6 +74,8 @@ def run_fleet(
     one that ran is through.
     """
     check_members(members)
+    if limits.budget is not None and limits.budget < SHORT:
+        watcher.say(f"{limits.budget:g}s of training each: {ON_TOP}")
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
     with Children(watcher.say) as children:
         fleet = _Fleet(members, limits, watcher, measures, children, settled)
@@ -307,7 +311,12 @@ def progress_line(records: Sequence[dict[str, Any]], budget: float | None) -> st
 def summary(outcome: Outcome) -> str:
     """How a member ended, in one sentence."""
     ending = {"budget": "its budget is spent", "finished": outcome.reason}.get(outcome.status, outcome.status)
-    parts = [f"{ending} after {outcome.progress.update:,} updates, {duration(outcome.progress.seconds)}"]
+    updates, seconds = outcome.progress.update, outcome.progress.seconds
+    count = "1 update" if updates == 1 else f"{updates:,} updates"
+    over = overrun(seconds, outcome.budget) if outcome.status == "budget" else ""
+    parts = [f"{ending} after {count}, {duration(seconds)}{over}"]
+    if over and updates < FEW_UPDATES:
+        parts.append("so few teach a model nothing; a larger --budget goes on from here")
     if (best := outcome.best) is not None:
         parts.append(f"best on dev BLEU {best['bleu']:.2f} after {duration(best['seconds'])}")
     else:

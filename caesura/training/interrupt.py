@@ -12,6 +12,16 @@ from typing import Any
 from caesura.signals import restore_signals, take_signals
 
 BUDGET = "budget"
+SHORT = 60.0  # seconds: of a smaller budget, it is said what comes on top of it
+ON_TOP = "what has begun, an update or a validation, is finished, and the last validation comes on top"
+OVERRUN = 1.2  # of a budget: the share from which on it is said that training took longer
+
+
+def overrun(seconds: float, budget: float | None) -> str:
+    """What is said after the time that training took, where that is more than its budget; "" elsewhere."""
+    if budget is None or seconds < OVERRUN * budget:
+        return ""
+    return f", more than the {budget:g}s that it had: an update or a validation that has begun is finished"
 
 
 class Stop(Exception):

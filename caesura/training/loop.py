@@ -23,7 +23,7 @@ from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
 from caesura.training.collapse import watch
 from caesura.training.feed import feed
-from caesura.training.interrupt import BUDGET, Interrupt, Stop
+from caesura.training.interrupt import BUDGET, ON_TOP, SHORT, Interrupt, Stop, overrun
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
 from caesura.training.run import Reporter, Run, open_run
@@ -71,6 +71,8 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     used.clear()  # by other models of this process
     if budget is not None:
         interrupt.spent_at(started + budget)
+        if budget < SHORT:
+            reporter.say(f"{budget:g}s of training: {ON_TOP}")
     while not progress.finished:
         if interrupt.reason():
             break
@@ -105,7 +107,9 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         _refuse_damaged(run)
         reporter.say(f"training finished: {progress.finished}")
         return "finished"
-    return _stopped(reporter, interrupt, f"after {progress.update} updates")
+    where, took = f"after {progress.update} updates", f" in {progress.seconds:.0f}s"
+    over = overrun(progress.seconds, budget) if interrupt.reason() == BUDGET else ""
+    return _stopped(reporter, interrupt, where + (took + over if over else ""))
 
 
 def _refuse_damaged(run: Run) -> None:

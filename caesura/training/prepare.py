@@ -7,18 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts
+from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
 from caesura.data.entropy import NgramCuts
 from caesura.data.files import digest, packed_instead, stored
 from caesura.data.sentences import Numbered, Sentences, read_sentences
+from caesura.data.sides import doubts
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
 from caesura.errors import InputError, no_file
 from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabularies
 
+FEW_PAIRS = 100  # fewer get a remark
+PASSES = 20  # over the training text between two validations: more get one too
 LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
 
 
@@ -58,7 +61,12 @@ def prepare(
             raise InputError(f"{text.src}: nothing to train on; is the file empty?")
         tallies = WordTally(), WordTally()
         vocabularies = _train_vocabularies(config, text, tallies, progress)
-        save_words(folder / WORDS, *(tally.result() for tally in tallies))
+        words = tallies[0].result(), tallies[1].result()
+        save_words(folder / WORDS, *words)
+        languages = data.src.lang, data.trg.lang
+        if say is not None:
+            for doubt in doubts(words, (dev.sources, dev.references), languages):
+                say(f"warning: {doubt}")
         save_vocabularies(folder, vocabularies)
     src_vocabulary, trg_vocabulary, learnt_cuts = vocabularies
     corpus = Corpus.build(
@@ -77,6 +85,9 @@ def prepare(
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
+    if say is not None and not resuming:
+        for notice in small_text(len(corpus), config.training):
+            say(notice)
     fingerprints = [str(learnt.fingerprint) for learnt in vocabularies if learnt is not None]
     sources = Numbered(dev.sources, src_vocabulary)  # which every validation translates
     if (cuts := cuts_of(config, "dev", learnt_cuts)) is not None:
@@ -85,6 +96,23 @@ def prepare(
     return Prepared(
         src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, learnt_cuts
     )
+
+
+def small_text(pairs: int, settings: Training) -> Iterator[str]:
+    """What to expect of a training text of few pairs, and of training without a bound on it."""
+    if pairs < FEW_PAIRS:
+        count = "1 training pair is" if pairs == 1 else f"{pairs} training pairs are"
+        yield (
+            f"{count} enough to try the program, not to learn to translate: the most that a model can do is "
+            "to learn them by heart"
+        )
+    endless = settings.epochs is None and settings.updates is None  # else the end brings a validation
+    if endless and settings.validation_freq > PASSES * pairs:
+        passes = settings.validation_freq // pairs
+        yield (
+            f"the first validation, and with it the first model, comes after {passes:,} passes over the "
+            f"training text; with training.validation_freq={PASSES * pairs}, after {PASSES}"
+        )
 
 
 def cuts_of(

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, run
 
 from caesura.errors import Interrupted
 from caesura.experiments.outcome import Member, read_outcome
 from caesura.output import Output
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
+from caesura.training.interrupt import overrun
 from caesura.training.loop import train
 from caesura.training.validation import Validation
 
@@ -152,3 +155,27 @@ def test_checkpoints_come_by_the_clock_too_and_change_nothing(
     assert read_progress(checkpoint).update == 5, "eleven seconds after that of the validation, of update 4"
     train(config, folder, Ticking(clock))
     assert outcome(folder) == outcome(tmp_path / "rare")
+
+
+def test_a_budget_that_an_update_exceeds_is_explained_before_and_after(
+    corpus: Path, tmp_path: Path, clock: list[float]
+) -> None:
+    class Slow(Ticking):
+        def update(self, progress: Progress, loss: float | None) -> None:
+            clock[0] += 299
+            super().update(progress, loss)
+
+    config = configured(corpus, "word", "training.validation_freq=60")
+    assert train(config, tmp_path, heard := Slow(clock), budget=5) == "budget"
+    assert [said for said in heard.said if said.startswith("5s of training: ")]
+    assert heard.said[-1].startswith("stopped by the budget after 1 updates in 300s, more than the 5s ")
+    assert [v.update for v in heard.validations] == [1]
+    assert train(config, tmp_path, longer := Ticking(clock), budget=303) == "budget"
+    assert not any("of training: " in said for said in longer.said)
+    assert "more than" not in longer.said[-1]
+
+
+@given(st.floats(0, 1e6), st.floats(1e-3, 1e6))
+def test_only_what_took_clearly_longer_than_its_budget_is_explained(seconds: float, budget: float) -> None:
+    assert bool(overrun(seconds, budget)) == (seconds >= 1.2 * budget)
+    assert overrun(seconds, None) == ""

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from cli.program import write_config, write_corpus
 
-from caesura.config import load_config
+from caesura.config import Training, load_config
 from caesura.data.corpus import ParallelText
 from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import SPECIALS
 from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
 from caesura.model_folder import SRC_VOCABULARY, TRG_VOCABULARY
-from caesura.training.prepare import Prepared, prepare
+from caesura.training.prepare import Prepared, prepare, small_text
 
 
 @pytest.fixture
@@ -107,3 +107,38 @@ def test_reading_reports_how_far_it_is(folder: Path) -> None:
     (folder / "out").mkdir()
     prepare(config, folder / "out", False, lambda what, done: heard.append((what, done)))
     assert ("numbering the training text", 60) in heard
+
+
+@pytest.mark.parametrize(
+    ("pairs", "settings", "lines"),
+    [
+        (1, {}, 2),
+        (3, {}, 2),
+        (3, {"updates": 5}, 1),
+        (99, {"validation_freq": 1980}, 1),
+        (99, {"validation_freq": 1981}, 2),
+        (100, {"validation_freq": 2000}, 0),
+        (399, {}, 1),
+        (400, {}, 0),
+    ],
+)
+def test_what_is_said_of_a_small_training_text(pairs: int, settings: dict[str, int], lines: int) -> None:
+    notices = [*small_text(pairs, Training(**settings))]
+    assert len(notices) == lines
+    if not settings:
+        assert f"training.validation_freq={20 * pairs}" in notices[-1] if notices else pairs >= 400
+
+
+def test_files_that_are_exchanged_are_warned_of_and_read(folder: Path) -> None:
+    def warnings(*settings: str) -> list[str]:
+        config, said = load_config(write_config(folder / "c.yaml"), settings), list[str]()
+        out = folder / "-".join(settings).replace("/", "-")
+        out.mkdir()
+        prepare(config, out, False, lambda what, done: None, said.append)
+        return [text for text in said if text.startswith("warning: ")]
+
+    assert warnings("training.updates=1") == []
+    (warning,) = warnings(f"data.train={{src: {folder}/train.en, trg: {folder}/train.de}}")
+    assert "data.train" in warning
+    (warning,) = warnings("data.src.lang=zh")
+    assert "data.src.lang" in warning
