@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from caesura.errors import InputError, no_file
+from caesura.errors import InputError
 from caesura.options import (
     Beam,
     Device,
@@ -293,7 +293,7 @@ def _files(
     files = [stored(path) for path in ([text] if isinstance(text, Path) else [text.src, text.trg])]
     for path in files:
         if not path.is_file():  # a device or a pipe might never end
-            raise InputError(f"{no_file(path)}, but data.{part} of the model's config names it; give --src")
+            raise InputError(f"{path}: no file, but data.{part} of the model's config names it; give --src")
     names = " and ".join(map(str, files))
     print(one_line(f"{part} set named by the folder's config: {names}"), file=sys.stderr)
     return str(files[0]), str(files[1]) if len(files) > 1 else None

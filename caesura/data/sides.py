@@ -12,7 +12,7 @@ from caesura.data.words import WordCounts, words_of
 
 Sides = tuple[Sequence[str], Sequence[str]]  # the lines of a text's source and target
 
-SAMPLE = 2000  # lines that are looked at
+SAMPLE = 2000  # lines that are looked at; of the words of training text, the most frequent
 MARGIN = 0.3  # by which exchanged sides have to share more; from 0 to 2, both sides together
 FEW, MANY = 0.2, 0.5  # shares of letters that are of a language's script
 # Languages with one usual script, by the first words of Unicode's names for its letters.
@@ -105,7 +105,7 @@ def foreign(language: str, text: Mapping[str, int], least: float = FEW) -> str |
     """
     usual = SCRIPTS.get(re.split("[-_]", language.lower())[0])
     letters: Counter[str] = Counter()
-    for string, times in text.items():
+    for string, times in islice(text.items(), SAMPLE):
         for letter in string if usual else "":
             letters[letter] += times
     scripts: Counter[str] = Counter()
