@@ -35,6 +35,7 @@ class Prepared:
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
     learnt_cuts: Vocabulary | NgramCuts | None = None  # what `data.cuts` needs to cut any source
+    notices: Sequence[str] = ()  # what to know about the text before training begins on it
 
 
 def prepare(
@@ -53,6 +54,7 @@ def prepare(
     dev = read_sentences(parallel_text(data.dev), data.errors, config.testing.max_input)
     if not dev.sources:
         raise InputError(f"{parallel_text(data.dev).src}: the dev set is empty; a validation needs sentences")
+    notices: list[str] = []
     if resuming:
         vocabularies = load_vocabularies(folder, config)
     else:
@@ -64,9 +66,7 @@ def prepare(
         words = tallies[0].result(), tallies[1].result()
         save_words(folder / WORDS, *words)
         languages = data.src.lang, data.trg.lang
-        if say is not None:
-            for doubt in doubts(words, (dev.sources, dev.references), languages):
-                say(f"warning: {doubt}")
+        notices += (f"warning: {text}" for text in doubts(words, (dev.sources, dev.references), languages))
         save_vocabularies(folder, vocabularies)
     src_vocabulary, trg_vocabulary, learnt_cuts = vocabularies
     corpus = Corpus.build(
@@ -85,16 +85,14 @@ def prepare(
     )
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
-    if say is not None and not resuming:
-        for notice in small_text(len(corpus), config.training):
-            say(notice)
+    notices += small_text(len(corpus), config.training)
     fingerprints = [str(learnt.fingerprint) for learnt in vocabularies if learnt is not None]
     sources = Numbered(dev.sources, src_vocabulary)  # which every validation translates
     if (cuts := cuts_of(config, "dev", learnt_cuts)) is not None:
         sources = sources.cut_by(cuts, parallel_text(data.dev).src, dev.too_long, data.errors)
     digests = [*text_digests(config), *fingerprints]
     return Prepared(
-        src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, learnt_cuts
+        src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, learnt_cuts, notices
     )
 
 

@@ -356,7 +356,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
     run.journal.record("start", 0, facts)
     run.save()
     run.finish_writing()
-    for line in (str(data.corpus.report), *said):
+    for line in (str(data.corpus.report), *data.notices, *said):
         reporter.say(line)
 
 

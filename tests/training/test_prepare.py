@@ -131,11 +131,8 @@ def test_what_is_said_of_a_small_training_text(pairs: int, settings: dict[str, i
 
 def test_files_that_are_exchanged_are_warned_of_and_read(folder: Path) -> None:
     def warnings(*settings: str) -> list[str]:
-        config, said = load_config(write_config(folder / "c.yaml"), settings), list[str]()
-        out = folder / "-".join(settings).replace("/", "-")
-        out.mkdir()
-        prepare(config, out, False, lambda what, done: None, said.append)
-        return [text for text in said if text.startswith("warning: ")]
+        notices = prepared(folder, "char", *settings).notices
+        return [text for text in notices if text.startswith("warning: ")]
 
     assert warnings("training.updates=1") == []
     (warning,) = warnings(f"data.train={{src: {folder}/train.en, trg: {folder}/train.de}}")
