@@ -11,7 +11,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
 
-demo-seeds: setup ## the demo for three seeds: every model must reach what caesura/demo.py wants of it
+demo-seeds: setup ## the demo for three seeds: every model must reach what caesura/experiments/demo.py wants of it
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
 
 REPORT := runs/demo/report/report.html

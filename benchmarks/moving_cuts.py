@@ -16,7 +16,7 @@ import torch
 from caesura import Translator, fidelity, flips
 from caesura.config import load_config
 from caesura.data.vocabulary import CharVocabulary
-from caesura.demo import CONFIG, SYSTEMS
+from caesura.experiments.demo import CONFIG, SYSTEMS
 
 LETTERS, LENGTH = "abcdefghijklmnopqrstuvwxyz ", 100
 READER = "{type: bigru, embedding_dim: 32, size: 32}"

@@ -81,7 +81,7 @@ def demo(
     seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
 ) -> None:
     """Train four ways to cut German numbers and show the cuts. In about 5 minutes."""
-    from caesura.demo import run_demo
+    from caesura.experiments.demo import run_demo
 
     outlive_readers()
     if not run_demo(out, parse_seeds(seeds)):

@@ -9,8 +9,8 @@ from pathlib import Path
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from caesura import demo
 from caesura.analysis import page
+from caesura.experiments import demo
 
 HERE = Path(__file__).resolve().parent
 PICTURE = HERE / "report.png"

@@ -19,7 +19,7 @@ ORDER = (
     *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search", "output"),
     *("components", "model_folder", "model"),
     *("evaluation", "training", "analysis", "terminal", "comparison", "streaming", "options"),
-    *("measuring", "experiments", "demo", "cli"),
+    *("measuring", "experiments", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
 

@@ -22,10 +22,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_ignored_signals")]
 UPDATES = 1500  # more than are made before Ctrl-C comes
 DEMO = f"""
 from functools import partial
-from caesura import cli, demo
+from caesura import cli
+from caesura.experiments import demo
 from caesura.data.numerals import HeldOut
 size = {{"updates": {UPDATES // 10}, "size": 100, "held_out": HeldOut(4, 4, 4, 4)}}
-demo.run_demo = partial(demo.run_demo, settings=demo.Settings(**size, time_limit=600, demanding=False))
+demo.run_demo = partial(demo.run_demo, scale=demo.Scale(**size, time_limit=600, demanding=False))
 cli.main()
 """
 

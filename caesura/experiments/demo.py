@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -22,17 +21,16 @@ from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings as Analysed
 from caesura.comparison import Text, begin_report, compared, write_report
 from caesura.data.corpus import ParallelText
-from caesura.data.files import read_tail, refuse_unwritable, write_beside
+from caesura.data.files import refuse_unwritable, write_beside
 from caesura.data.numerals import HeldOut, write_corpus
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
-from caesura.experiments.processes import Children, kill_notice
+from caesura.experiments.fleet import Limits, run_fleet
+from caesura.experiments.outcome import Member, read_outcome
 from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
-from caesura.training.checkpoint import Progress, newest_progress
-from caesura.training.journal import read_records
 from caesura.training.lock import hold
 
 # 0.01 in the paper; with that, segments here end as single characters or as the whole number (docs/log.md).
@@ -114,59 +112,48 @@ BPE = 200  # symbols that the report compares cuts with: enough for the words th
 
 
 @dataclass(frozen=True)
-class Settings:
+class Scale:
     """How much the demo does."""
 
     updates: int | None = None  # of every model; None: as many as its system has
-    time_limit: float = 180  # seconds of training in all; a slow machine stops there and says how far it came
+    time_limit: float = (
+        180  # seconds of training per seed; a slow machine stops there and says how far it came
+    )
     size: int = 20_000  # training sentences
     held_out: HeldOut = field(default_factory=HeldOut)
     demanding: bool = True  # whether models have to reach their goals
 
 
 @dataclass(frozen=True)
-class Run:
-    """One model of the demo: where it is trained, and how far it has come."""
+class Model(Member):
+    """One model of the demo; its config is beside its folder."""
 
     system: str
     seed: int
-    out: Path
 
-    @property
-    def name(self) -> str:
-        """As the reader is told it."""
-        return f"{self.system}, seed {self.seed}"
-
-    @property
-    def folder(self) -> Path:
-        """The model folder; the config and what training printed are beside it, with a suffix."""
-        return self.out / f"{self.system}-{self.seed}"
-
-    def updates(self, settings: Settings) -> int:
+    def updates(self, scale: Scale) -> int:
         """How many it is trained for."""
-        return settings.updates or SYSTEMS[self.system].updates
+        return scale.updates or SYSTEMS[self.system].updates
 
-    def progress(self) -> Progress:
-        """Where its training stands."""
-        return newest_progress(self.folder / "checkpoints") or Progress()
 
-    def validations(self) -> list[dict[str, Any]]:
-        """Those that its metrics.jsonl has so far."""
-        return [record for record in read_records(self.folder) if record["kind"] == "validation"]
+def model_of(system: str, seed: int, out: Path) -> Model:
+    """A model of the demo in the folder `out`."""
+    folder = out / f"{system}-{seed}"
+    return Model(f"{system}, seed {seed}", folder.with_suffix(".yaml"), (), folder, system, seed)
 
 
 @dataclass(frozen=True)
 class Tested:
     """A trained model and how it does on the test sets."""
 
-    run: Run
-    model: Translator
+    model: Model
+    translator: Translator
     found: dict[str, Evaluation]  # by the names in TESTS
     seconds: float  # that translating the first of them took
 
     def missing(self) -> list[str]:
         """The goals on the test set that the model misses."""
-        system, test = SYSTEMS[self.run.system], self.found["test"]
+        system, test = SYSTEMS[self.model.system], self.found["test"]
         f1 = test.boundaries["model"].f1 if test.boundaries else 0.0
         short = []
         if test.scores.exact < system.exact:
@@ -180,16 +167,24 @@ class Tested:
         return short
 
 
-def run_demo(out: Path, seeds: Sequence[int], settings: Settings | None = None) -> bool:
+class _Display(terminal.FleetDisplay):
+    """As of every experiment, with one line per validation at a terminal too."""
+
+    def validation(self, name: str, record: dict[str, Any]) -> None:
+        system, _, _ = name.partition(",")
+        self.say(f"{system:>7} {terminal.validation_line(record)}")
+
+
+def run_demo(out: Path, seeds: Sequence[int], scale: Scale | None = None) -> bool:
     """Train all systems for every seed; True where each reaches its goals."""
-    settings = settings or Settings()
-    runs = [Run(system, seed, out) for seed in dict.fromkeys(seeds) for system in SYSTEMS]
-    _write(out, runs, settings)
-    with hold(out, terminal.say):  # a second demo would replace its logs and plots
-        return _run(out, runs, settings)
+    scale = scale or Scale()
+    models = [model_of(system, seed, out) for seed in dict.fromkeys(seeds) for system in SYSTEMS]
+    _write(out, models, scale)
+    with hold(out, terminal.say):  # a second demo would replace its plots
+        return _run(out, models, scale)
 
 
-def _run(out: Path, runs: Sequence[Run], settings: Settings) -> bool:
+def _run(out: Path, models: Sequence[Model], scale: Scale) -> bool:
     terminal.say(
         "Learning to read German numbers: siebenhundertdreiundzwanzig → seven hundred and twenty-three.\n"
         "Four models differ in where they cut; two train side by side, one per core.\n"
@@ -198,39 +193,38 @@ def _run(out: Path, runs: Sequence[Run], settings: Settings) -> bool:
     texts = {name: read_sentences(ParallelText(out / "corpus" / f"{name}.tsv"), "strict") for name in TESTS}
     tested, trained = [], False
     try:
-        for first in range(0, len(runs), len(SYSTEMS)):
-            group = runs[first : first + len(SYSTEMS)]
-            unfinished = [run for run in group if not run.progress().finished]
+        for first in range(0, len(models), len(SYSTEMS)):
+            group = models[first : first + len(SYSTEMS)]
+            unfinished = [model for model in group if not read_outcome(model).trained]
             trained = trained or bool(unfinished)
-            _train(unfinished, settings)
-            tested += [_test(run, texts) for run in group if (run.folder / WEIGHTS).exists()]
+            _train(unfinished, scale)
+            tested += [_test(model, texts) for model in group if (model.folder / WEIGHTS).exists()]
     except (KeyboardInterrupt, Interrupted):
         terminal.say("stopped; the same command goes on from here")
         raise
     if tested:
-        first_seed = [t for t in tested if t.run.seed == tested[0].run.seed]
+        first_seed = [t for t in tested if t.model.seed == tested[0].model.seed]
         _show_examples(first_seed, texts["test"])
-        _show_table(tested, settings)
+        _show_table(tested, scale)
         _show_slide(tested, out)
         _report(first_seed, texts["test"], out, trained)
-    missing = {t.run: t.missing() if settings.demanding else [] for t in tested}
-    for run in runs:
-        if said := _shortfall(run, missing.get(run), settings):
-            terminal.say(f"\n{said}")
-    return all(run in missing and not missing[run] for run in runs)
+    missing = {t.model: t.missing() if scale.demanding else [] for t in tested}
+    for model in models:
+        if message := _shortfall(model, missing.get(model), scale):
+            terminal.say(f"\n{message}")
+    return all(model in missing and not missing[model] for model in models)
 
 
-def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
+def _write(out: Path, models: Sequence[Model], scale: Scale) -> None:
     """Write corpus and configs where they are not there yet; others in their place are refused."""
     wanted: dict[Path, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for path in write_corpus(folder, size=settings.size, held_out=settings.held_out).values():
+        for path in write_corpus(folder, size=scale.size, held_out=scale.held_out).values():
             wanted[out / "corpus" / path.name] = path.read_bytes()
-    for run in runs:
-        config = CONFIG.format(
-            name=run.system, seed=run.seed, system=SYSTEMS[run.system], updates=run.updates(settings)
-        )
-        wanted[run.folder.with_suffix(".yaml")] = config.encode()
+    for model in models:
+        system, updates = SYSTEMS[model.system], model.updates(scale)
+        config = CONFIG.format(name=model.system, seed=model.seed, system=system, updates=updates)
+        wanted[model.config] = config.encode()
     for path, content in wanted.items():
         if path.exists() and path.read_bytes() != content:
             raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
@@ -242,95 +236,58 @@ def _write(out: Path, runs: Sequence[Run], settings: Settings) -> None:
                 file.write(content)
 
 
-def _train(runs: Sequence[Run], settings: Settings) -> None:
-    """Train each model in a process of its own, and print validations as they come."""
-    for run in runs:
-        run.folder.with_suffix(".log").unlink(missing_ok=True)
-    with Children(terminal.say) as children:
-        ended = _watch(runs, children, settings.time_limit)
-    if children.signal is not None:
-        for run in runs:
-            child = children.running.get(run.name)
-            if child is not None and child.returncode == -signal.SIGKILL:
-                terminal.say(kill_notice(run.name, run.folder))
-        raise Interrupted(children.signal)
-    for run in runs:
-        if status := ended.get(run.name):
-            log = run.folder.with_suffix(".log")
-            *_, last = ["", *read_tail(log).strip().splitlines()]
-            how = f"status {status}" if status > 0 else signal.Signals(-status).name
-            said = last.removeprefix("caesura: ")
-            raise TrainingError(f"training {run.name} failed ({how}): {said} (all of it: {log})")
+def _train(models: Sequence[Model], scale: Scale) -> None:
+    """Train two models at a time; where one fails, all stop.
 
-
-def _start(run: Run, children: Children, time_limit: float) -> None:
-    config, log = (run.folder.with_suffix(suffix) for suffix in (".yaml", ".log"))
-    command = [sys.executable, "-m", "caesura.cli", "train", "--time-limit", f"{time_limit:f}s"]
-    children.start(run.name, [*command, str(config), "--out", str(run.folder)], log, {"OMP_NUM_THREADS": "1"})
-
-
-def _watch(runs: Sequence[Run], children: Children, time_limit: float) -> dict[str, int]:
-    """Train two at a time, one line per validation, until all have ended, one has failed, or a signal came.
-
-    The last of `runs` start first: where the time is too short for all, their cuts are the ones to see.
+    The last of them start first: where the time is too short for all, their cuts are the ones to see.
     """
-    seen, waiting, ended = {run: len(run.validations()) for run in runs}, list(runs), dict[str, int]()
-    began, shown = time.monotonic(), 0
-    # At a terminal a line goes above the bar only by the bar's own console.
-    console = terminal.beside_bar()
-    title, total = f"training, at most {terminal.duration(time_limit)}", round(time_limit)
-    with terminal.counting(title, total, logged=False) as count:
-        while True:
-            ended |= children.ended()
-            for run in runs:
-                for record in run.validations()[seen[run] :]:
-                    seen[run] += 1
-                    console.print(f"{run.system:>7} {terminal.validation_line(record)}")
-            if any(ended.values()) or children.signal is not None:
-                return ended
-            left = time_limit - (time.monotonic() - began)
-            while waiting and len(children.running) < AT_ONCE and left > 0:
-                _start(waiting.pop(), children, left)
-            if not children.running:
-                return ended
-            time.sleep(0.2)
-            elapsed = min(round(time.monotonic() - began), total)
-            count(elapsed - shown)
-            shown = elapsed
+
+    def refuse_failure() -> None:
+        for model in models:
+            if (outcome := read_outcome(model)).status == "failed":
+                reason = f"{outcome.reason} (all of it: {model.log})"
+                raise TrainingError(f"training {model.name} failed: {reason}")
+
+    with _Display() as display:
+        limits = Limits(parallel=AT_ONCE, time_limit=scale.time_limit)
+        run_fleet(models[::-1], limits, display, measures=(), settled=refuse_failure)
 
 
-def _test(run: Run, texts: Mapping[str, Sentences]) -> Tested:
-    model = Translator.from_pretrained(run.folder)
+def _test(model: Model, texts: Mapping[str, Sentences]) -> Tested:
+    translator = Translator.from_pretrained(model.folder)
     found, seconds = {}, {}
-    with terminal.counting(f"testing {run.system}", sum(len(t.sources) for t in texts.values())) as count:
+    with terminal.counting(f"testing {model.system}", sum(len(t.sources) for t in texts.values())) as count:
         for name, text in texts.items():
-            search = model.searcher(1)
+            search = translator.searcher(1)
             began = time.perf_counter()
-            found[name] = evaluate(model, text.sources, text.references, text.gold, search, count)
+            found[name] = evaluate(translator, text.sources, text.references, text.gold, search, count)
             seconds[name] = time.perf_counter() - began
-    return Tested(run, model, found, seconds["test"])
+    return Tested(model, translator, found, seconds["test"])
 
 
-def _shortfall(run: Run, missing: Sequence[str] | None, settings: Settings) -> str:
+def _shortfall(model: Model, missing: Sequence[str] | None, scale: Scale) -> str:
     """What is missing of a model, in a sentence; nothing where nothing is."""
-    progress = run.progress()
-    said = ["no validation yet, so there is nothing to test"] if missing is None else [*missing]
-    if not progress.finished:
-        said.append("stopped by the time limit, and the same command goes on")
-    how_far = f"{run.name}, after {progress.update} of {run.updates(settings)} updates"
-    return f"{how_far}: {'; '.join(said)}." if said else ""
+    outcome = read_outcome(model)
+    lacking = ["no validation yet, so there is nothing to test"] if missing is None else [*missing]
+    if not outcome.trained:
+        lacking.append("stopped by the time limit, and the same command goes on")
+    how_far = f"{model.name}, after {outcome.progress.update} of {model.updates(scale)} updates"
+    return f"{how_far}: {'; '.join(lacking)}." if lacking else ""
 
 
-def _show_table(tested: Sequence[Tested], settings: Settings) -> None:
+def _show_table(tested: Sequence[Tested], scale: Scale) -> None:
     rows = []
     for t in tested:
-        test, seconds = t.found["test"], training_seconds(t.run.folder)
-        best = [r["update"] for r in t.run.validations() if r["verdict"] == "best"]
-        row = [t.run.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
-        row += [f"{t.model.parameter_count():,}", f"{test.segments.mean:.2f} (max {test.segments.longest})"]
+        test, seconds = t.found["test"], training_seconds(t.model.folder)
+        best = read_outcome(t.model).best
+        row = [t.model.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
+        row += [
+            f"{t.translator.parameter_count():,}",
+            f"{test.segments.mean:.2f} (max {test.segments.longest})",
+        ]
         row += [f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""]
         when = "?" if seconds is None else terminal.duration(seconds)
-        rows.append([*row, f"{best[-1] if best else '?'} of {t.run.updates(settings)}, {when}"])
+        rows.append([*row, f"{best['update'] if best else '?'} of {t.model.updates(scale)}, {when}"])
     test = tested[0].found["test"]
     trivial = (f"{name} {row.f1:.2f}" for name, row in (test.boundaries or {}).items() if name != "model")
     columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length", "boundary F1"]
@@ -349,26 +306,26 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
     for i, (source, reference) in enumerate(list(zip(text.sources, text.references, strict=True))[:3]):
         terminal.say(f"\n{source} → {reference}")
         for t in tested:
-            if t.run.system != "char":
+            if t.model.system != "char":
                 output = t.found["test"].outputs[i]
                 result = "=" if output.best == reference else f"→ {output.best}"
                 shown = join_pieces(output.segmentation.pieces)
-                terminal.say(f"{t.run.system:>7}  {shown}  {result}")
+                terminal.say(f"{t.model.system:>7}  {shown}  {result}")
     terminal.say("")
 
 
 def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     """How the segments moved during training, in a line and in a plot."""
-    curves = {t.run: found for t in tested if (found := history(t.run.folder))}
-    for run, found in curves.items():
-        if run.system == "act":
+    curves = {t.model: found for t in tested if (found := history(t.model.folder))}
+    for model, found in curves.items():
+        if model.system == "act":
             shown = " → ".join(f"{length:.2f}" for length in found.segment_length)
-            terminal.say(f"\nACT-ENC's segment length as it trained, seed {run.seed}: {shown}")
-    figure = history_figure({f"{run.system} {run.seed}": found for run, found in curves.items()}, "exact")
+            terminal.say(f"\nACT-ENC's segment length as it trained, seed {model.seed}: {shown}")
+    figure = history_figure({f"{m.system} {m.seed}": found for m, found in curves.items()}, "exact")
     png, svg = save_figure(figure, out / "trajectories")
     terminal.say(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
-        f"(try: echo neunundneunzig | {_program()} translate {tested[-1].run.folder} --segments)"
+        f"(try: echo neunundneunzig | {_program()} translate {tested[-1].model.folder} --segments)"
     )
 
 
@@ -376,7 +333,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
     """Everything about the models on one page; where nothing was trained, the one that is there is left."""
     page = out / "report" / PAGE
     if trained or not page.exists():
-        models = [(str(t.run.folder), t.model) for t in tested]
+        models = [(str(t.model.folder), t.translator) for t in tested]
         rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
         settings = Analysed(sample=200, beam=1, bpe=BPE)
         files = Text(str(out / "corpus" / "test.tsv"))
