@@ -27,7 +27,8 @@ from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
-from caesura.experiments.fleet import Limits, run_fleet
+from caesura.experiments.engine import Experiment
+from caesura.experiments.fleet import Limits
 from caesura.experiments.outcome import Member, read_outcome
 from caesura.model import Translator
 from caesura.model_folder import WEIGHTS
@@ -197,7 +198,7 @@ def _run(out: Path, models: Sequence[Model], scale: Scale) -> bool:
             group = models[first : first + len(SYSTEMS)]
             unfinished = [model for model in group if not read_outcome(model).trained]
             trained = trained or bool(unfinished)
-            _train(unfinished, scale)
+            Demo(out, unfinished).train(scale.time_limit)
             tested += [_test(model, texts) for model in group if (model.folder / WEIGHTS).exists()]
     except (KeyboardInterrupt, Interrupted):
         terminal.say("stopped; the same command goes on from here")
@@ -236,21 +237,27 @@ def _write(out: Path, models: Sequence[Model], scale: Scale) -> None:
                 file.write(content)
 
 
-def _train(models: Sequence[Model], scale: Scale) -> None:
-    """Train two models at a time; where one fails, all stop.
+class Demo(Experiment):
+    """Models of one seed, of which none may fail."""
 
-    The last of them start first: where the time is too short for all, their cuts are the ones to see.
-    """
+    def __init__(self, out: Path, models: Sequence[Model]) -> None:
+        super().__init__(out)
+        self.models = models
 
-    def refuse_failure() -> None:
-        for model in models:
-            if (outcome := read_outcome(model)).status == "failed":
+    def settled(self) -> None:
+        """End all where one has failed."""
+        for model in self.models:
+            if (outcome := self.outcome(model)).status == "failed":
                 reason = f"{outcome.reason} (all of it: {model.log})"
                 raise TrainingError(f"training {model.name} failed: {reason}")
 
-    with _Display() as display:
-        limits = Limits(parallel=AT_ONCE, time_limit=scale.time_limit)
-        run_fleet(models[::-1], limits, display, measures=(), settled=refuse_failure)
+    def train(self, time_limit: float) -> None:
+        """Train two models at a time.
+
+        The last of them start first: where the time is too short for all, their cuts are the ones to see.
+        """
+        with _Display() as display:
+            self.run(self.models[::-1], Limits(parallel=AT_ONCE, time_limit=time_limit), display)
 
 
 def _test(model: Model, texts: Mapping[str, Sentences]) -> Tested:

@@ -13,12 +13,12 @@ import torch
 
 from caesura.components import build_parts
 from caesura.config import Config, load_config
-from caesura.data.files import checksum, read_json, read_tail, write_beside
+from caesura.data.files import checksum, read_json, read_tail
 from caesura.data.vocabulary import SPECIALS
 from caesura.errors import InputError
 from caesura.model_folder import WEIGHTS
 from caesura.segmenters.figures import Figure
-from caesura.training.checkpoint import Progress, list_checkpoints, newest_progress
+from caesura.training.checkpoint import Progress, newest_progress
 from caesura.training.journal import read_records
 from caesura.visible import one_line
 
@@ -241,47 +241,6 @@ def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
                 found.append(1000 * (record["seconds"] - before["seconds"]) / updates)
             before = record
     return float(f"{median(found):.5g}") if found else None
-
-
-def stands(
-    kept: Outcome, budget: float | None, wanted: Sequence[Measure], say: Callable[[str], None]
-) -> bool:
-    """Whether what was kept of a training whose checkpoints are gone will do; says so.
-
-    One that lacks something is trained again, within the budget that it had if none is given.
-    """
-    member = kept.member
-    if list_checkpoints(member.folder / "checkpoints") or not (kept.trained or kept.progress.update):
-        return False
-    unknown = [measure for measure in wanted if kept.best and measure.name not in kept.measured]
-    lacking = [f"its {m.name.partition('-')[0]}" for m in unknown if m.command(member) is not None]
-    if not kept.trained:
-        lacking = ["its end"]
-    elif kept.status == "budget" and (budget or 0.0) > (kept.budget or 0.0):
-        lacking = ["the larger budget"]
-    what = f" without {' and '.join(lacking)}: trained" if lacking else ": not trained"
-    say(f"{member.name}: its checkpoints are gone, {kept.kept} has it{what} again")
-    if not lacking:
-        member.failure.unlink(missing_ok=True)  # of a try that came to nothing
-    elif kept.budget is not None:
-        member.folder.parent.mkdir(exist_ok=True)
-        with write_beside(member.allowance) as file:
-            file.write(f"{kept.budget:g}".encode())
-    return not lacking
-
-
-def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
-    """Whether what was kept has come further than the folder: in updates, or as far with more measured.
-
-    A folder that is through is not behind, though on a slower machine it may have seen less; and a failure
-    before the first update is over once it is tried again.
-    """
-    if kept.status == "failed" and not kept.progress.update:
-        return False
-    missing = [m.name for m in wanted if m.name in kept.measured and m.name not in found.measured]
-    if found.trained and not missing:
-        return False
-    return found.status == "not run" or (kept.progress.update, len(missing)) > (found.progress.update, 0)
 
 
 def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:

@@ -8,15 +8,17 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from caesura import __version__
 from caesura.analysis.defaults import with_defaults, without_defaults
-from caesura.config import Config, FileCuts
+from caesura.components import resolve
+from caesura.config import Config, FileCuts, flat
 from caesura.data.files import write_beside
 from caesura.experiments.outcome import Member
+from caesura.experiments.sweep_grid import SEED, at, shown
 
 MACHINE = ("device", "threads")  # keys of training that say what it is computed on
 
@@ -29,12 +31,17 @@ def note_provenance(member: Member) -> None:
     before = member.read_provenance().get("by", [])
     found = {
         "digest": digest(described(config)),
-        "settings": [s for s in member.settings if not re.match(r"data\.(train|dev|test)\b", s)],
+        "settings": _told_settings(member),
         "beam": config.testing.beam_size,
         "by": before if by in before else [*before, by],
     }
     with write_beside(member.provenance) as file:
         file.write(json.dumps(found, ensure_ascii=False).encode())
+
+
+def _told_settings(member: Member) -> list[str]:
+    """Without the places of text files."""
+    return [s for s in member.settings if not re.match(r"data\.(train|dev|test)\b", s)]
 
 
 def told(word: str) -> str:
@@ -71,6 +78,31 @@ def digest(tree: dict[str, Any]) -> str:
     whole = without_defaults(tree)
     kept = {key: value for key, value in whole.get("training", {}).items() if key not in MACHINE}
     return _hashed(json.dumps(whole | {"training": kept}, sort_keys=True), size=8)
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What `other` has otherwise than `one`, by dotted keys, without the seed."""
+    before, after = flat(one), flat(other)
+    keys = [key for key in (before | after) if key != SEED]
+    return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
+
+
+def changes(made: Mapping[str, Any], member: Member) -> list[str]:
+    """What a member's config has otherwise than the one that results were `made` with, as `key: old -> new`.
+
+    Where only the settings of that one were kept, what is otherwise in those, or the file.
+    """
+    if old := made.get("config"):
+        new = differences(old, described(resolve(member.load())))
+        return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in new.items()]
+    if "settings" not in made:
+        return ["which one is not known"]
+    before, after = (
+        dict(s.split("=", 1) for s in some) for some in (made["settings"], _told_settings(member))
+    )
+    keys, none = [key for key in before | after if before.get(key) != after.get(key)], "as in its file"
+    listed = [f"{key}: {before.get(key, none)} -> {after.get(key, none)}" for key in keys]
+    return listed or [f"{member.config.name} itself has changed"]
 
 
 def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:

@@ -23,10 +23,11 @@ from caesura.experiments import by_length
 from caesura.experiments.by_length import BY_LENGTH, by_length_figure, series_of
 from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.curves import CAPTION, CURVES, curves_figure
-from caesura.experiments.fleet import Limits, check_members, last_words, run_fleet
-from caesura.experiments.outcome import Member, Outcome, stands, weights_checksum
+from caesura.experiments.engine import Experiment
+from caesura.experiments.fleet import Limits, last_words
+from caesura.experiments.outcome import Member, Outcome, weights_checksum
 from caesura.experiments.processes import Children
-from caesura.experiments.provenance import described, is_mark_of, made_by, over_recipe
+from caesura.experiments.provenance import made_by, over_recipe
 from caesura.experiments.recipe import (
     Chosen,
     Recipe,
@@ -46,7 +47,7 @@ from caesura.experiments.result_tables import (
     signatures,
     timing,
 )
-from caesura.experiments.results import Result, keep_metrics, kept_metrics, read_kept, read_member
+from caesura.experiments.results import Result, keep_metrics, kept_metrics, read_kept
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
@@ -56,15 +57,12 @@ from caesura.visible import one_line
 
 def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
+    began = time.monotonic()
     recipe = load_recipe(find_recipe(name, terminal.say))
-    deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
     wanted = systems(recipe, chosen)
-    shown = _with_known(recipe, chosen, wanted)
     members = _in_turn(wanted)
-    known = _known(chosen, members)
-    _check(members)
-    splits = measure_text(members[0].load())
-    experiment = _Experiment(recipe, chosen.out, shown, splits, members[0].load())
+    experiment = Reproduction(recipe, chosen.out, _with_known(recipe, chosen, wanted), members[0].load())
+    experiment.check(members)
     experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
         try:
@@ -72,46 +70,19 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
                 if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
-                for member, kept in known.items():
-                    if stands(kept, limits.budget, recipe.wanted, display.say):
-                        members.remove(member)
-                done = run_fleet(members, limits, display, recipe.wanted, experiment.write)
+                done = experiment.run(members, limits, display)
         except Interrupted:
-            experiment.write(drawn=True)
             terminal.say("stopped; the same command goes on from here")
             raise
-        experiment.write(drawn=True)
         experiment.show()
         if report and done:
-            rest = None if deadline is None else deadline - time.monotonic()
-            experiment.report(rest)
-    return not any(member.failure.exists() for system in wanted for member in system.members.values())
-
-
-def _check(members: Sequence[Member]) -> None:
-    try:
-        for member in members:
-            check_files(member.load(), ("train", "dev", "test"))
-    except InputError as problem:
-        raise InputError(f"{problem}, or all of it: --data FOLDER") from problem
-    check_members(members)
+            elapsed = time.monotonic() - began
+            experiment.report(None if limits.time_limit is None else limits.time_limit - elapsed)
+    return not any(member.failure.exists() for member in members)
 
 
 def _has_test(member: Member) -> bool:
     return member.load().data.test is not None
-
-
-def _known(chosen: Chosen, members: Sequence[Member]) -> dict[Member, Outcome]:
-    """Those of which a log was kept and whose checkpoints are gone."""
-    known = {}
-    for member in members:
-        path = kept_metrics(chosen.out, member)
-        if list_checkpoints(member.folder / "checkpoints") or not path.exists():
-            continue
-        known[member] = read_kept(path, member)
-        if not is_mark_of(known[member].made["digest"], described(member.load())):
-            raise InputError(f"{path}: was trained with another config; undo that or choose another --out")
-    return known
 
 
 def _in_turn(wanted: Sequence[System]) -> list[Member]:
@@ -163,18 +134,31 @@ class _Shown:
     changed: str = ""  # what was set otherwise than the recipe and so the title have it
 
 
-class _Experiment:
+class Reproduction(Experiment):
     """The results of a recipe in a folder, read anew whenever they are written."""
 
-    def __init__(
-        self, recipe: Recipe, out: Path, shown: Sequence[System], splits: Sequence[Split], config: Config
-    ) -> None:
-        self.recipe, self.out, self.shown, self.splits, self.config = recipe, out, shown, splits, config
+    def __init__(self, recipe: Recipe, out: Path, shown: Sequence[System], config: Config) -> None:
+        super().__init__(out, recipe.wanted)
+        self.recipe, self.shown, self.config = recipe, shown, config
+        self.splits: list[Split] = []
+
+    def kept(self, member: Member) -> Outcome | None:
+        """As its log in metrics/ has it."""
+        return read_kept(self.out, member)
+
+    def check(self, members: Sequence[Member]) -> None:
+        """Refuse and measure: text that is missing may be given otherwise, and is read here."""
+        try:
+            for member in members:
+                check_files(member.load(), ("train", "dev", "test"))
+        except InputError as problem:
+            raise InputError(f"{problem}, or all of it: --data FOLDER") from problem
+        super().check(members)
+        self.splits = measure_text(self.config)
 
     def results(self) -> list[Result]:
         """What the folders tell now."""
-        out, wanted = self.out, self.recipe.wanted
-        return [Result(s, {n: read_member(out, m, wanted) for n, m in s.members.items()}) for s in self.shown]
+        return [Result(s, {seed: self.outcome(m) for seed, m in s.members.items()}) for s in self.shown]
 
     def write(self, drawn: bool = False) -> None:
         """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, figures."""

@@ -11,17 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_most, write_beside
+from caesura.data.held import make_folder
 from caesura.errors import InputError
-from caesura.experiments.outcome import (
-    CUTS,
-    TEST,
-    Measure,
-    Member,
-    Outcome,
-    further,
-    milliseconds,
-    read_outcome,
-)
+from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds
 from caesura.experiments.recipe import System
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress
@@ -189,7 +181,7 @@ def rounded(value: Any) -> Any:
 
 def keep_metrics(out: Path, results: Sequence[Result]) -> None:
     """Write metrics/NAME.jsonl of all that have begun."""
-    (out / "metrics").mkdir(exist_ok=True)
+    make_folder(out / "metrics")
     for result in results:
         for outcome in result.outcomes.values():
             if outcome.start is not None and not outcome.kept:
@@ -202,17 +194,11 @@ def kept_metrics(out: Path, member: Member) -> Path:
     return out / "metrics" / f"{member.folder.name}.jsonl"
 
 
-def read_member(out: Path, member: Member, wanted: Sequence[Measure] = (TEST,)) -> Outcome:
-    """By its folder, or the log that was kept where that is gone or not as far, as when trained again."""
-    path, found = kept_metrics(out, member), read_outcome(member, None, wanted)
-    if path.exists() and not (found.trained and all(m.name in found.measured for m in wanted)):
-        kept = read_kept(path, member)
-        return kept if further(kept, found, wanted) else found
-    return found
-
-
-def read_kept(path: Path, member: Member) -> Outcome:
-    """What the log that was kept of a member tells of it, whose folder is gone, as on another machine."""
+def read_kept(out: Path, member: Member) -> Outcome | None:
+    """What the log that was kept of a member tells of it, whose folder may be gone, as on another machine."""
+    path = kept_metrics(out, member)
+    if not path.exists():
+        return None
     try:
         check_values(content := read_at_most(path, JSON_BYTES), JSON_VALUES)
         *way, end = (renamed(json.loads(line)) for line in content.splitlines())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,21 +14,12 @@ from caesura.data.files import checksum, refuse_unwritable, write_beside
 from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
-from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
-from caesura.experiments.outcome import (
-    TEST,
-    Measure,
-    Member,
-    Outcome,
-    figures_of,
-    further,
-    milliseconds,
-    read_outcome,
-    stands,
-)
-from caesura.experiments.provenance import described, digest, made_by
+from caesura.experiments.engine import Experiment
+from caesura.experiments.fleet import Limits, Watcher, check_members
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, figures_of, milliseconds
+from caesura.experiments.provenance import described, differences, digest, made_by
 from caesura.experiments.sweep_figures import figures
-from caesura.experiments.sweep_grid import Plan, Point, at, cross, parse_over, points, read_rows, shown
+from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
 from caesura.experiments.sweep_results import (
     SWEEP,
     Result,
@@ -37,7 +27,6 @@ from caesura.experiments.sweep_results import (
     Sweep,
     chosen,
     curve,
-    differences,
     load,
     merge,
     rounded,
@@ -77,76 +66,10 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
 
     Whatever ends it, tables and figures of what there is are written; the same request goes on from there.
     """
-    measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
-    if request.trials is not None:
-        searched = _Search(request, measures)
-        with hold(request.out, watcher.say):
-            return searched.run(watcher)
-    found = points(_plan(request, _rows(request)))
-    check_members(_members(found, request.out))
-    _refuse_others(request.out, found)
-    over = list(dict.fromkeys(key for point in found for key in point.values))
+    experiment = (GridSweep if request.trials is None else SearchSweep)(request)
     with hold(request.out, watcher.say):
-        try:
-            _train(request, found, over, measures, watcher, request.limits)
-        finally:
-            sweep = write(request, found, over, measures)
-            draw(sweep, request.out)
-    return _good(request, found)
-
-
-def _good(request: Request, found: Sequence[Point]) -> bool:
-    return not any(member.failure.exists() for member in _members(found, request.out))
-
-
-def _train(
-    request: Request,
-    found: Sequence[Point],
-    over: Sequence[str],
-    measures: Sequence[Measure],
-    watcher: Watcher,
-    limits: Limits,
-) -> bool:
-    """Train and measure; sweep.json is written whenever a run is through, for whoever kills us."""
-
-    def settled() -> None:
-        write(request, found, over, measures)
-
-    before = _before(request.out)
-    members = []
-    for point, member in zip(found, _members(found, request.out), strict=True):
-        run = _known(before, point)
-        if not (run and stands(as_outcome(run, member), limits.budget, measures, watcher.say)):
-            members.append(member)
-    return run_fleet(members, limits, watcher, measures, settled)
-
-
-def _before(out: Path) -> Sweep:
-    path = out / SWEEP
-    return load(path) if path.exists() else Sweep([], None, [], {}, [])
-
-
-def _refuse_others(out: Path, found: Sequence[Point]) -> None:
-    """Refuse to replace what sweep.json has of a run by one of the same name and another config."""
-    before = _before(out)
-    kept = {(run.config, run.name): run for run in before.runs if run.sentences and run.status != "failed"}
-    for point in found:
-        run, tree = kept.get((point.config.name, point.name)), described(point.config)
-        if run is None or run.digest == digest(tree):
-            continue
-        old = before.config(run)
-        changes = [f"{key}: {shown(at(old, key))} -> {shown(v)}" for key, v in differences(old, tree).items()]
-        listed = f" ({'; '.join(changes)})" if run.base in before.configs else ""
-        raise InputError(
-            f"{out / SWEEP}: {run.name} was trained with another config{listed}; "
-            "undo that or choose another --out"
-        )
-
-
-def _known(before: Sweep, point: Point) -> Result | None:
-    """What an earlier call has kept of a run."""
-    mark = digest(described(point.config))
-    return next((run for run in before.runs if (run.digest, run.name) == (mark, point.name)), None)
+        experiment.run(experiment.begin(watcher.say), request.limits, watcher)
+    return not any(member.failure.exists() for member in experiment.points)
 
 
 def cuts_measure(gold: str | None) -> Measure:
@@ -155,6 +78,79 @@ def cuts_measure(gold: str | None) -> Measure:
     option = () if gold is None else ("--gold", gold)
     command = "caesura.experiments.cuts"
     return Measure(name, lambda member: (command, str(member.folder), *option), "measuring its cuts")
+
+
+class GridSweep(Experiment):
+    """A sweep over a grid or a list, whose results are in sweep.json."""
+
+    def __init__(self, request: Request) -> None:
+        measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
+        super().__init__(request.out, measures, request.limits.budget)
+        self.request, self.before = request, read_sweep(request.out)
+        self.points: dict[Member, Point] = {}
+        self.over: list[str] = []
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Refuse, before anything is written, what cannot be trained."""
+        self.plan(_rows(self.request))
+        self.over = list(dict.fromkeys(key for point in self.points.values() for key in point.values))
+        self.check([*self.points])
+
+    def begin(self, say: Callable[[str], None]) -> list[Member]:
+        """The first members, when the folder is held."""
+        return [*self.points]
+
+    def plan(self, rows: Any) -> list[Member]:
+        """The members that the settings of `rows` make, with baselines and seeds."""
+        r, runs = self.request, self.out / RUNS
+        found = points(Plan(r.config, rows, r.common, r.seeds, r.beside, r.data))
+        self.points = {Member(p.name, p.path, p.changes, runs / p.folder): p for p in found}
+        return [*self.points]
+
+    def run_before(self, point: Point) -> Result | None:
+        """What sweep.json has of a run."""
+        own = (point.config.name, point.name)
+        return next((run for run in self.before.runs if (run.config, run.name) == own), None)
+
+    def kept(self, member: Member) -> Outcome | None:
+        """As sweep.json has it."""
+        run = self.run_before(self.points[member])
+        return None if run is None else as_outcome(run, member, self.before)
+
+    def write(self, drawn: bool = False) -> None:
+        """Write sweep.json, and read it back as `before`; runs that an earlier request has left stay."""
+        budget, before, found = self.budget, read_sweep(self.out), [*self.points.values()]
+        self.before = before
+        outcomes = [self.outcome(member) for member in self.points]
+        bases = {point.config.name: described(point.config) for point in reversed(found)}
+        runs = []
+        for point, outcome in zip(found, outcomes, strict=True):
+            known = self.run_before(point) if outcome.kept else None
+            runs.append(known or collect(point, outcome, bases[point.config.name]))
+        signatures = [text for outcome in outcomes for text in _signatures(outcome)]
+        own = {(run.config, run.name) for run in runs}
+        left = [run for run in before.runs if (run.config, run.name) not in own]
+        configs = before.configs | {digest(base): base for base in bases.values()}
+        sweep = Sweep(
+            over=list(dict.fromkeys([*self.over, *before.over])),
+            budget=budget if not left or before.budget == budget else None,
+            signatures=list(dict.fromkeys([*signatures, *before.signatures])),
+            configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
+            runs=runs + left,
+            made=list(dict.fromkeys([*before.made, *made_by([outcome.made for outcome in outcomes])])),
+            figures=before.figures | {f.name: Shown.of(f) for p in found for f in figures_of(p.config)},
+        )
+        save(sweep, self.out / SWEEP)
+        self.before = load(self.out / SWEEP)
+        if drawn:
+            draw(self.before, self.out)
+
+
+def read_sweep(out: Path) -> Sweep:
+    """What earlier calls have kept in a folder."""
+    path = out / SWEEP
+    return load(path) if path.exists() else Sweep([], None, [], {}, [])
 
 
 def _rows(request: Request) -> Any:
@@ -171,45 +167,7 @@ def _rows(request: Request) -> Any:
     return read_rows(request.listed)
 
 
-def _plan(request: Request, rows: Any) -> Plan:
-    return Plan(request.config, rows, request.common, request.seeds, request.beside, request.data)
-
-
-def _members(found: Sequence[Point], out: Path) -> list[Member]:
-    return [Member(p.name, p.path, p.changes, out / RUNS / p.folder) for p in found]
-
-
-def write(
-    request: Request, found: Sequence[Point], over: Sequence[str], measures: Sequence[Measure]
-) -> Sweep:
-    """Write sweep.json, and read it back; runs that an earlier request has left there stay."""
-    limits, before = request.limits, _before(request.out)
-    read = [*dict.fromkeys((TEST, *measures))]  # with --no-test, what was tested before stays
-    outcomes = [read_outcome(m, limits.budget, read) for m in _members(found, request.out)]
-    bases = {point.config.name: described(point.config) for point in reversed(found)}
-    runs = []
-    for point, outcome in zip(found, outcomes, strict=True):
-        known = _known(before, point)
-        ahead = known and further(as_outcome(known, outcome.member), outcome, measures)
-        runs.append(known if known and ahead else collect(point, outcome, bases[point.config.name]))
-    said = [text for outcome in outcomes for text in _signatures(outcome)]
-    own = {(run.config, run.name) for run in runs}
-    left = [run for run in before.runs if (run.config, run.name) not in own]
-    configs = before.configs | {digest(base): base for base in bases.values()}
-    sweep = Sweep(
-        over=list(dict.fromkeys([*over, *before.over])),
-        budget=limits.budget if not left or before.budget == limits.budget else None,
-        signatures=list(dict.fromkeys([*said, *before.signatures])),
-        configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
-        runs=runs + left,
-        made=list(dict.fromkeys([*before.made, *made_by([outcome.made for outcome in outcomes])])),
-        figures=before.figures | {f.name: Shown.of(f) for p in found for f in figures_of(p.config)},
-    )
-    save(sweep, request.out / SWEEP)
-    return load(request.out / SWEEP)
-
-
-def as_outcome(run: Result, member: Member) -> Outcome:
+def as_outcome(run: Result, member: Member, sweep: Sweep) -> Outcome:
     """What an earlier call has kept of a run, perhaps elsewhere."""
     progress = Progress(run.updates, run.epochs, sentences=run.sentences, seconds=run.seconds)
     best = [] if run.best is None else [{"verdict": "best"}]
@@ -218,7 +176,8 @@ def as_outcome(run: Result, member: Member) -> Outcome:
     if budget is None and run.status == "budget":  # kept by an earlier version: what it took, rounded
         budget = run.seconds + 0.1
     facts = (run.status, run.reason, progress, run.parallel, None, best, measured)
-    return Outcome(member, *facts, budget, kept=SWEEP)
+    made = {"digest": run.digest} | ({"config": sweep.config(run)} if run.base in sweep.configs else {})
+    return Outcome(member, *facts, budget, made, SWEEP)
 
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
@@ -306,58 +265,46 @@ def redraw(files: Sequence[Path], out: Path, over: Sequence[str]) -> list[Path]:
     return draw(sweep, out)
 
 
-def _rest(limits: Limits, elapsed: float) -> Limits:
-    """The limits of the rest of a call."""
-    left = None if limits.time_limit is None else max(0.0, limits.time_limit - elapsed)
-    return replace(limits, time_limit=left)
-
-
-class _Search:
+class SearchSweep(GridSweep):
     """A sweep whose settings are drawn, a round of `parallel` trials at a time."""
 
-    def __init__(self, request: Request, measures: Sequence[Measure]) -> None:
-        if request.listed is not None:
+    def prepare(self) -> None:
+        """Refuse ranges with an end that cannot be trained."""
+        if self.request.listed is not None:
             raise InputError("--search draws from --over and --list names its members; choose one")
-        if not request.over:
+        if not self.request.over:
             raise InputError("--search: nothing to search over; --over model.segmenter.tau=0.01:1:log")
-        self.request, self.measures = request, measures
-        self.dimensions = [search.parse_dimension(text) for text in request.over]
+        self.dimensions = [search.parse_dimension(text) for text in self.request.over]
         self.over = [dimension.key for dimension in self.dimensions]
         for row in cross(search.ends(self.dimensions)):
-            check_members(_members(points(_plan(request, [row])), request.out))
-        self.trials: list[search.Trial] = []
+            check_members(self.plan([row]))
+        self.points, self.trials = {}, list[search.Trial]()
         search.propose(self.dimensions, [], [], 0)  # the extra is there
 
-    def run(self, watcher: Watcher) -> bool:
-        """Draw and train until there are as many trials as wanted, or nothing new is left to draw."""
-        request, wanted = self.request, self.request.trials or 0
-        self.trials = search.read_trials(request.out, self.dimensions)
-        found = points(_plan(request, [search.row(trial) for trial in self.trials])) if self.trials else []
-        _refuse_others(request.out, found)
-        began = time.monotonic()
-        try:
-            while True:
-                rows = [search.row(trial) for trial in self.trials]
-                found = points(_plan(request, rows)) if rows else []
-                limits = _rest(request.limits, time.monotonic() - began)
-                if found and not _train(request, found, self.over, self.measures, watcher, limits):
-                    break
-                more = min(request.limits.parallel, wanted - len(self.trials))
-                drawn = search.propose(self.dimensions, self.trials, self._scores(found), max(more, 0))
-                if not drawn:
-                    break
-                self.trials += drawn
-                search.save_trials(request.out, self.dimensions, self.trials)
-        finally:
-            sweep = write(request, found, self.over, self.measures)
-            draw(sweep, request.out)
-        return _good(request, found)
+    def begin(self, say: Callable[[str], None]) -> list[Member]:
+        """Those of the trials that earlier calls have drawn."""
+        self.trials = search.read_trials(self.out, self.dimensions)
+        if self.trials:
+            self.check(self.plan([search.row(trial) for trial in self.trials]))
+        return super().begin(say)
 
-    def _scores(self, found: Sequence[Point]) -> list[float | None]:
+    def more(self) -> Sequence[Member]:
+        """Those of one round more, and all before; none where there are enough, or nothing new to draw."""
+        wanted = (self.request.trials or 0) - len(self.trials)
+        count = max(0, min(self.request.limits.parallel, wanted))
+        drawn = search.propose(self.dimensions, self.trials, self._scores(), count)
+        if not drawn:
+            return ()
+        self.trials += drawn
+        search.save_trials(self.out, self.dimensions, self.trials)
+        return self.plan([search.row(trial) for trial in self.trials])
+
+    def _scores(self) -> list[float | None]:
         """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""
-        runs = {run.name: run for run in write(self.request, found, self.over, self.measures).runs}
+        self.write()
+        runs = {run.name: run for run in self.before.runs}
         groups: dict[str, list[float]] = {}
-        for run in (runs[point.name] for point in found if not point.beside):
+        for run in (runs[point.name] for point in self.points.values() if not point.beside):
             best = run.at_best("bleu")
             groups.setdefault(run.group, []).append(math.nan if best is None else best)
         means = [fmean(scores) for scores in groups.values()]

@@ -156,13 +156,6 @@ class Sweep:
         return with_later(tree)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """What `other` has otherwise than `one`, by dotted keys, without the seed."""
-    before, after = flat(one), flat(other)
-    keys = [key for key in (before | after) if key != SEED]
-    return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
-
-
 def curve(
     start: Mapping[str, Any] | None,
     validations: Sequence[Mapping[str, Any]],

@@ -17,7 +17,7 @@ from browser import Browser, check_page, needed_browser
 from cli.program import Done, caesura, contents, refusal
 
 from caesura.data.numerals import HeldOut
-from caesura.experiments import demo
+from caesura.experiments import demo, engine
 from caesura.experiments.processes import Children
 from caesura.training.checkpoint import list_checkpoints, read_progress
 from caesura.training.lock import hold
@@ -136,11 +136,12 @@ def test_what_is_wanted_of_each_model(
 def test_two_models_train_at_a_time_within_one_time_limit(first: tuple[Path, Done], tmp_path: Path) -> None:
     """The last of them start first: theirs are the cuts to see where the time is too short for all."""
     assert max(int(path.read_text()) for path in first[0].glob("*.beside")) == demo.AT_ONCE == 2
-    with mock.patch.object(demo, "run_fleet") as fleet:
-        demo._train([demo.model_of(system, 1, tmp_path) for system in demo.SYSTEMS], TINY)
-    models, limits, _ = fleet.call_args.args
+    with mock.patch.object(engine, "run_fleet", return_value=False) as fleet:
+        demo.Demo(tmp_path, [demo.model_of(system, 1, tmp_path) for system in demo.SYSTEMS]).train(100)
+    models, limits, *_ = fleet.call_args.args
     assert [model.system for model in models] == ["entropy", "cif", "act", "char"]
-    assert (limits.parallel, limits.time_limit, limits.budget) == (2, 100, None)
+    assert (limits.parallel, limits.budget) == (2, None)
+    assert limits.time_limit == pytest.approx(100, abs=1)
 
 
 def test_again_in_the_same_folder_nothing_is_trained_and_nothing_changes(first: tuple[Path, Done]) -> None:

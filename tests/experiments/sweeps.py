@@ -4,8 +4,7 @@ from pathlib import Path
 
 from experiments.fleets import QUICK
 
-from caesura.experiments import sweep as module
-from caesura.experiments.sweep import Request
+from caesura.experiments.sweep import GridSweep, Request
 
 
 def request_of(configs: dict[str, Path], out: Path, *over: str, **more) -> Request:
@@ -18,6 +17,8 @@ def request_of(configs: dict[str, Path], out: Path, *over: str, **more) -> Reque
 
 def written(request: Request):
     """What is written of a request before anything is trained."""
-    found = module.points(module._plan(request, module._rows(request)))
     request.out.mkdir(exist_ok=True)
-    return module.write(request, found, [*found[0].values], ())
+    experiment = GridSweep(request)
+    experiment.measures = ()
+    experiment.write()
+    return experiment.before

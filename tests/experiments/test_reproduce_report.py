@@ -49,7 +49,7 @@ def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_
     kept = out / "metrics" / "first-word-1.jsonl"
     kept.write_text(kept.read_text().replace('"updates": 20', '"updates": 1000'))
     compared = mock.Mock(return_value="")
-    monkeypatch.setattr(reproduce._Experiment, "_compare", compared)
+    monkeypatch.setattr(reproduce.Reproduction, "_compare", compared)
     (out / "report").mkdir()
     done = with_report(recipe, "--only", "char")
     said = f"\nThe report without word, whose weights are not there: {out}/report/report.html\n"

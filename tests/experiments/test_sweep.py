@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from cli.program import caesura, contents, refusal
@@ -11,10 +12,11 @@ from experiments.sweeps import request_of, written
 
 from caesura.config import load_config
 from caesura.errors import InputError, Interrupted, TrainingError
+from caesura.experiments import engine
 from caesura.experiments import sweep as module
 from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
-from caesura.experiments.sweep import run_sweep
+from caesura.experiments.sweep import GridSweep, run_sweep
 from caesura.experiments.sweep_results import load, save
 from caesura.model import Translator
 from caesura.training.lock import hold
@@ -34,14 +36,10 @@ def test_runs_that_an_earlier_version_has_kept_are_known_again(configs, tmp_path
         (run.digest, run.alike, run.base) for run in made.runs
     ]
     assert {*read.configs} == {*made.configs}
-    module._refuse_others(tmp_path / "sweep", _points(request_of(configs, tmp_path, f"{TAU}=0,0.5")))
-    other = _points(request_of(configs, tmp_path, f"{TAU}=0", common=["model.encoder.num_layers=2"]))
+    GridSweep(request_of(configs, tmp_path / "sweep", f"{TAU}=0,0.5"))
+    other = request_of(configs, tmp_path / "sweep", f"{TAU}=0", common=["model.encoder.num_layers=2"])
     with pytest.raises(InputError, match="was trained with another config"):
-        module._refuse_others(tmp_path / "sweep", other)
-
-
-def _points(request):
-    return module.points(module._plan(request, module._rows(request)))
+        GridSweep(other)
 
 
 LISTED = """\
@@ -186,7 +184,7 @@ def test_a_failing_run_is_in_the_table_and_is_tried_again(configs, tmp_path):
 def test_a_sweep_that_is_stopped_has_a_table_and_goes_on(configs, tmp_path, monkeypatch):
     out = tmp_path / "sweep"
     asked = request_of(configs, out, f"{TAU}=0,1", test=False)
-    fleet = module.run_fleet
+    fleet = engine.run_fleet
 
     def stopped(members, *arguments):
         fleet(members[:1], *arguments)
@@ -194,12 +192,12 @@ def test_a_sweep_that_is_stopped_has_a_table_and_goes_on(configs, tmp_path, monk
         assert [run.status for run in kept.runs] == ["finished", "not run"]
         raise Interrupted(2)
 
-    monkeypatch.setattr(module, "run_fleet", stopped)
+    monkeypatch.setattr(engine, "run_fleet", stopped)
     with pytest.raises(Interrupted):
         run_sweep(asked, Heard())
     assert [run.status for run in load(out / "sweep.json").runs] == ["finished", "not run"]
     assert "not run" in (out / "table.md").read_text()
-    monkeypatch.setattr(module, "run_fleet", fleet)
+    monkeypatch.setattr(engine, "run_fleet", fleet)
     assert run_sweep(asked, Heard())
     assert [run.status for run in load(out / "sweep.json").runs] == ["finished", "finished"]
 
@@ -295,7 +293,8 @@ def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypat
     assert done.status == 0, done.err
     (request,) = asked
     assert request.common == ("training.updates=3", "training.device=cpu")
-    (point,) = module.points(module._plan(request, []))
+    experiment = GridSweep(replace(request, seeds=(1, 2)))
+    point = next(iter(experiment.points.values()))
     assert point.config.data.test.src == configs["act"].parent / "test.de"
 
 
@@ -311,7 +310,7 @@ def test_a_folder_that_cannot_be_written_is_bad_input(configs, tmp_path):
 def test_two_sweeps_are_not_run_in_one_folder(configs, tmp_path, monkeypatch, trials):
     if trials:
         pytest.importorskip("optuna")
-    monkeypatch.setattr(module, "run_fleet", lambda *_: pytest.fail("begun"))
+    monkeypatch.setattr(engine, "run_fleet", lambda *_: pytest.fail("begun"))
     over = f"{TAU}=0.1:1.0" if trials else f"{TAU}=0"
     with hold(tmp_path / "out", print), pytest.raises(InputError, match="is training here"):
         run_sweep(request_of(configs, tmp_path / "out", over, trials=trials), Heard())
@@ -323,7 +322,7 @@ def test_one_that_is_interrupted_says_where_things_are(configs, tmp_path, monkey
     def interrupted(*_):
         raise Interrupted(2)
 
-    monkeypatch.setattr(module, "run_fleet", interrupted)
+    monkeypatch.setattr(engine, "run_fleet", interrupted)
     done = caesura("sweep", configs["act"], "--over", f"{TAU}=0", "--no-test", "--out", tmp_path / "out")
     assert done.status == 130
     assert f"{tmp_path / 'out'}; the same command goes on" in done.out

@@ -9,10 +9,12 @@ from experiments.made import TAU, result, sweep
 from experiments.sweeps import request_of, written
 
 from caesura.errors import InputError
-from caesura.experiments import sweep as module
+from caesura.experiments import engine
+from caesura.experiments.engine import further
 from caesura.experiments.fleet import Limits
-from caesura.experiments.outcome import Outcome, further, read_outcome
-from caesura.experiments.sweep import run_sweep
+from caesura.experiments.outcome import TEST, Outcome, read_outcome
+from caesura.experiments.provenance import described, digest
+from caesura.experiments.sweep import GridSweep, as_outcome, cuts_measure, run_sweep
 from caesura.experiments.sweep_results import load, save
 from caesura.training.checkpoint import Progress
 
@@ -47,9 +49,8 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
 def test_a_run_of_another_config_is_not_replaced(configs, tmp_path):
     request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
     changed = replace(request, common=(*request.common, "training.learning_rate=2e-2"))
-    found = module.points(module._plan(changed, module._rows(changed)))
     made = written(request)
-    module._refuse_others(tmp_path, found)  # there is nothing to lose
+    GridSweep(changed)  # there is nothing to lose
     save(replace(made, runs=[replace(made.runs[0], sentences=100)]), tmp_path / "sweep.json")
     before = contents(tmp_path)
     said = r"tau=0 seed=1 was trained with another config \(training.learning_rate: 0.01 -> 0.02\)"
@@ -68,7 +69,7 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
     (out / "sweep.json").write_bytes((elsewhere / "sweep.json").read_bytes())
     (found,) = load(out / "sweep.json").runs
     here = replace(request, out=out)
-    fleet = module.run_fleet
+    fleet = engine.run_fleet
 
     def failing(members, *_):
         (member,) = members
@@ -76,10 +77,10 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
         member.failure.write_text("no room")
         return True
 
-    monkeypatch.setattr(module, "run_fleet", failing)
+    monkeypatch.setattr(engine, "run_fleet", failing)
     assert not run_sweep(here, Heard())
     assert load(out / "sweep.json").runs == [found]
-    monkeypatch.setattr(module, "run_fleet", fleet)
+    monkeypatch.setattr(engine, "run_fleet", fleet)
     assert run_sweep(here, Heard())
     (again,) = load(out / "sweep.json").runs
     assert again.test is not None
@@ -105,28 +106,29 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
     ],
 )
 def test_the_further_one_of_two_is_kept(tmp_path, known, status, updates, measured, kept):
-    made, wanted = member(tmp_path, "m"), (module.TEST, module.cuts_measure(None))
+    made, wanted = member(tmp_path, "m"), (TEST, cuts_measure(None))
+    run = result(**{"updates": 300} | known)
     outcome = Outcome(made, status, "", Progress(updates), 1, None, [], {name: {} for name in measured})
-    assert further(module.as_outcome(result(**{"updates": 300} | known), made), outcome, wanted) == kept
+    assert further(as_outcome(run, made, sweep([run])), outcome, wanted) == kept
 
 
 def left_to_train(request, measures, monkeypatch):
     """Those that a call trains, and what it says first."""
     trained, heard = [], Heard()
-    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.extend(m.name for m in members))
-    found = module.points(module._plan(request, module._rows(request)))
-    module._train(request, found, [], measures, heard, request.limits)
+    monkeypatch.setattr(engine, "run_fleet", lambda members, *_: trained.extend(m.name for m in members))
+    experiment = GridSweep(request)
+    monkeypatch.setattr(experiment, "measures", measures)
+    monkeypatch.setattr(experiment, "write", lambda **_: None)
+    experiment.run([*experiment.points], request.limits, heard)
     return trained, heard.said
 
 
 def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatch):
     request = request_of(configs, tmp_path, f"{TAU}=0", limits=Limits(budget=30.0))
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    spent = replace(
-        result("tau=0"), digest=module.digest(module.described(point.config)), status="budget", seconds=30.0
-    )
+    (point,) = GridSweep(request).points.values()
+    spent = replace(result("tau=0"), digest=digest(described(point.config)), status="budget", seconds=30.0)
     spent = replace(spent, measured=["test", "cuts"])
-    measures = module.TEST, module.cuts_measure(None)
+    measures = TEST, cuts_measure(None)
     gone = f"{point.name}: its checkpoints are gone, sweep.json has it"
     for run, budget, said in (
         (spent, 30.0, f"{gone}: not trained again"),
@@ -154,29 +156,29 @@ def test_what_is_trained_again_has_the_budget_that_it_had(
     configs, tmp_path, monkeypatch, status, budget, given
 ):
     request = request_of(configs, tmp_path, f"{TAU}=0")
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    run = replace(result("tau=0"), digest=module.digest(module.described(point.config)), seconds=30.0)
+    (point,) = GridSweep(request).points.values()
+    run = replace(result("tau=0"), digest=digest(described(point.config)), seconds=30.0)
     save(sweep([replace(run, status=status, budget=budget)]), tmp_path / "sweep.json")
-    assert left_to_train(request, (module.TEST,), monkeypatch)[0] == [point.name]
-    (made,) = module._members([point], tmp_path)
+    assert left_to_train(request, (TEST,), monkeypatch)[0] == [point.name]
+    (made,) = GridSweep(request).points
     assert read_outcome(made).budget == given
 
 
 def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path, monkeypatch):
     request = request_of(configs, tmp_path, f"{TAU}=0")
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    digest = module.digest(module.described(point.config))
+    (point,) = GridSweep(request).points.values()
+    mark = digest(described(point.config))
     gold = tmp_path / "gold.tsv"
     gold.write_text("ab\ta b\n")
-    plain, golden = module.cuts_measure(None), module.cuts_measure(str(gold))
+    plain, golden = cuts_measure(None), cuts_measure(str(gold))
     for run, measures, lacking in (
-        (result("tau=0", measured=[]), (module.TEST, plain), "without its test and its cuts: trained"),
-        (result("tau=0", measured=["cuts"]), (module.TEST, plain), "without its test: trained"),
+        (result("tau=0", measured=[]), (TEST, plain), "without its test and its cuts: trained"),
+        (result("tau=0", measured=["cuts"]), (TEST, plain), "without its test: trained"),
         (result("tau=0", measured=["cuts"]), (plain,), ""),
         (result("tau=0", measured=["cuts"]), (golden,), "without its cuts: trained"),
-        (result("tau=0", measured=[], best=None), (module.TEST, plain), ""),
+        (result("tau=0", measured=[], best=None), (TEST, plain), ""),
     ):
-        save(sweep([replace(run, status="finished", digest=digest)]), tmp_path / "sweep.json")
+        save(sweep([replace(run, status="finished", digest=mark)]), tmp_path / "sweep.json")
         names, (said,) = left_to_train(request, measures, monkeypatch)
         assert names == ([point.name] if lacking else [])
         assert (lacking or "not trained") in said
@@ -190,11 +192,11 @@ def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path, monkeypat
 @pytest.mark.usefixtures("undrawn")
 def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, monkeypatch):
     request = request_of(configs, tmp_path, f"{TAU}=0", test=False)
-    (point,) = module.points(module._plan(request, module._rows(request)))
-    digest = module.digest(module.described(point.config))
-    ended = replace(result("tau=0"), status="finished", digest=digest)
+    (point,) = GridSweep(request).points.values()
+    mark = digest(described(point.config))
+    ended = replace(result("tau=0"), status="finished", digest=mark)
     trained = []
-    monkeypatch.setattr(module, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
+    monkeypatch.setattr(engine, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
     for measured in ([], ["cuts"]):
         save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
         heard = Heard()

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from caesura.config import flat
 from caesura.errors import InputError
 from caesura.experiments.outcome import milliseconds
+from caesura.experiments.provenance import differences
 from caesura.experiments.sweep_grid import parse_over
 from caesura.experiments.sweep_results import (
     chosen,
     curve,
-    differences,
     load,
     merge,
     rounded,

@@ -1,0 +1,131 @@
+"""The engine of `reproduce`, `sweep` and `demo`: what is trained, what goes on, and what stands as kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from caesura.data.files import write_beside
+from caesura.errors import InputError
+from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
+from caesura.experiments.provenance import changes, described, is_mark_of
+from caesura.training.checkpoint import list_checkpoints
+
+
+class Experiment:
+    """Trainings in one folder, each known by its own folder or by what earlier calls have kept of it.
+
+    A kind of experiment says where it keeps results and what it writes.
+    """
+
+    def __init__(self, out: Path, measures: Sequence[Measure] = (), budget: float | None = None) -> None:
+        self.out, self.measures = out, measures
+        self.budget = budget  # of all members; None: each has the one that it was given
+        self._replaced: set[str] = set()  # names of members whose kept results are not of their configs
+
+    def kept(self, member: Member) -> Outcome | None:
+        """What the files of earlier calls, perhaps from another machine, have of a member."""
+
+    def write(self, drawn: bool = False) -> None:
+        """Write results and tables; `drawn`: figures too, which take a while."""
+
+    def settled(self) -> None:
+        """A member that ran is through, or has failed."""
+        self.write()
+
+    def more(self) -> Sequence[Member]:
+        """All members, where the results so far lead to another round of trainings."""
+        return ()
+
+    def check(self, members: Sequence[Member]) -> None:
+        """Refuse what cannot be trained, or would replace the results of another config."""
+        check_members(members)
+        for member in members:
+            if self._through(read_outcome(member, self.budget, self.measures)):
+                continue
+            kept, tree = self.kept(member), described(member.load())
+            if kept is None or is_mark_of(kept.made["digest"], tree):
+                continue
+            if kept.status == "failed" or not kept.progress.sentences:  # there is nothing to lose
+                self._replaced.add(member.name)
+                continue
+            name = "" if Path(kept.kept).stem == member.folder.name else f"{member.name} "
+            raise InputError(
+                f"{self.out / kept.kept}: {name}was trained with another config "
+                f"({'; '.join(changes(kept.made, member))}); undo that or choose another --out"
+            )
+
+    def run(self, members: Sequence[Member], limits: Limits, watcher: Watcher) -> bool:
+        """Train and measure what does not stand yet; False where the time limit came before the end.
+
+        Whatever ends it, what there is is written; the same call goes on from there.
+        """
+        began = time.monotonic()
+        try:
+            members = members or self.more()
+            while members:
+                waiting = [member for member in members if not self._stands(member, limits, watcher.say)]
+                rest = limits.time_limit and max(0.0, limits.time_limit - (time.monotonic() - began))
+                now = replace(limits, time_limit=rest)
+                if not run_fleet(waiting, now, watcher, self.measures, self.settled):
+                    return False
+                members = self.more()
+            return True
+        finally:
+            self.write(drawn=True)
+
+    def outcome(self, member: Member) -> Outcome:
+        """By its folder, or as it was kept where that is gone or not as far, as when it is trained again."""
+        measures = [*dict.fromkeys((TEST, *self.measures))]  # where tests are not wanted, those before stay
+        found = read_outcome(member, self.budget, measures)
+        kept = None if self._through(found) else self._kept(member)
+        return kept if kept and further(kept, found, self.measures) else found
+
+    def _kept(self, member: Member) -> Outcome | None:
+        return None if member.name in self._replaced else self.kept(member)
+
+    def _through(self, found: Outcome) -> bool:
+        return found.trained and all(measure.name in found.measured for measure in self.measures)
+
+    def _stands(self, member: Member, limits: Limits, say: Callable[[str], None]) -> bool:
+        """Whether what was kept of a training whose checkpoints are gone will do; says so.
+
+        One that lacks something is trained again, within the budget that it had if none is given.
+        """
+        if list_checkpoints(member.folder / "checkpoints"):
+            return False
+        kept = self._kept(member)
+        if kept is None or not (kept.trained or kept.progress.update):
+            return False
+        unknown = [measure for measure in self.measures if kept.best and measure.name not in kept.measured]
+        lacking = [f"its {m.name.partition('-')[0]}" for m in unknown if m.command(member) is not None]
+        if not kept.trained:
+            lacking = ["its end"]
+        elif kept.status == "budget" and (limits.budget or 0.0) > (kept.budget or 0.0):
+            lacking = ["the larger budget"]
+        what = f" without {' and '.join(lacking)}: trained" if lacking else ": not trained"
+        say(f"{member.name}: its checkpoints are gone, {kept.kept} has it{what} again")
+        if not lacking:
+            member.failure.unlink(missing_ok=True)  # of a try that came to nothing
+        elif kept.budget is not None:
+            member.folder.parent.mkdir(exist_ok=True)
+            with write_beside(member.allowance) as file:
+                file.write(f"{kept.budget:g}".encode())
+        return not lacking
+
+
+def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
+    """Whether what was kept has come further than the folder: in updates, or as far with more measured.
+
+    A folder that is through is not behind, though on a slower machine it may have seen less; and a failure
+    before the first update is over once it is tried again.
+    """
+    if kept.status == "failed" and not kept.progress.update:
+        return False
+    missing = [m.name for m in wanted if m.name in kept.measured and m.name not in found.measured]
+    if found.trained and not missing:
+        return False
+    return found.status == "not run" or (kept.progress.update, len(missing)) > (found.progress.update, 0)
