@@ -87,14 +87,19 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
     return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
 
 
+def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The same as `key: old -> new`."""
+    found = differences(old, new).items()
+    return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in found]
+
+
 def changes(made: Mapping[str, Any], member: Member) -> list[str]:
     """What a member's config has otherwise than the one that results were `made` with, as `key: old -> new`.
 
     Where only the settings of that one were kept, what is otherwise in those, or the file.
     """
     if old := made.get("config"):
-        new = differences(old, described(resolve(member.load())))
-        return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in new.items()]
+        return tree_changes(old, described(resolve(member.load())))
     if "settings" not in made:
         return ["which one is not known"]
     before, after = (

@@ -17,7 +17,7 @@ from caesura.experiments import sweep_search as search
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, Watcher, check_members
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, figures_of, milliseconds
-from caesura.experiments.provenance import described, differences, digest, made_by
+from caesura.experiments.provenance import described, differences, digest, made_by, tree_changes
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
 from caesura.experiments.sweep_results import (
@@ -41,6 +41,7 @@ from caesura.training.journal import read_records
 from caesura.training.lock import hold
 
 RUNS = "runs"
+FEW = 4  # names of runs in a sentence
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,31 @@ class GridSweep(Experiment):
         self.check([*self.points])
 
     def begin(self, say: Callable[[str], None]) -> list[Member]:
-        """The first members, when the folder is held."""
+        """The first members, when the folder is held; says what earlier calls have otherwise."""
+        left = self.left(self.before)
+        if left:
+            few = ", ".join(run.name for run in left[:FEW])
+            more = f" and {len(left) - FEW} more" if len(left) > FEW else ""
+            say(f"{SWEEP} has {few}{more} from another grid; they stay in its tables")
+        if changed := self._changed(left):
+            say(f"those were trained with other settings than these: {'; '.join(changed)}")
         return [*self.points]
+
+    def left(self, before: Sweep) -> list[Result]:
+        """The runs of earlier calls that this one does not ask for."""
+        own = {(point.config.name, point.name) for point in self.points.values()}
+        return [run for run in before.runs if (run.config, run.name) not in own]
+
+    def _changed(self, left: Sequence[Result]) -> list[str]:
+        """What is set otherwise in runs of earlier calls, of the same config, besides what the grids vary."""
+        trees = {p.config.name: described(p.config) for p in self.points.values()}
+        varied = tuple(f"{key}." for key in (*self.over, *self.before.over))
+        found: dict[str, str] = {}
+        for run in left:
+            if run.config in trees and run.base in self.before.configs:
+                for change in tree_changes(self.before.config(run), trees[run.config]):
+                    found.setdefault(f"{change.partition(':')[0]}.", change)
+        return [change for key, change in found.items() if not key.startswith(varied)]
 
     def plan(self, rows: Any) -> list[Member]:
         """The members that the settings of `rows` make, with baselines and seeds."""
@@ -129,8 +153,7 @@ class GridSweep(Experiment):
             known = self.run_before(point) if outcome.kept else None
             runs.append(known or collect(point, outcome, bases[point.config.name]))
         signatures = [text for outcome in outcomes for text in _signatures(outcome)]
-        own = {(run.config, run.name) for run in runs}
-        left = [run for run in before.runs if (run.config, run.name) not in own]
+        left = self.left(before)
         configs = before.configs | {digest(base): base for base in bases.values()}
         sweep = Sweep(
             over=list(dict.fromkeys([*self.over, *before.over])),
@@ -297,7 +320,9 @@ class SearchSweep(GridSweep):
             return ()
         self.trials += drawn
         search.save_trials(self.out, self.dimensions, self.trials)
-        return self.plan([search.row(trial) for trial in self.trials])
+        members = self.plan([search.row(trial) for trial in self.trials])
+        self.check(members)
+        return members
 
     def _scores(self) -> list[float | None]:
         """The best BLEU of each trial, a mean over its seeds; None where one of them has none."""

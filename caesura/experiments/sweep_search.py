@@ -103,9 +103,22 @@ def read_trials(out: Path, dimensions: Sequence[Dimension]) -> list[Trial]:
         space, trials = found["space"], found["trials"]
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path}: damaged ({problem}); remove it or choose another --out") from problem
-    if space != _space(dimensions):
-        raise InputError(f"{path}: drawn from other ranges; give the same --over, or choose another --out")
+    if space != (wanted := _space(dimensions)):
+        before, after = ({d["key"]: _written(d) for d in some} for some in (space, wanted))
+        keys = [key for key in before | after if before.get(key) != after.get(key)]
+        listed = "; ".join(f"{key}: {before.get(key, 'none')} -> {after.get(key, 'none')}" for key in keys)
+        order = "in another order" if not keys else listed
+        raise InputError(
+            f"{path}: drawn from other ranges ({order}); give the same --over, or choose another --out"
+        )
     return trials
+
+
+def _written(dimension: dict[str, Any]) -> str:
+    """A dimension of a space, as --over has it."""
+    if "values" in dimension:
+        return ",".join(dimension["values"])
+    return f"{dimension['low']:g}:{dimension['high']:g}{':log' if dimension['log'] else ''}"
 
 
 def save_trials(out: Path, dimensions: Sequence[Dimension], trials: Sequence[Trial]) -> None:

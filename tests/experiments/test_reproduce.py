@@ -125,6 +125,11 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     ]
     said = refusal(run(recipe, "--only", "act", "--set", "training.updates=11"))
     assert said.startswith(f"{out}/metrics/second-act-1.jsonl: was trained with another config")
+    assert "(training.updates: 10 -> 11)" in said
+    config = (recipe / "act.yaml").read_text(encoding="utf-8")
+    (recipe / "act.yaml").write_text(config.replace("learning_rate: ", "learning_rate: 1"), encoding="utf-8")
+    assert "(act.yaml itself has changed)" in refusal(run(recipe, "--only", "act"))
+    (recipe / "act.yaml").write_text(config, encoding="utf-8")
     kept = out / "metrics" / "first-word-1.jsonl"
     kept.write_bytes(kept.read_bytes()[:-100])
     table = (out / "table.md").read_bytes()

@@ -114,7 +114,8 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     grown = Heard()
     assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), grown)
     assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}
-    assert grown.said[:2] == ["tau=0.5 seed=1: testing", "tau=0.5 seed=1: measuring its cuts"]
+    assert grown.said[0].startswith("sweep.json has tau=0 seed=1, word seed=1 from another grid")
+    assert grown.said[1:3] == ["tau=0.5 seed=1: testing", "tau=0.5 seed=1: measuring its cuts"]
     assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
     names = [run.name for run in load(out / "sweep.json").runs]
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
@@ -137,6 +138,25 @@ def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
     last = found.runs[0]
     assert found.value(last, "model.segmenter.epsilon") == 0.02
     assert last.digest == module.digest(found.config(last))  # all of it can be told
+
+
+def test_another_grid_or_other_settings_in_a_folder_are_told(configs, tmp_path):
+    def said(*over, **more):
+        heard = Heard()
+        GridSweep(request_of(configs, tmp_path, *over, test=False, **more)).begin(heard.say)
+        return heard.said
+
+    written(request_of(configs, tmp_path, f"{TAU}=0,0.5"))
+    assert said(f"{TAU}=0,0.5") == said(f"{TAU}=0,0.5,0.7") == []
+    [grid] = said(f"{BIAS}=2")
+    assert "tau=0 seed=1, tau=0.5 seed=1" in grid
+    [grid, settings] = said(f"{TAU}=0.7", common=["training.learning_rate=0.02", "training.patience=7"])
+    assert "tau=0 seed=1, tau=0.5 seed=1" in grid
+    assert "training.learning_rate: 0.01 -> 0.02; training.patience: 3 -> 7" in settings
+    assert TAU not in settings
+    [grid] = said(f"{TAU}=0.5", seeds=(1, 2))
+    assert "tau=0 seed=1" in grid
+    assert "tau=0.5" not in grid
 
 
 def test_seeds_are_alike_and_other_settings_are_not(configs, tmp_path):
