@@ -8,7 +8,7 @@ from typing import Any
 
 from caesura.analysis.agreement import Agreement, Agreements
 from caesura.analysis.lines import Line, Sample, subsample
-from caesura.analysis.moved import Moved, Progress, movable, move_cuts
+from caesura.analysis.moved import Moved, StageReport, movable, move_cuts
 from caesura.analysis.numbers import plain
 from caesura.errors import InputError
 from caesura.model import Translator
@@ -42,7 +42,7 @@ def measure_cuts(
     text: str,
     moved: int,
     seed: int = 1,
-    report: Progress = lambda what, done: None,
+    report: StageReport = lambda what, done: None,
 ) -> CutMeasures:
     """Boundaries on the lines of a `text`, or a sample of 10,000; of `moved` of these the cuts are moved."""
     sample = Sample(LINES, seed)

@@ -13,7 +13,7 @@ LONGEST = 400  # characters of a source: the time that flips take grows with the
 TOGETHER = 10  # sentences whose flips share batches
 SAMPLES = 96  # shifted copies of each sentence
 
-Progress = Callable[[str, int], None]  # what is being done, and how many sentences more of it
+StageReport = Callable[[str, int], None]  # what is being done, and how many sentences more of it
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def move_cuts(
     model: Translator,
     sources: Sequence[str],
     references: Sequence[str],
-    progress: Progress = lambda what, done: None,
+    progress: StageReport = lambda what, done: None,
 ) -> Moved | None:
     """Move the cuts of the sentences that are `movable`; None where there is nothing to move."""
     segmenter = model.segmenter
@@ -58,7 +58,7 @@ def move_cuts(
     )
 
 
-def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: Progress) -> Fidelity:
+def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: StageReport) -> Fidelity:
     copies = 0
 
     def done(more: int) -> None:
@@ -70,7 +70,7 @@ def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: Pro
     return fidelity(model, model.batch(sources, references), SAMPLES, progress=done)
 
 
-def _flips(model: Translator, pairs: Sequence[tuple[str, str]], progress: Progress) -> FlipStatistics:
+def _flips(model: Translator, pairs: Sequence[tuple[str, str]], progress: StageReport) -> FlipStatistics:
     found = []
     for first in range(0, len(pairs), TOGETHER):
         sources, references = zip(*pairs[first : first + TOGETHER], strict=True)

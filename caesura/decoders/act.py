@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
-from caesura.decoders.base import Decoded, Decoder, Step
+from caesura.decoders.base import Decoded, Decoder, DecoderStep
 from caesura.decoders.recurrent import ROWS, attention_flops
 from caesura.encoders.base import Encoded
 from caesura.kernels import pick
@@ -109,7 +109,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         state = ActDecoderState.first(full(outer), *memory, *sizes)
         return state if torch.is_grad_enabled() else self._prepare(state)
 
-    def step(self, state: ActDecoderState, symbols: Tensor) -> tuple[Step, ActDecoderState]:
+    def step(self, state: ActDecoderState, symbols: Tensor) -> tuple[DecoderStep, ActDecoderState]:
         """One symbol further for every hypothesis; attention is the last one where it does not move."""
         if torch.is_grad_enabled():
             state = replace(state, sigmoids=None, table=None)
@@ -117,7 +117,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         inputs = full(self._project(symbols) if state.table is None else F.embedding(symbols, state.table))
         with torch.autocast(inputs.device.type, enabled=False):
             state, _ = act_decoder_step(inputs, state, self._weights().to(inputs.dtype), self.epsilon)
-        return Step(self._score(state.s), state.attention, ends), state
+        return DecoderStep(self._score(state.s), state.attention, ends), state
 
     def reorder(
         self, state: ActDecoderState, sentences: Tensor | None, hypotheses: Tensor

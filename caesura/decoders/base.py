@@ -20,7 +20,7 @@ State = TypeVar("State")
 
 
 @dataclass(frozen=True)
-class Step:
+class DecoderStep:
     """One target symbol for B sentences of K hypotheses each."""
 
     logits: Tensor  # [B, K, V] scores of the next symbol, before softmax
@@ -67,7 +67,7 @@ class Decoder(nn.Module, Generic[State]):
         """The state before the first symbol: B sentences of one hypothesis each."""
         raise NotImplementedError
 
-    def step(self, state: State, symbols: Tensor) -> tuple[Step, State]:
+    def step(self, state: State, symbols: Tensor) -> tuple[DecoderStep, State]:
         """Read the previous symbols [B, K] (<s> at first) and score the next ones."""
         raise NotImplementedError
 

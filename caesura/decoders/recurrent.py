@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.decoders.attention import MlpAttention
-from caesura.decoders.base import Decoded, Decoder, Step
+from caesura.decoders.base import Decoded, Decoder, DecoderStep
 from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
@@ -82,7 +82,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         random = self.training and self.dropout.p > 0
         return state if torch.is_grad_enabled() or random else self._prepare(state)
 
-    def step(self, state: RecurrentState, symbols: Tensor) -> tuple[Step, RecurrentState]:
+    def step(self, state: RecurrentState, symbols: Tensor) -> tuple[DecoderStep, RecurrentState]:
         """One symbol further for every hypothesis."""
         if torch.is_grad_enabled():
             state = replace(state, table=None, sigmoids=None, weights=None)
@@ -91,11 +91,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
             memory = state.keys, state.values, state.lengths
             hidden, logits, attention = step(symbols, state.hidden, *memory, state.weights)
-            return Step(logits, attention), replace(state, hidden=hidden)
+            return DecoderStep(logits, attention), replace(state, hidden=hidden)
         inputs = self._project(symbols) if state.table is None else F.embedding(symbols, state.table)
         hidden, attention = self._advance(state, inputs)
         logits = self.output(self.dropout(hidden))
-        return Step(logits, attention), replace(state, hidden=hidden)
+        return DecoderStep(logits, attention), replace(state, hidden=hidden)
 
     def reorder(self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor) -> RecurrentState:
         """Keys and values move only where sentences do."""

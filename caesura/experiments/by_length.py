@@ -9,7 +9,7 @@ from caesura.analysis.figures import styled
 from caesura.analysis.plots import Figure, Look, looks
 from caesura.experiments.curves import TITLE, WIDTH
 from caesura.experiments.recipe import Recipe
-from caesura.experiments.results import Result, rounded
+from caesura.experiments.results import SystemResult, rounded
 
 BY_LENGTH = "by_length.png"
 CAPTION = "BLEU on test against characters per segment on dev, means over seeds, one line per series"
@@ -18,7 +18,7 @@ HEIGHT = 3.6  # inches, of a table's part
 Point = tuple[float, float]  # characters per segment, BLEU
 
 
-def series_of(results: Sequence[Result]) -> dict[str, dict[str, list[Point]]]:
+def series_of(results: Sequence[SystemResult]) -> dict[str, dict[str, list[Point]]]:
     """By table and series, the points of tested systems, short segments first; no table without a line."""
     found: dict[str, dict[str, list[Point]]] = {}
     for result in results:
@@ -34,7 +34,7 @@ def series_of(results: Sequence[Result]) -> dict[str, dict[str, list[Point]]]:
 
 
 @styled
-def by_length_figure(recipe: Recipe, results: Sequence[Result]) -> Figure:
+def by_length_figure(recipe: Recipe, results: Sequence[SystemResult]) -> Figure:
     """One panel per table with series, a marker per system, and a line through those of a series."""
     tables, seen = series_of(results), _looks(recipe)
     figure = Figure(figsize=(WIDTH, HEIGHT * len(tables)), layout="constrained")

@@ -11,7 +11,7 @@ from caesura.experiments.outcome import Outcome, figures_of
 from caesura.experiments.provenance import described, made_by
 from caesura.experiments.recipe import System
 from caesura.experiments.result_tables import ending
-from caesura.experiments.results import Result, kept_metrics
+from caesura.experiments.results import SystemResult, kept_metrics
 from caesura.model_folder import CONFIG, WEIGHTS
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.terminal import duration
@@ -25,7 +25,7 @@ It is not for uses in which a wrong translation does harm. Its segments are thos
 morphemes. The text has terms of its own, which may bind its models too."""
 
 
-def keep_cards(out: Path, results: Sequence[Result], about: Sequence[str]) -> None:
+def keep_cards(out: Path, results: Sequence[SystemResult], about: Sequence[str]) -> None:
     """Write cards/NAME.md of the best seed of all that are through; a card outlives the folder it is of."""
     for result in results:
         best = result.best
@@ -36,7 +36,7 @@ def keep_cards(out: Path, results: Sequence[Result], about: Sequence[str]) -> No
                 file.write(_card(out, result, best, about).encode(errors="replace"))
 
 
-def links(out: Path, results: Sequence[Result]) -> str:
+def links(out: Path, results: Sequence[SystemResult]) -> str:
     """A line of Markdown that leads from the table to the cards that there are."""
     there = [(r.system.title, path) for r in results if (path := _path(out, r.system)).exists()]
     listed = ", ".join(f"[{title}]({path.relative_to(out).as_posix()})" for title, path in there)
@@ -47,7 +47,7 @@ def _path(out: Path, system: System) -> Path:
     return out / "cards" / f"{system.name.replace(' ', '_')}.md"
 
 
-def _card(out: Path, result: Result, outcome: Outcome, about: Sequence[str]) -> str:
+def _card(out: Path, result: SystemResult, outcome: Outcome, about: Sequence[str]) -> str:
     member, best, start = outcome.member, outcome.best or {}, outcome.start or {}
     config = load_config(member.folder / CONFIG, bases=False)
     text = described(config)["data"]["train"]

@@ -24,7 +24,7 @@ Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side
 TimeLimit = Annotated[
     str | None, typer.Option("--time-limit", help="stop all cleanly after this long: 90s, 9m, 2h")
 ]
-Settings = Annotated[
+SettingOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
 ]
 Device = Annotated[
@@ -72,7 +72,7 @@ def reproduce(
     seeds: Annotated[
         str | None, typer.Option("--seeds", help="in place of the recipe's, such as 1,2,3")
     ] = None,
-    settings: Settings = None,
+    settings: SettingOptions = None,
     device: Device = None,
     threads: Threads = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="the report of all systems")] = True,
@@ -108,7 +108,7 @@ def sweep(
     beside: Annotated[
         list[Path] | None, typer.Option("--beside", metavar="CONFIG", help="a baseline; may be repeated")
     ] = None,
-    settings: Settings = None,
+    settings: SettingOptions = None,
     data: Data = None,
     device: Device = None,
     threads: Threads = None,

@@ -14,7 +14,7 @@ from caesura.analysis.figures import styled
 from caesura.analysis.plots import COLOURS, Figure, Look, label_ends, looks, short
 from caesura.experiments.recipe import Recipe
 from caesura.experiments.result_tables import time_shown
-from caesura.experiments.results import Result, rounded
+from caesura.experiments.results import SystemResult, rounded
 
 CURVES = "curves.png"
 CAPTION = "BLEU on dev over the training sentences seen, one line per seed, with a dot at its best validation"
@@ -25,13 +25,13 @@ GAP = 0.17  # between names, in inches
 
 
 @styled
-def curves_figure(recipe: Recipe, results: Sequence[Result]) -> Figure:
+def curves_figure(recipe: Recipe, results: Sequence[SystemResult]) -> Figure:
     """One panel per table, one line per seed, and for each system the time to best that its table has.
 
     Sentences, because a second is worth less where trainings share the machine. What is drawn is what
     metrics/ keeps, whether or not the folders are there.
     """
-    tables: dict[str, list[Result]] = {}
+    tables: dict[str, list[SystemResult]] = {}
     for result in results:
         if result.best is not None:
             tables.setdefault(result.system.table, []).append(result)
@@ -71,7 +71,7 @@ def _looks(recipe: Recipe) -> dict[str, Look]:
 
 
 def _lines(
-    axes: Axes, results: Sequence[Result], seen: Mapping[str, Look]
+    axes: Axes, results: Sequence[SystemResult], seen: Mapping[str, Look]
 ) -> list[tuple[str, str, float, float]]:
     """Draw those of a table; the names of its systems, with their colours and where a line of each ends."""
     ends = []

@@ -18,7 +18,7 @@ from caesura.analysis.figures import history_figure
 from caesura.analysis.halting import history
 from caesura.analysis.plots import save as save_figure
 from caesura.analysis.report import PAGE
-from caesura.analysis.study import Settings as Analysed
+from caesura.analysis.study import Settings
 from caesura.comparison import Text, begin_report, compared, write_report
 from caesura.data.corpus import ParallelText
 from caesura.data.files import refuse_unwritable, write_beside
@@ -342,7 +342,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
     if trained or not page.exists():
         models = [(str(t.model.folder), t.translator) for t in tested]
         rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
-        settings = Analysed(sample=200, beam=1, bpe=BPE)
+        settings = Settings(sample=200, beam=1, bpe=BPE)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)
         page, _ = write_report(models, files, gold, page.parent, settings, rows)

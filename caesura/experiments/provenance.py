@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura import __version__
-from caesura.analysis.defaults import with_defaults, without_defaults
+from caesura.analysis.defaults import without_defaults
 from caesura.components import resolve
 from caesura.config import Config, FileCuts, flat
 from caesura.data.files import write_beside
@@ -63,11 +63,6 @@ def described(config: Config) -> dict[str, Any]:
         files = {part: data["cuts"][part] for part in ("train", "dev", "test")}
         data["cuts"] |= {part: Path(file).name for part, file in files.items() if file is not None}
     return tree
-
-
-def with_later(tree: dict[str, Any]) -> dict[str, Any]:
-    """A config as `described` has it, with the keys that came after it."""
-    return with_defaults(tree)
 
 
 def digest(tree: dict[str, Any]) -> str:

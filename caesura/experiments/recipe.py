@@ -33,7 +33,7 @@ class Paper(Section):
     training_time: str | None = Field(default=None, description="such as 1d22h")
 
 
-class Row(Section):
+class RecipeRow(Section):
     """A system of a table."""
 
     config: str = Field(min_length=1, description="its config, a file seen from this one")
@@ -44,7 +44,7 @@ class Row(Section):
     paper: Paper | None = Field(default=None, description="what the paper has for it")
 
 
-class Rows(Section):
+class RecipeTable(Section):
     """A table."""
 
     title: str = Field(min_length=1, description="what it shows")
@@ -52,7 +52,7 @@ class Rows(Section):
     settings: list[str] = Field(
         default=[], description="such as training.precision=bfloat16, over all configs"
     )
-    rows: dict[Name, Row] = Field(min_length=1, description="its systems, by their names")
+    rows: dict[Name, RecipeRow] = Field(min_length=1, description="its systems, by their names")
 
 
 class Splits(Section):
@@ -72,7 +72,7 @@ class Recipe(Section):
     measures: list[Literal["cuts"]] = Field(
         default=[], description="what is measured on dev besides the test; cuts: fidelity, flips, boundaries"
     )
-    tables: dict[Name, Rows] = Field(min_length=1, description="by their names")
+    tables: dict[Name, RecipeTable] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _folder: Path = PrivateAttr(default=Path())
 
@@ -169,7 +169,9 @@ def systems(recipe: Recipe, chosen: Chosen) -> list[System]:
     return found
 
 
-def _system(recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: Rows, row: Row) -> System:
+def _system(
+    recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: RecipeTable, row: RecipeRow
+) -> System:
     table, name = where
     key = ("tables", table, "rows", name)
     path = recipe._folder / row.config

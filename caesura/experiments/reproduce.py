@@ -47,7 +47,7 @@ from caesura.experiments.result_tables import (
     signatures,
     timing,
 )
-from caesura.experiments.results import Result, keep_metrics, kept_metrics, read_kept
+from caesura.experiments.results import SystemResult, keep_metrics, kept_metrics, read_kept
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
@@ -156,9 +156,9 @@ class Reproduction(Experiment):
         super().check(members)
         self.splits = measure_text(self.config)
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[SystemResult]:
         """What the folders tell now."""
-        return [Result(s, {seed: self.outcome(m) for seed, m in s.members.items()}) for s in self.shown]
+        return [SystemResult(s, {seed: self.outcome(m) for seed, m in s.members.items()}) for s in self.shown]
 
     def write(self, drawn: bool = False) -> None:
         """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, figures."""
@@ -252,13 +252,13 @@ class Reproduction(Experiment):
             raise Interrupted(children.signal)
         return f"{last_words(log)} (all of it: {log})" if status else ""
 
-    def _by_table(self, results: Sequence[Result]) -> dict[str, list[Result]]:
-        found: dict[str, list[Result]] = {}
+    def _by_table(self, results: Sequence[SystemResult]) -> dict[str, list[SystemResult]]:
+        found: dict[str, list[SystemResult]] = {}
         for result in results:
             found.setdefault(result.system.table, []).append(result)
         return found
 
-    def _tables(self, results: Sequence[Result]) -> list[_Shown]:
+    def _tables(self, results: Sequence[SystemResult]) -> list[_Shown]:
         """The tables that there is something to put into."""
         tables = []
         for name, listed in self._by_table(results).items():
@@ -269,7 +269,7 @@ class Reproduction(Experiment):
             tables.append(_Shown(table, self._about()))
         return [shown for shown in tables if shown.table.rows]
 
-    def _changed(self, results: Sequence[Result]) -> str:
+    def _changed(self, results: Sequence[SystemResult]) -> str:
         """What was set over the recipe's settings, and for which rows where not for all."""
         changes: dict[str, list[str]] = {}
         for result in results:
@@ -287,7 +287,7 @@ class Reproduction(Experiment):
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
         return [note for note in notes if note]
 
-    def _notes(self, results: Sequence[Result], table: Table | None = None) -> list[str]:
+    def _notes(self, results: Sequence[SystemResult], table: Table | None = None) -> list[str]:
         outcomes = [outcome for result in results for outcome in result.outcomes.values()]
         beams = sorted({o.made.get("beam") or o.member.load().testing.beam_size for o in outcomes})
         notes = [
@@ -314,7 +314,7 @@ class Reproduction(Experiment):
         notes += timing(results)
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
 
-    def _markdown(self, results: Sequence[Result]) -> str:
+    def _markdown(self, results: Sequence[SystemResult]) -> str:
         parts = [f"# {self.recipe.title}\n"]
         for name, caption in ((BY_LENGTH, by_length.CAPTION), (CURVES, CAPTION)):
             if (self.out / name).exists():

@@ -8,7 +8,7 @@ from caesura.analysis.tables import Cell, Column, Table
 from caesura.evaluation.rates import off_rate
 from caesura.experiments.outcome import Outcome
 from caesura.experiments.recipe import Paper
-from caesura.experiments.results import FIGURES, Result
+from caesura.experiments.results import FIGURES, SystemResult
 from caesura.terminal import duration
 
 SCORES = ("bleu", "chrf", "chrf_bigram")
@@ -28,11 +28,11 @@ OPTIONAL = {
     BUDGET: "",
 }
 
-Ours = Callable[[Result], Cell]
+Ours = Callable[[SystemResult], Cell]
 Papers = Callable[[Paper], Cell]
 
 
-def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
+def comparison_table(name: str, title: str, results: Sequence[SystemResult]) -> Table:
     """Ours, one row per system, with the paper's row beneath each that it has.
 
     Columns that not every table has are left out where no row has something for them.
@@ -46,7 +46,7 @@ def comparison_table(name: str, title: str, results: Sequence[Result]) -> Table:
     return Table(name, title, [column for column, *_ in kept], rows)
 
 
-def _columns(results: Sequence[Result]) -> list[tuple[Column, Ours, Papers]]:
+def _columns(results: Sequence[SystemResult]) -> list[tuple[Column, Ours, Papers]]:
     """What a table shows: the columns, and what is in them in our rows and in the paper's."""
     found: list[tuple[Column, Ours, Papers]] = [
         (Column("system"), lambda r: r.system.title, lambda p: f"the paper's {p.system or ''}".strip()),
@@ -75,7 +75,7 @@ def _columns(results: Sequence[Result]) -> list[tuple[Column, Ours, Papers]]:
     return [entry for entry in found if entry[0].name not in OPTIONAL or entry[0].name in shown]
 
 
-def budgets(results: Sequence[Result]) -> list[float]:
+def budgets(results: Sequence[SystemResult]) -> list[float]:
     """The budgets that were given, each once, the smallest first."""
     given = {outcome.budget for result in results for outcome in result.outcomes.values()}
     return sorted(budget for budget in given if budget is not None)
@@ -89,25 +89,25 @@ def _known(value: float | None, form: str) -> str | None:
     return None if value is None else format(value, form)
 
 
-def _mean(name: str, form: str) -> Callable[[Result], str]:
-    def shown(result: Result) -> str:
+def _mean(name: str, form: str) -> Callable[[SystemResult], str]:
+    def shown(result: SystemResult) -> str:
         found = result.figure(name)
         return "" if found is None else found.show(form)
 
     return shown
 
 
-def _seeds(result: Result) -> int:
+def _seeds(result: SystemResult) -> int:
     tested = result.figure("bleu")
     return tested.count if tested else sum(outcome.best is not None for outcome in result.counted)
 
 
-def _parameters(result: Result) -> str:
+def _parameters(result: SystemResult) -> str:
     found = result.figure("parameters")
     return "" if found is None else _millions(found.mean)
 
 
-def _lengths(result: Result) -> str:
+def _lengths(result: SystemResult) -> str:
     longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
     return "" if longest is None else _segments(_mean("segment_length", ".2f")(result), longest)
 
@@ -118,18 +118,18 @@ def _papers_lengths(paper: Paper) -> str | None:
     return _segments(f"{paper.segment_length:.2f}", paper.longest_segment)
 
 
-def _fidelity(result: Result) -> str:
+def _fidelity(result: SystemResult) -> str:
     """With the error of a measurement, not the deviation over seeds."""
     found, error = result.figure("fidelity"), result.figure("fidelity_error")
     return "" if found is None else f"{found.mean:.2f}" + (f" ± {error.mean:.2f}" if error else "")
 
 
-def _boundaries(result: Result) -> str:
+def _boundaries(result: SystemResult) -> str:
     own, chance = result.figure("boundary_f1"), result.figure("boundary_chance")
     return "" if own is None else f"{own.mean:.3f}" + (f" / {chance.mean:.3f}" if chance else "")
 
 
-def _pace(result: Result) -> str:
+def _pace(result: SystemResult) -> str:
     found = result.figure("milliseconds")
     return "" if found is None else f"{found.mean:.1f}" + "*" * (result.together > 1)
 
@@ -142,15 +142,15 @@ def _millions(parameters: float) -> str:
     return f"{parameters / 1e6:.1f}M" if parameters >= 1e5 else f"{parameters:,.0f}"
 
 
-def time_shown(result: Result, name: str) -> str:
+def time_shown(result: SystemResult, name: str) -> str:
     """The mean over seeds, with a star where none had the machine to itself."""
     found = result.figure(name)
     return "" if found is None else duration(found.mean) + "*" * (result.together > 1)
 
 
-def timing(results: Sequence[Result]) -> list[str]:
+def timing(results: Sequence[SystemResult]) -> list[str]:
     """Which seeds the times are of, where not of all, and what the star means, where there is one."""
-    groups: dict[str, list[Result]] = {}
+    groups: dict[str, list[SystemResult]] = {}
     for result in results:
         if result.timed and result.together == 1 < max(o.side_by_side for o in result.counted):
             seeds = [str(seed) for seed, outcome in result.outcomes.items() if outcome in result.timed]
@@ -164,7 +164,7 @@ def timing(results: Sequence[Result]) -> list[str]:
     return notes
 
 
-def endings(result: Result) -> str:
+def endings(result: SystemResult) -> str:
     """What ended each seed's training, alike ones together."""
     found: dict[str, list[int]] = {}
     for seed, outcome in result.outcomes.items():
@@ -184,7 +184,7 @@ def ending(outcome: Outcome) -> str:
     return text if outcome.best or outcome.status == "not run" else f"{text}, before a validation"
 
 
-def fallen(results: Sequence[Result]) -> list[str]:
+def fallen(results: Sequence[SystemResult]) -> list[str]:
     """Those that were well below their best when training ended, which a row of the best does not show."""
     notes = []
     for result in results:
@@ -202,7 +202,7 @@ def explained(table: Table) -> list[str]:
     return [text for column in table.columns if (text := OPTIONAL.get(column.name))]
 
 
-def off_rates(results: Sequence[Result]) -> list[str]:
+def off_rates(results: Sequence[SystemResult]) -> list[str]:
     """The seeds whose best model has segments of another length than its rate asks for."""
     notes = []
     for result in results:
@@ -213,7 +213,7 @@ def off_rates(results: Sequence[Result]) -> list[str]:
     return notes
 
 
-def signatures(results: Sequence[Result]) -> list[str]:
+def signatures(results: Sequence[SystemResult]) -> list[str]:
     """Those of all test scores, each once."""
     scores = [
         o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
@@ -221,7 +221,7 @@ def signatures(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(s["signatures"][metric] for metric in SCORES for s in scores))
 
 
-def seeds_table(results: Sequence[Result]) -> Table:
+def seeds_table(results: Sequence[SystemResult]) -> Table:
     """Every training, and the paper's rows, as numbers: the CSV."""
     columns = [Column(head) for head in ("table", "system", "by", "seed", "status", "reason")]
     columns += [Column(name, "g") for name in FIGURES]

@@ -45,7 +45,7 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 
 
 @dataclass(frozen=True)
-class Result:
+class SystemResult:
     """A system and what became of its trainings."""
 
     system: System
@@ -179,7 +179,7 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def keep_metrics(out: Path, results: Sequence[Result]) -> None:
+def keep_metrics(out: Path, results: Sequence[SystemResult]) -> None:
     """Write metrics/NAME.jsonl of all that have begun."""
     make_folder(out / "metrics")
     for result in results:

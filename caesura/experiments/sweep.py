@@ -22,9 +22,9 @@ from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
 from caesura.experiments.sweep_results import (
     SWEEP,
-    Result,
     Shown,
     Sweep,
+    SweepRun,
     chosen,
     curve,
     load,
@@ -109,12 +109,12 @@ class GridSweep(Experiment):
             say(f"those were trained with other settings than these: {'; '.join(changed)}")
         return [*self.points]
 
-    def left(self, before: Sweep) -> list[Result]:
+    def left(self, before: Sweep) -> list[SweepRun]:
         """The runs of earlier calls that this one does not ask for."""
         own = {(point.config.name, point.name) for point in self.points.values()}
         return [run for run in before.runs if (run.config, run.name) not in own]
 
-    def _changed(self, left: Sequence[Result]) -> list[str]:
+    def _changed(self, left: Sequence[SweepRun]) -> list[str]:
         """What is set otherwise in runs of earlier calls, of the same config, besides what the grids vary."""
         trees = {p.config.name: described(p.config) for p in self.points.values()}
         varied = tuple(f"{key}." for key in (*self.over, *self.before.over))
@@ -132,7 +132,7 @@ class GridSweep(Experiment):
         self.points = {Member(p.name, p.path, p.changes, runs / p.folder): p for p in found}
         return [*self.points]
 
-    def run_before(self, point: Point) -> Result | None:
+    def run_before(self, point: Point) -> SweepRun | None:
         """What sweep.json has of a run."""
         own = (point.config.name, point.name)
         return next((run for run in self.before.runs if (run.config, run.name) == own), None)
@@ -190,7 +190,7 @@ def _rows(request: Request) -> Any:
     return read_rows(request.listed)
 
 
-def as_outcome(run: Result, member: Member, sweep: Sweep) -> Outcome:
+def as_outcome(run: SweepRun, member: Member, sweep: Sweep) -> Outcome:
     """What an earlier call has kept of a run, perhaps elsewhere."""
     progress = Progress(run.updates, run.epochs, sentences=run.sentences, seconds=run.seconds)
     best = [] if run.best is None else [{"verdict": "best"}]
@@ -203,7 +203,7 @@ def as_outcome(run: Result, member: Member, sweep: Sweep) -> Outcome:
     return Outcome(member, *facts, budget, made, SWEEP)
 
 
-def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
+def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
     """What is kept of a run; of its config, what differs from `base`."""
     progress, start = outcome.progress, outcome.start or {}
     records = read_records(outcome.member.folder)
@@ -211,7 +211,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> Result:
     found, best = curve(outcome.start, outcome.validations, own)
     tested = outcome.measured.get("test", {}).get("scores")
     cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
-    return Result(
+    return SweepRun(
         name=point.name,
         config=point.config.name,
         digest=digest(described(point.config)),

@@ -31,7 +31,7 @@ from caesura.experiments.sweep_looks import (
     size,
     value_shown,
 )
-from caesura.experiments.sweep_results import Result, Sweep
+from caesura.experiments.sweep_results import Sweep, SweepRun
 
 LARGEST = 120.0  # area of a dot, in square points; half of it where there are many
 MANY = 12  # runs, above which they are drawn finer
@@ -257,7 +257,7 @@ def _moves(sweep: Sweep, side: str) -> bool:
     return len(lengths - {None}) > 1 or not any(run.last(f"{other}live") is not None for run in runs)
 
 
-def _grid(sweep: Sweep) -> list[Result]:
+def _grid(sweep: Sweep) -> list[SweepRun]:
     return members(sweep) or sweep.runs
 
 
@@ -269,7 +269,7 @@ def _unit(field: str) -> str:
     return f"characters in {'an output' if _side(field) else 'a'} segment"
 
 
-def _way(run: Result, field: str) -> tuple[list[float], list[float]]:
+def _way(run: SweepRun, field: str) -> tuple[list[float], list[float]]:
     """A run's line: what the training text told, after the start; of what does not cut, its validations."""
     told = run.training.get(field)
     if told is None:
@@ -310,7 +310,7 @@ def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
     return {run.group.removeprefix(shared): (a, b) for run, a, b in ends if a is not None and b is not None}
 
 
-def _end(run: Result, name: str) -> float | None:
+def _end(run: SweepRun, name: str) -> float | None:
     return run.last(name) if name in run.curve else run.last_told(name)
 
 
@@ -327,7 +327,7 @@ def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
     The others have nothing to tell here, and stand in the legend.
     """
 
-    def kind(run: Result) -> tuple[Any, ...]:
+    def kind(run: SweepRun) -> tuple[Any, ...]:
         return tuple(at(sweep.config(run), key) for key in SYMBOLS)
 
     wanted = next(kind(run) for run in _grid(sweep) if run.told("cross_entropy"))

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from caesura.analysis.plots import COLOURS, INK, Figure, spread
 from caesura.experiments.sweep_grid import short_name, shown
-from caesura.experiments.sweep_results import Result, Sweep
+from caesura.experiments.sweep_results import Sweep, SweepRun
 
 WIDTH, HEIGHT = 7.6, 4.2  # inches; the legend takes the right quarter
 DASHES: Sequence[Any] = (
@@ -40,11 +40,11 @@ class Looks:
     usual: Mapping[str, str]  # the second keys, and the value that most runs have
     hidden: Sequence[str]  # keys that vary too
 
-    def colour(self, sweep: Sweep, run: Result) -> str:
+    def colour(self, sweep: Sweep, run: SweepRun) -> str:
         """The colour of a run."""
         return self.colours.get(value_shown(sweep, run), OTHER)
 
-    def place(self, sweep: Sweep, run: Result) -> int:
+    def place(self, sweep: Sweep, run: SweepRun) -> int:
         """Which dashes and marker a run has."""
         return self.places.get(_besides(sweep, run, self.usual), 0)
 
@@ -81,17 +81,17 @@ def looks(sweep: Sweep) -> Looks:
     )
 
 
-def members(sweep: Sweep) -> list[Result]:
+def members(sweep: Sweep) -> list[SweepRun]:
     """The runs of the grid: all but the baselines."""
     return [run for run in sweep.runs if not run.beside]
 
 
-def value_shown(sweep: Sweep, run: Result) -> str:
+def value_shown(sweep: Sweep, run: SweepRun) -> str:
     """A run's value of the first key that varies, as a legend has it."""
     return "".join(shown(sweep.value(run, key)) for key in sweep.over[:1])
 
 
-def _besides(sweep: Sweep, run: Result, usual: Mapping[str, str]) -> str:
+def _besides(sweep: Sweep, run: SweepRun, usual: Mapping[str, str]) -> str:
     """A run's value of the one key, or those of several that are not the usual ones."""
     values = {key: shown(sweep.value(run, key)) for key in usual}
     if len(values) == 1:

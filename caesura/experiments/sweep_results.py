@@ -11,11 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from caesura.analysis.defaults import with_defaults
 from caesura.config import flat
 from caesura.data.files import read_json, write_beside
 from caesura.errors import InputError
 from caesura.experiments.outcome import Status
-from caesura.experiments.provenance import digest, with_later
+from caesura.experiments.provenance import digest
 from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown, told
 from caesura.phrasing import nearest
 from caesura.segmenters.figures import LIVE, Figure
@@ -55,7 +56,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Result:
+class SweepRun:
     """One run of a sweep."""
 
     name: str
@@ -125,7 +126,7 @@ class Sweep:
     budget: float | None  # seconds of training per run
     signatures: list[str]  # of the scores
     configs: dict[str, dict[str, Any]]  # resolved ones, by their digests, that the settings are laid over
-    runs: list[Result]
+    runs: list[SweepRun]
     made: list[str] = field(default_factory=list)  # by which calls, with what, on what
     figures: dict[str, Shown] = field(default_factory=dict)  # those that the runs' segmenters name
 
@@ -135,14 +136,14 @@ class Sweep:
         known = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
         return {name: look for name, look in known.items() if any(name in run.curve for run in self.runs)}
 
-    def value(self, run: Result, key: str) -> Any:
+    def value(self, run: SweepRun, key: str) -> Any:
         """A run's own value of a key; None where it has none, where nobody knows it, and for baselines.
 
         Of a part of the model, what is not as by default.
         """
         return None if run.beside else told(self.config(run), key)
 
-    def config(self, run: Result) -> dict[str, Any]:
+    def config(self, run: SweepRun) -> dict[str, Any]:
         """The resolved config of a run, or what is known of it; with options that came after it."""
         tree = copy.deepcopy(self.configs.get(run.base, {}))
         for key, value in (*run.settings.items(), (SEED, run.seed)):
@@ -153,7 +154,7 @@ class Sweep:
                     place[part] = {}
                 place = place[part]
             place[last] = value
-        return with_later(tree)
+        return with_defaults(tree)
 
 
 def curve(
@@ -241,9 +242,9 @@ def load(path: Path) -> Sweep:
     return sweep
 
 
-def _result(run: dict[str, Any]) -> Result:
+def _result(run: dict[str, Any]) -> SweepRun:
     columns = {key: renamed(run[key]) for key in ("curve", "training") if key in run}
-    return Result(**{"reason": "", "settings": {}} | run | columns)
+    return SweepRun(**{"reason": "", "settings": {}} | run | columns)
 
 
 def _marked_anew(sweep: Sweep) -> Sweep:
@@ -254,7 +255,7 @@ def _marked_anew(sweep: Sweep) -> Sweep:
     return replace(sweep, runs=runs, configs={keys.get(k, k): tree for k, tree in sweep.configs.items()})
 
 
-def _marked(sweep: Sweep, run: Result, base: str) -> Result:
+def _marked(sweep: Sweep, run: SweepRun, base: str) -> SweepRun:
     tree = sweep.config(run)
     return replace(run, digest=digest(tree), alike=digest(seedless(tree)), base=base)
 
@@ -279,7 +280,7 @@ def refuse_sweep(path: Path) -> None:
 
 def merge(sweeps: Sequence[Sweep]) -> Sweep:
     """Several stints as one; of a run that is in more than one, the state that has seen most sentences."""
-    runs: dict[tuple[str, str], Result] = {}
+    runs: dict[tuple[str, str], SweepRun] = {}
     for run in (run for sweep in sweeps for run in sweep.runs):
         key = run.digest, run.name
         if key not in runs or run.sentences >= runs[key].sentences:
@@ -336,7 +337,7 @@ def _why_none(sweep: Sweep, wanted: Mapping[str, Sequence[str]]) -> str:
 
 def told_apart(sweep: Sweep) -> Sweep:
     """With what differs added to names that runs of different configs share, as those of two studies can."""
-    groups: dict[str, list[Result]] = {}
+    groups: dict[str, list[SweepRun]] = {}
     for run in sweep.runs:
         groups.setdefault(run.group, []).append(run)
     labels: dict[tuple[str, str], str] = {}
@@ -352,7 +353,7 @@ def told_apart(sweep: Sweep) -> Sweep:
     return replace(sweep, runs=named)
 
 
-def _labels(sweep: Sweep, runs: Sequence[Result]) -> dict[str, str]:
+def _labels(sweep: Sweep, runs: Sequence[SweepRun]) -> dict[str, str]:
     """By digest, what tells runs of one name apart: their configs' names, their settings, or the digests."""
     trees = [flat(sweep.config(run)) for run in runs]
     keys = [key for key in dict.fromkeys(key for tree in trees for key in tree) if key != SEED]

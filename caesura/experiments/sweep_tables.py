@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from caesura.analysis.means import ENOUGH
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.experiments.results import spread
-from caesura.experiments.sweep_results import Result, Shown, Sweep
+from caesura.experiments.sweep_results import Shown, Sweep, SweepRun
 from caesura.terminal import duration
 
-Getter = Callable[[Result], float | None]
+Getter = Callable[[SweepRun], float | None]
 
 
 def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
@@ -70,7 +70,7 @@ def _finer(look: Shown) -> str:
 
 
 def _boundary(reference: str, kind: str) -> Getter:
-    def get(run: Result) -> float | None:
+    def get(run: SweepRun) -> float | None:
         found = run.boundaries.get(reference, {})
         return found.get(kind) if found.get("gold", 0) >= ENOUGH else None
 
@@ -128,7 +128,7 @@ def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]], str]:
 
 def groups_table(sweep: Sweep) -> Table:
     """One row per setting: mean ± standard deviation over seeds, and how many they are."""
-    groups: dict[tuple[bool, str, str, str], list[Result]] = {}
+    groups: dict[tuple[bool, str, str, str], list[SweepRun]] = {}
     for run in sorted(sweep.runs, key=lambda run: run.beside):
         groups.setdefault((run.beside, run.config, run.alike, run.group), []).append(run)
     measures = _measures(sweep)
@@ -149,7 +149,7 @@ def _spread(column: Column, values: Sequence[float | None]) -> str:
     return found.show(column.form) + few
 
 
-def ended(run: Result) -> str:
+def ended(run: SweepRun) -> str:
     """What stopped a run, in a few words."""
     if run.status == "failed":
         return f"failed: {run.reason}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.config import Config
 from caesura.experiments.recipe import Splits
-from caesura.experiments.results import FIGURES, Result
+from caesura.experiments.results import FIGURES, SystemResult
 from caesura.training.prepare import parallel_text
 
 
@@ -73,7 +73,7 @@ def like_for_like(splits: Sequence[Split], paper: Splits | None) -> str:
     return f"The training text has {train:,} pairs, {share}, {read}: the scores are not like for like."
 
 
-def reading_table(results: Sequence[Result]) -> Table:
+def reading_table(results: Sequence[SystemResult]) -> Table:
     """What each system reads of the text: its symbols, and the pairs within its limits."""
     rows: list[list[Cell]] = []
     for result in results:

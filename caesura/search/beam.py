@@ -12,11 +12,11 @@ from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.search.hypothesis import Hypothesis, length_penalty
-from caesura.search.rounds import Progress, run
+from caesura.search.rounds import Standing, run
 
 
 @dataclass(frozen=True)
-class Beams(Progress):
+class Beams(Standing):
     """K open hypotheses a sentence, best first, and up to K finished ones, best first; sums in float64."""
 
     totals: Tensor  # [B, K]     log-probabilities of the open ones; -inf: there is none

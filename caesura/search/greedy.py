@@ -12,11 +12,11 @@ from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.search.hypothesis import Hypothesis, length_penalty
-from caesura.search.rounds import Progress, Rule, run
+from caesura.search.rounds import Rule, Standing, run
 
 
 @dataclass(frozen=True)
-class Walk(Progress):
+class Walk(Standing):
     """One hypothesis a sentence."""
 
     totals: Tensor  # [B] its log-probability, in float64

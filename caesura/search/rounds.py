@@ -21,7 +21,7 @@ SMALLER = 2  # sizes an octave that a batch shrinks through
 
 
 @dataclass(frozen=True)
-class Progress:
+class Standing:
     """Where B sentences of K hypotheses stand; a search adds what it keeps. Every tensor begins with B."""
 
     symbols: Tensor  # [B, K] the newest
@@ -29,7 +29,7 @@ class Progress:
     left: Tensor  # [B]      how many more may be; 0: the sentence is done
 
 
-P = TypeVar("P", bound=Progress)
+P = TypeVar("P", bound=Standing)
 Trail = list[tuple[Tensor, list[tuple[Tensor, ...]]]]  # whose rows, and what was written there
 
 

@@ -154,8 +154,8 @@ def possible(field: FieldInfo) -> str:
         ("testing.", schema.Testing),
         ("", recipe.Recipe),
         ("paper_text.", recipe.Splits),
-        ("tables.T.", recipe.Rows),
-        ("tables.T.rows.R.", recipe.Row),
+        ("tables.T.", recipe.RecipeTable),
+        ("tables.T.rows.R.", recipe.RecipeRow),
         ("tables.T.rows.R.paper.", recipe.Paper),
     ],
 )

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from caesura.experiments.sweep_results import Result, Sweep
+from caesura.experiments.sweep_results import Sweep, SweepRun
 
 TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
 
 
-def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> Result:
+def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> SweepRun:
     """A run of ACT-ENC that slides from two characters a segment to one."""
     facts: dict[str, Any] = {
         "config": "act", "digest": "0123", "settings": {TAU: 0.1, BIAS: 1.0}, "beside": False,
@@ -25,10 +25,10 @@ def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> Result:
         "boundaries": {"white space": {"gold": 90, "precision": 0.2, "f1": 0.33, "chance": 0.3}},
         "coordination": {"source": {"overhead": 1.3, "chance": 1.9, "coordination": 0.67}, "target": None},
     }  # fmt: skip
-    return Result(name=f"{name} seed={seed}", seed=seed, **(facts | given))
+    return SweepRun(name=f"{name} seed={seed}", seed=seed, **(facts | given))
 
 
-def baseline(name: str, length: float, bleu: float) -> Result:
+def baseline(name: str, length: float, bleu: float) -> SweepRun:
     """A run of a system that does not segment."""
     curve = {
         "sentences": [0, 12000, 24000], "seconds": [0.0, 45.0, 90.0], "segment_length": [length] * 3,
@@ -39,7 +39,7 @@ def baseline(name: str, length: float, bleu: float) -> Result:
     return result(name, **given, milliseconds=4.0 * length, training=told)
 
 
-def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]:
+def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[SweepRun]:
     """Runs that go to characters or to the whole sentence, by their tau."""
     runs = []
     for tau in taus:
@@ -69,7 +69,7 @@ def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[Result]
     return runs
 
 
-def sweep(runs: list[Result], over: list[str] | None = None) -> Sweep:
+def sweep(runs: list[SweepRun], over: list[str] | None = None) -> Sweep:
     """The runs as a sweep over tau and the bias."""
     return Sweep(
         [TAU, BIAS] if over is None else over, 90.0, ["BLEU|nrefs:1"], {"act": {"name": "act"}}, runs

@@ -16,7 +16,7 @@ from caesura.experiments import reproduce
 from caesura.experiments.curves import CURVES, curves_figure
 from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.recipe import Recipe, System
-from caesura.experiments.results import Result
+from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
 
 SHOWN = (
@@ -47,10 +47,10 @@ def outcome(bleus: list[float], beside: int = 1, seed: int = 1) -> Outcome:
     return Outcome(member, "stopped", "", Progress(seconds=99.0), beside, None, way, {})
 
 
-def result(table: str, row: str, *outcomes: Outcome, title: str = "") -> Result:
+def result(table: str, row: str, *outcomes: Outcome, title: str = "") -> SystemResult:
     seeds = dict(enumerate(outcomes, 1))
     members = {seed: outcome.member for seed, outcome in seeds.items()}
-    return Result(System(table, row, title or row, None, members), seeds)
+    return SystemResult(System(table, row, title or row, None, members), seeds)
 
 
 def drawn(axes: Axes) -> list[tuple[list[float], list[float], str]]:

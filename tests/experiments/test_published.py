@@ -14,7 +14,7 @@ from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.provenance import told
 from caesura.experiments.recipe import FILE, System, unique_titles
 from caesura.experiments.result_tables import comparison_table, timing
-from caesura.experiments.results import Result
+from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
 
 
@@ -149,10 +149,10 @@ def outcome(seed: int, bleu: float, tested: bool = True, beside: int = 1) -> Out
     return Outcome(member, "stopped", "", Progress(seconds=20 * bleu), beside, None, [best], measured)
 
 
-def result_of(*outcomes: Outcome, title: str = "one") -> Result:
+def result_of(*outcomes: Outcome, title: str = "one") -> SystemResult:
     seeds = {int(outcome.member.name.removeprefix("one-")): outcome for outcome in outcomes}
     members = {seed: outcome.member for seed, outcome in seeds.items()}
-    return Result(System("table", "one", title, None, members), seeds)
+    return SystemResult(System("table", "one", title, None, members), seeds)
 
 
 def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested() -> None:

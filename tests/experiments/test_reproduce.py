@@ -20,7 +20,7 @@ from caesura.config import load_config
 from caesura.experiments.outcome import TEST, Member, read_outcome
 from caesura.experiments.recipe import FILE, Chosen, load_recipe, systems
 from caesura.experiments.result_tables import fallen
-from caesura.experiments.results import Result, compact_metrics
+from caesura.experiments.results import SystemResult, compact_metrics
 from caesura.terminal import FleetDisplay
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
@@ -269,7 +269,7 @@ def test_one_that_ends_below_its_best_is_told(recipe: Path, last: float, told: b
     outcomes = {1: replace(found, validations=[best, end]), 2: replace(found, validations=[best]), 3: found}
     ends = "act, seed 1, ended at 26.90 BLEU on dev and segments of 35.20"
     said = f"{ends}; 30.00 and 1.03 at its best, which is shown."
-    assert fallen([Result(system, outcomes)]) == ([said] if told else [])
+    assert fallen([SystemResult(system, outcomes)]) == ([said] if told else [])
 
 
 def test_seeds_that_are_not_tested_are_told(recipe: Path) -> None:

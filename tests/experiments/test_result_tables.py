@@ -14,7 +14,7 @@ from caesura.experiments.by_length import by_length_figure, series_of
 from caesura.experiments.outcome import MEASURES, Measure, Member, Outcome
 from caesura.experiments.recipe import FILE, Recipe, System
 from caesura.experiments.result_tables import comparison_table, explained, off_rates, seeds_table
-from caesura.experiments.results import Result
+from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
 
 CUTS = {
@@ -26,7 +26,7 @@ CUTS = {
 
 def result(
     row: str, length: float, bleu: float, series: str | None = None, cuts: Any = None, **best: Any
-) -> Result:
+) -> SystemResult:
     """One seed, tested."""
     way = {"verdict": "best", "bleu": bleu, "chrf": bleu, "segment_length": length, "longest_segment": 9}
     measured = {"test": {"scores": {"bleu": bleu, "chrf": bleu, "chrf_bigram": bleu}}}
@@ -34,10 +34,10 @@ def result(
     member = Member(row, Path("x.yaml"), (), Path(row))
     validations = [way | {"seconds": 1.0} | best]
     outcome = Outcome(member, "finished", "done", Progress(seconds=9.0), 1, None, validations, measured)
-    return Result(System("t", row, row, None, {1: member}, series), {1: outcome})
+    return SystemResult(System("t", row, row, None, {1: member}, series), {1: outcome})
 
 
-def cells(results: list[Result]) -> list[dict[str, Any]]:
+def cells(results: list[SystemResult]) -> list[dict[str, Any]]:
     table = comparison_table("t", "a table", results)
     return [dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows]
 

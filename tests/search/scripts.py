@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from caesura.data.vocabulary import BOS
-from caesura.decoders.base import Decoder, Step
+from caesura.decoders.base import Decoder, DecoderStep
 from caesura.encoders.base import Encoded
 from caesura.search.hypothesis import Hypothesis
 
@@ -28,10 +28,10 @@ class Script(Decoder[Walk]):
         read = torch.zeros(len(encoded.lengths), 1, dtype=torch.long, device=encoded.lengths.device)
         return Walk(encoded.states, encoded.lengths, read)
 
-    def step(self, state: Walk, symbols: Tensor) -> tuple[Step, Walk]:
+    def step(self, state: Walk, symbols: Tensor) -> tuple[DecoderStep, Walk]:
         read = state.read + symbols
         rows = torch.arange(len(read), device=read.device)[:, None]
-        return Step(state.table[rows, read % state.lengths[:, None]]), replace(state, read=read)
+        return DecoderStep(state.table[rows, read % state.lengths[:, None]]), replace(state, read=read)
 
     def reorder(self, state: Walk, kept: Tensor | None, hypotheses: Tensor) -> Walk:
         if kept is None:

@@ -8,11 +8,12 @@ from cli.program import caesura, refusal, write_config
 from helpers import ACT, ACT_DECODER, tiny_model
 from training.outcomes import configured, outcome, run
 
+from caesura.analysis.defaults import with_defaults
 from caesura.components import resolve
 from caesura.config import Config, load_config
 from caesura.data.vocabulary import CharVocabulary, WordVocabulary
 from caesura.errors import InputError
-from caesura.experiments.provenance import described, digest, with_later
+from caesura.experiments.provenance import described, digest
 from caesura.model import Translator
 
 pytestmark = pytest.mark.usefixtures("frequent_log")
@@ -68,7 +69,7 @@ def test_results_from_before_the_option_count_as_those_without_cuts(corpus: Path
     tree = described(config)
     old = json.loads(json.dumps(tree))
     del old["model"]["segmenter"]["cut_after"]
-    assert with_later(old) == tree
+    assert with_defaults(old) == tree
     assert digest(old) == digest(tree) == digest(described(resolve(cutting(corpus, ""))))
     assert digest(described(resolve(cutting(corpus, " ")))) != digest(tree)
 
