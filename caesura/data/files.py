@@ -286,6 +286,12 @@ def write_beside(path: str | Path) -> Iterator[IO[bytes]]:
     _sync(beside.parent)
 
 
+def write_whole(path: str | Path, content: bytes | str) -> None:
+    """The same for a file whose content is at hand."""
+    with write_beside(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def parts(folder: Path, name: str) -> Iterator[Path]:
     """What is left of files `name` (a pattern) of a folder that were never written to their end."""
     return (path for path in folder.glob(f"{name}.[0-9]*.part") if not path.is_dir())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from caesura.config import load_config
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.experiments.outcome import Outcome, figures_of
 from caesura.experiments.provenance import described, made_by
 from caesura.experiments.recipe import System
@@ -32,8 +32,7 @@ def keep_cards(out: Path, results: Sequence[SystemResult], about: Sequence[str])
         if best is not None and best.trained and best.start and (best.member.folder / WEIGHTS).exists():
             path = _path(out, result.system)
             path.parent.mkdir(exist_ok=True)
-            with write_beside(path) as file:
-                file.write(_card(out, result, best, about).encode(errors="replace"))
+            write_whole(path, _card(out, result, best, about).encode(errors="replace"))
 
 
 def links(out: Path, results: Sequence[SystemResult]) -> str:

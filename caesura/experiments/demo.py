@@ -21,7 +21,7 @@ from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings
 from caesura.comparison import Text, begin_report, compared, write_report
 from caesura.data.corpus import ParallelText
-from caesura.data.files import refuse_unwritable, write_beside
+from caesura.data.files import refuse_unwritable, write_whole
 from caesura.data.numerals import HeldOut, write_corpus
 from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
@@ -233,8 +233,7 @@ def _write(out: Path, models: Sequence[Model], scale: Scale) -> None:
         (out / "corpus").mkdir(parents=True, exist_ok=True)
     for path, content in wanted.items():
         if not path.exists():
-            with write_beside(path) as file:
-                file.write(content)
+            write_whole(path, content)
 
 
 class Demo(Experiment):

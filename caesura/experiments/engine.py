@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.errors import InputError
 from caesura.experiments.fleet import Limits, Watcher, check_members, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
@@ -112,8 +112,7 @@ class Experiment:
             member.failure.unlink(missing_ok=True)  # of a try that came to nothing
         elif kept.budget is not None:
             member.folder.parent.mkdir(exist_ok=True)
-            with write_beside(member.allowance) as file:
-                file.write(f"{kept.budget:g}".encode())
+            write_whole(member.allowance, f"{kept.budget:g}")
         return not lacking
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from caesura.components import resolve
 from caesura.cores import own_cores
-from caesura.data.files import read_tail, refuse_odd, write_beside
+from caesura.data.files import read_tail, refuse_odd, write_whole
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import asked
@@ -224,20 +224,17 @@ class _Fleet:
             content = json.dumps({"weights": self._weights[member.name], **found}, ensure_ascii=False)
         except (OSError, ValueError, IndexError, TypeError, AttributeError) as problem:
             raise InputError(f"{measure.name} printed no line of JSON ({problem})") from problem
-        with write_beside(measure.path(member)) as file:
-            file.write(content.encode() + b"\n")
+        write_whole(measure.path(member), content.encode() + b"\n")
         printed.unlink()
 
     def _keep_budget(self, member: Member, budget: float | None) -> None:
         self._budgets[member.name] = budget
         make_folder(member.folder.parent)
         if budget is not None:
-            with write_beside(member.allowance) as file:
-                file.write(f"{budget:g}".encode())
+            write_whole(member.allowance, f"{budget:g}")
 
     def _fail(self, member: Member, reason: str) -> None:
-        with write_beside(member.failure) as file:
-            file.write(reason.encode(errors="replace"))
+        write_whole(member.failure, reason.encode(errors="replace"))
         self.watcher.say(f"{member.name}: failed: {reason}; all it said: {member.log}")
         self.settled()
 
@@ -249,8 +246,7 @@ class _Fleet:
                 self._together[name] = together
                 path = self.members[name].company
                 known = int(read_tail(path, 100)) if path.exists() else 1
-                with write_beside(path) as file:
-                    file.write(str(max(known, together)).encode())
+                write_whole(path, str(max(known, together)))
 
     def _tell(self) -> None:
         for name, measure in self._doing.items():

@@ -177,7 +177,7 @@ class Outcome:
         began.append("device")
         return {
             "name": self.member.name,
-            **self.made,
+            **{key: value for key, value in self.made.items() if key != "config"},
             "status": self.status,
             "reason": self.reason,
             "seconds": round(progress.seconds, 2),

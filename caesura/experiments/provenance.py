@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from caesura import __version__
-from caesura.analysis.defaults import without_defaults
+from caesura.analysis.defaults import with_defaults, without_defaults
 from caesura.components import resolve
 from caesura.config import Config, FileCuts, flat
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.experiments.outcome import Member
 from caesura.experiments.sweep_grid import SEED, at, shown
 
@@ -29,14 +29,15 @@ def note_provenance(member: Member) -> None:
     command = shlex.join(["caesura", *map(told, sys.argv[1:])])
     by = {"command": command, "with": versions(), "on": device_name(config)}
     before = member.read_provenance().get("by", [])
+    tree = described(config)
     found = {
-        "digest": digest(described(config)),
+        "digest": digest(tree),
+        "config": without_defaults(tree),
         "settings": _told_settings(member),
         "beam": config.testing.beam_size,
         "by": before if by in before else [*before, by],
     }
-    with write_beside(member.provenance) as file:
-        file.write(json.dumps(found, ensure_ascii=False).encode())
+    write_whole(member.provenance, json.dumps(found, ensure_ascii=False))
 
 
 def _told_settings(member: Member) -> list[str]:
@@ -91,10 +92,10 @@ def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def changes(made: Mapping[str, Any], member: Member) -> list[str]:
     """What a member's config has otherwise than the one that results were `made` with, as `key: old -> new`.
 
-    Where only the settings of that one were kept, what is otherwise in those, or the file.
+    Where an earlier version has kept only the settings of that one: what is otherwise in those, or the file.
     """
     if old := made.get("config"):
-        return tree_changes(old, described(resolve(member.load())))
+        return tree_changes(with_defaults(old), described(resolve(member.load())))
     if "settings" not in made:
         return ["which one is not known"]
     before, after = (

@@ -16,7 +16,7 @@ from caesura.analysis.plots import png_of
 from caesura.analysis.report import PAGE, clear
 from caesura.analysis.tables import Table
 from caesura.config import Config, Files
-from caesura.data.files import read_json, read_tail, write_beside
+from caesura.data.files import read_json, read_tail, write_whole
 from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import by_length
@@ -176,17 +176,13 @@ class Reproduction(Experiment):
                 for name, listed in self._by_table(results).items()
             },
         }
-        self._write("table.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
-        self._write("table.csv", seeds_table(results).csv().encode())
+        write_whole(self.out / "table.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_whole(self.out / "table.csv", seeds_table(results).csv())
         if drawn and any(result.best for result in results):
-            self._write(CURVES, png_of(curves_figure(self.recipe, results)))
+            write_whole(self.out / CURVES, png_of(curves_figure(self.recipe, results)))
         if drawn and series_of(results):
-            self._write(BY_LENGTH, png_of(by_length_figure(self.recipe, results)))
-        self._write("table.md", self._markdown(results).encode())  # which shows the figures
-
-    def _write(self, name: str, content: bytes) -> None:
-        with write_beside(self.out / name) as file:
-            file.write(content)
+            write_whole(self.out / BY_LENGTH, png_of(by_length_figure(self.recipe, results)))
+        write_whole(self.out / "table.md", self._markdown(results))  # which shows the figures
 
     def show(self) -> None:
         """Print the tables."""
@@ -216,8 +212,7 @@ class Reproduction(Experiment):
             if problem:
                 terminal.say(one_line(f"no report: {problem}"))
                 return
-            with write_beside(made) as file:
-                file.write(json.dumps(facts, indent=1, ensure_ascii=False).encode())
+            write_whole(made, json.dumps(facts, indent=1, ensure_ascii=False))
             before = facts
         shown = [entry["name"] for entry in before.values()]
         lacking = ", ".join(name for name in names if name not in shown)

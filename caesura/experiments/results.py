@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_most, write_beside
+from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_most, write_whole
 from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds
@@ -164,7 +164,8 @@ def compact_metrics(outcome: Outcome) -> str:
     records = read_records(outcome.member.folder)
     kept = [{k: rounded(v) for k, v in r.items() if k not in left_out and v is not None} for r in records]
     lines = [json.dumps(record, ensure_ascii=False) for record in kept]
-    end = json.dumps({"kind": "end", **outcome.record()}, ensure_ascii=False)
+    config = {key: value for key, value in outcome.made.items() if key == "config"}
+    end = json.dumps({"kind": "end", **outcome.record(), **config}, ensure_ascii=False)
     training = [i for i, record in enumerate(kept) if record["kind"] == "train"]
     others = {*range(len(lines))} - {*training}
     room = METRICS_BYTES - len(end.encode()) - sum(len(lines[i].encode()) + 1 for i in others)
@@ -185,8 +186,7 @@ def keep_metrics(out: Path, results: Sequence[SystemResult]) -> None:
     for result in results:
         for outcome in result.outcomes.values():
             if outcome.start is not None and not outcome.kept:
-                with write_beside(kept_metrics(out, outcome.member)) as file:
-                    file.write(compact_metrics(outcome).encode())
+                write_whole(kept_metrics(out, outcome.member), compact_metrics(outcome))
 
 
 def kept_metrics(out: Path, member: Member) -> Path:
@@ -211,6 +211,7 @@ def read_kept(out: Path, member: Member) -> Outcome | None:
         counters = {"update": end["updates"], "epoch": end["epochs"], "sentences": end["sentences"]}
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)
         made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
+        made |= {"config": end["config"]} if "config" in end else {}  # which earlier versions lack
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
         pace = end["milliseconds"] if "milliseconds" in end else milliseconds(way)
         return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}", pace)

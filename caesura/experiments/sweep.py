@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from caesura.analysis.plots import save as save_figure
-from caesura.data.files import checksum, refuse_unwritable, write_beside
+from caesura.data.files import checksum, refuse_unwritable, write_whole
 from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
@@ -268,8 +268,7 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
     make_folder(out)
     written = [out / name for name in texts]
     for path, text in zip(written, texts.values(), strict=True):
-        with write_beside(path) as file:
-            file.write(text.encode())
+        write_whole(path, text)
     for name, figure in figures(sweep).items():
         written += save_figure(figure, out / "figures" / name)
     return written

@@ -13,7 +13,7 @@ from typing import Any
 
 from caesura.analysis.defaults import with_defaults
 from caesura.config import flat
-from caesura.data.files import read_json, write_beside
+from caesura.data.files import read_json, write_whole
 from caesura.errors import InputError
 from caesura.experiments.outcome import Status
 from caesura.experiments.provenance import digest
@@ -212,8 +212,7 @@ def save(sweep: Sweep, path: Path) -> None:
     head["figures"] = {name: asdict(shown) for name, shown in sweep.figures.items()}
     lines = [json.dumps(_compact(asdict(run)), ensure_ascii=False) for run in sweep.runs]
     top = json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}")
-    with write_beside(path) as file:
-        file.write((top + ',\n "runs": [\n' + ",\n".join(lines) + "\n]}\n").encode())
+    write_whole(path, top + ',\n "runs": [\n' + ",\n".join(lines) + "\n]}\n")
 
 
 def _compact(record: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import read_json, write_beside
+from caesura.data.files import read_json, write_whole
 from caesura.data.held import make_folder
 from caesura.errors import InputError, missing_extra
 from caesura.experiments.sweep_grid import Setting, parse_over
@@ -124,8 +124,7 @@ def _written(dimension: dict[str, Any]) -> str:
 def save_trials(out: Path, dimensions: Sequence[Dimension], trials: Sequence[Trial]) -> None:
     """Keep what was drawn, before it is tried."""
     make_folder(out)
-    with write_beside(out / TRIALS) as file:
-        file.write(json.dumps({"space": _space(dimensions), "trials": trials}, indent=1).encode())
+    write_whole(out / TRIALS, json.dumps({"space": _space(dimensions), "trials": trials}, indent=1))
 
 
 def _space(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:

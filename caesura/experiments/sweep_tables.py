@@ -12,28 +12,26 @@ from caesura.experiments.sweep_results import Shown, Sweep, SweepRun
 from caesura.terminal import duration
 
 Getter = Callable[[SweepRun], float | None]
+Measures = list[tuple[Column, Getter]]
+PHASES = {"start": SweepRun.first, "best": SweepRun.at_best, "end": SweepRun.last}
 
 
-def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
+def _measures(sweep: Sweep) -> Measures:
     """The numbers of a run, those that no run has left out."""
-    found: list[tuple[Column, Getter]] = [
-        (Column("segments: start", ".3f"), lambda r: r.first("segment_length")),
-        (Column("segments: best", ".3f"), lambda r: r.at_best("segment_length")),
-        (Column("segments: end", ".3f"), lambda r: r.last("segment_length")),
+    found: Measures = [
+        *_phases("segments", ".3f", "segment_length", "start", "best", "end"),
         (Column("segments: asked", "g"), lambda r: r.last("target_length")),
-        (Column("longest: end", ",.0f"), lambda r: r.last("longest_segment")),
-        *_own(sweep),
-        (Column("output: start", ".3f"), lambda r: r.first("output_segment_length")),
-        (Column("output: best", ".3f"), lambda r: r.at_best("output_segment_length")),
-        (Column("output: end", ".3f"), lambda r: r.last("output_segment_length")),
-        (Column("output longest: end", ",.0f"), lambda r: r.last("longest_output_segment")),
-        (Column("output live: start", ".2%"), _first("output_live")),
-        (Column("output live: end", ".2%"), _last("output_live")),
+        *_phases("longest", ",.0f", "longest_segment", "end"),
+    ]
+    for name, look in sweep.shown.items():
+        found += _phases(look.heading, _finer(look), name, "start", "end")
+    found += [
+        *_phases("output", ".3f", "output_segment_length", "start", "best", "end"),
+        *_phases("output longest", ",.0f", "longest_output_segment", "end"),
+        *_phases("output live", ".2%", "output_live", "start", "end"),
         (Column("cross-entropy: end", ".3f"), lambda r: r.last_told("cross_entropy")),
-        (Column("dev BLEU: best", ".2f"), lambda r: r.at_best("bleu")),
-        (Column("dev BLEU: end", ".2f"), lambda r: r.last("bleu")),
-        (Column("dev chrF2: best", ".2f"), lambda r: r.at_best("chrf")),
-        (Column("dev chrF2: end", ".2f"), lambda r: r.last("chrf")),
+        *_phases("dev BLEU", ".2f", "bleu", "best", "end"),
+        *_phases("dev chrF2", ".2f", "chrf", "best", "end"),
         (Column("test BLEU", ".2f"), lambda r: (r.test or {}).get("bleu")),
         (Column("test chrF2", ".2f"), lambda r: (r.test or {}).get("chrf")),
     ]
@@ -47,21 +45,13 @@ def _measures(sweep: Sweep) -> list[tuple[Column, Getter]]:
     return [(column, get) for column, get in found if any(get(run) is not None for run in sweep.runs)]
 
 
-def _own(sweep: Sweep) -> list[tuple[Column, Getter]]:
-    """The figures that the segmenters name, at the start and at the end."""
-    found: list[tuple[Column, Getter]] = []
-    for name, look in sweep.shown.items():
-        found.append((Column(f"{look.heading}: start", _finer(look)), _first(name)))
-        found.append((Column(f"{look.heading}: end", _finer(look)), _last(name)))
-    return found
+def _phases(heading: str, form: str, field: str, *phases: str) -> Measures:
+    """What a column of the curve has at some of its PHASES."""
 
+    def getter(phase: str) -> Getter:
+        return lambda run: PHASES[phase](run, field)
 
-def _first(name: str) -> Getter:
-    return lambda run: run.first(name)
-
-
-def _last(name: str) -> Getter:
-    return lambda run: run.last(name)
+    return [(Column(f"{heading}: {phase}", form), getter(phase)) for phase in phases]
 
 
 def _finer(look: Shown) -> str:

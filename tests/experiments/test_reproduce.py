@@ -128,8 +128,16 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     assert "(training.updates: 10 -> 11)" in said
     config = (recipe / "act.yaml").read_text(encoding="utf-8")
     (recipe / "act.yaml").write_text(config.replace("learning_rate: ", "learning_rate: 1"), encoding="utf-8")
+    assert "(training.learning_rate: 0.01 -> 0.11)" in refusal(run(recipe, "--only", "act"))
+    log = out / "metrics" / "second-act-1.jsonl"
+    *way, end = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    earlier = json.dumps({key: value for key, value in json.loads(end).items() if key != "config"})
+    log.write_text("".join(way) + earlier, encoding="utf-8")
     assert "(act.yaml itself has changed)" in refusal(run(recipe, "--only", "act"))
     (recipe / "act.yaml").write_text(config, encoding="utf-8")
+    assert "(training.updates: 10 -> 11)" in refusal(
+        run(recipe, "--only", "act", "--set", "training.updates=11")
+    )
     kept = out / "metrics" / "first-word-1.jsonl"
     kept.write_bytes(kept.read_bytes()[:-100])
     table = (out / "table.md").read_bytes()
