@@ -25,7 +25,6 @@ with QuietInterrupt():
         find_text,
         load_model,
         parse_duration,
-        parse_seeds,
         print_json,
         print_row,
     )
@@ -75,17 +74,7 @@ def _options(
     """What stands before the command."""
 
 
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
-    seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
-) -> None:
-    """Train four ways to cut German numbers and show the cuts. In about 5 minutes."""
-    from caesura.experiments.demo import run_demo
-
-    outlive_readers()
-    if not run_demo(out, parse_seeds(seeds)):
-        raise typer.Exit(1)
+app.command()(commands.demo)
 
 
 @app.command()

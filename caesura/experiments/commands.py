@@ -57,6 +57,18 @@ Search = Annotated[
 ]
 
 
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
+    seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
+) -> None:
+    """Train four ways to cut German numbers and show the cuts. In about 5 minutes."""
+    from caesura.experiments.demo import run_demo
+
+    outlive_readers()
+    if not run_demo(out, parse_seeds(seeds)):
+        raise typer.Exit(1)
+
+
 def reproduce(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, reading, or a folder")],
     data: Data = None,

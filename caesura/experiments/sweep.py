@@ -16,7 +16,7 @@ from caesura.errors import InputError
 from caesura.experiments import sweep_search as search
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, Watcher, check_members
-from caesura.experiments.outcome import TEST, Measure, Member, Outcome, figures_of, milliseconds
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, figures_of
 from caesura.experiments.provenance import described, differences, digest, made_by, tree_changes
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
@@ -42,6 +42,7 @@ from caesura.training.lock import hold
 
 RUNS = "runs"
 FEW = 4  # names of runs in a sentence
+SCORES = "bleu", "chrf", "chrf_bigram", "exact"  # on the test set, that are kept
 
 
 @dataclass(frozen=True)
@@ -205,8 +206,7 @@ def as_outcome(run: SweepRun, member: Member, sweep: Sweep) -> Outcome:
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
     """What is kept of a run; of its config, what differs from `base`."""
-    progress, start = outcome.progress, outcome.start or {}
-    records = read_records(outcome.member.folder)
+    record, start, tree = outcome.record(), outcome.start or {}, described(point.config)
     own = [figure.name for figure in figures_of(point.config)]
     found, best = curve(outcome.start, outcome.validations, own)
     tested = outcome.measured.get("test", {}).get("scores")
@@ -214,37 +214,26 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
     return SweepRun(
         name=point.name,
         config=point.config.name,
-        digest=digest(described(point.config)),
-        settings={**differences(base, described(point.config)), **point.values},
+        digest=digest(tree),
+        settings={**differences(base, tree), **point.values},
         base=digest(base),
-        alike=digest(seedless(described(point.config))),
+        alike=digest(seedless(tree)),
         seed=point.seed,
         beside=point.beside,
-        status=outcome.status,
-        reason=outcome.reason,
-        updates=progress.update,
-        sentences=progress.sentences,
-        epochs=progress.epoch,
-        seconds=round(progress.seconds, 1),
-        budget=outcome.budget,
+        **{key: record[key] for key in ("status", "reason", "updates", "sentences", "epochs", "budget")},
+        seconds=round(outcome.progress.seconds, 1),
         parallel=outcome.side_by_side,
         parameters=start.get("parameters"),
         device=start.get("device"),
-        milliseconds=milliseconds(records),
+        milliseconds=outcome.milliseconds,
         curve=found,
-        training=training_curve(records, own),
+        training=training_curve(read_records(outcome.member.folder), own),
         best=best,
         measured=[*outcome.measured],
-        test={key: _number(tested[key]) for key in ("bleu", "chrf", "chrf_bigram", "exact")}
-        if tested
-        else None,
+        test=tested and {key: rounded(tested[key]) or 0.0 for key in SCORES},
         boundaries={name: _numbers(row) for name, row in cuts.get("boundaries", {}).items()},
         coordination={side: row and _numbers(row) for side, row in cuts.get("coordination", {}).items()},
     )
-
-
-def _number(value: Any) -> float:
-    return rounded(value) or 0.0
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:
@@ -266,9 +255,9 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
         "groups.csv": groups_table(sweep).csv(),
     }
     make_folder(out)
+    for name, text in texts.items():
+        write_whole(out / name, text)
     written = [out / name for name in texts]
-    for path, text in zip(written, texts.values(), strict=True):
-        write_whole(path, text)
     for name, figure in figures(sweep).items():
         written += save_figure(figure, out / "figures" / name)
     return written
