@@ -255,6 +255,8 @@ class Demo(Experiment):
 
         The last of them start first: where the time is too short for all, their cuts are the ones to see.
         """
+        for model in self.models:
+            model.failure.unlink(missing_ok=True)  # of an earlier call, which would end this one
         with _Display() as display:
             self.run(self.models[::-1], Limits(parallel=AT_ONCE, time_limit=time_limit), display)
 
@@ -287,11 +289,9 @@ def _show_table(tested: Sequence[Tested], scale: Scale) -> None:
         test, seconds = t.found["test"], training_seconds(t.model.folder)
         best = read_outcome(t.model).best
         row = [t.model.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
-        row += [
-            f"{t.translator.parameter_count():,}",
-            f"{test.segments.mean:.2f} (max {test.segments.longest})",
-        ]
-        row += [f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""]
+        lengths = f"{test.segments.mean:.2f} (max {test.segments.longest})"
+        f1 = f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""
+        row += [f"{t.translator.parameter_count():,}", lengths, f1]
         when = "?" if seconds is None else terminal.duration(seconds)
         rows.append([*row, f"{best['update'] if best else '?'} of {t.model.updates(scale)}, {when}"])
     test = tested[0].found["test"]

@@ -17,6 +17,7 @@ from browser import Browser, check_page, needed_browser
 from cli.program import Done, caesura, contents, refusal
 
 from caesura.data.numerals import HeldOut
+from caesura.errors import TrainingError
 from caesura.experiments import demo, engine
 from caesura.experiments.processes import Children
 from caesura.training.checkpoint import list_checkpoints, read_progress
@@ -204,6 +205,16 @@ def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) 
     assert done.err.count("caesura: ") == 1
     assert f"(all of it: {tmp_path}/cif-1.log)" in done.err
     assert processes_of(tmp_path) == []
+
+
+def test_a_failure_of_an_earlier_call_does_not_end_this_one(tmp_path: Path) -> None:
+    models = [demo.model_of(system, 1, tmp_path) for system in demo.SYSTEMS]
+    models[0].failure.write_text("no room")
+    with mock.patch.object(engine, "run_fleet", lambda *arguments: arguments[-1]()):
+        demo.Demo(tmp_path, models).train(100)
+    models[0].failure.write_text("no room")
+    with pytest.raises(TrainingError, match="char, seed 1 failed: no room"):
+        demo.Demo(tmp_path, models).settled()
 
 
 @pytest.mark.slow
