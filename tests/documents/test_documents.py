@@ -72,9 +72,7 @@ def test_the_readmes_python_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if "import" not in code:
-        code = (
-            next(block for block in blocks("python") if "ActSegmenter" in block) + code
-        )  # it goes on from there
+        code = next(block for block in blocks("python") if "ActSegmenter" in block) + code
     for folder in re.findall(r'from_pretrained\("(runs/[^"]+)"\)', code):
         tiny_model().float().save_pretrained(tmp_path / folder)
     monkeypatch.chdir(tmp_path)
