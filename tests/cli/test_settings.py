@@ -46,7 +46,7 @@ def test_the_same_from_python(models: dict[str, Path]) -> None:
         ("model.encoder.hidden_size=8", "a trained model has only testing settings to change"),
         ("data.test=x.tsv", "a trained model has only testing settings to change"),
         ("testing", "a trained model has only testing settings to change"),
-        ("testing.beam=3", "unknown key; did you mean 'beta'?"),
+        ("testing.beam=3", "unknown key; did you mean 'beam_size'?"),
         ("testing.beam_size=0", "0 is too small; at least 1"),
         ("testing.beam_size", "write it as key=value, such as training.seed=2"),
     ],
