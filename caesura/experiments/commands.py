@@ -158,9 +158,10 @@ def sweep(
     config, *baselines = [find(str(file), say) for file in (files[0], *(beside or ()))]
     rows = None if listed is None else find(str(listed), say)
     folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
+    chosen = None if seeds is None else parse_seeds(seeds)
     request = Request(
-        config, folder, tuple(over or ()), rows, common,
-        None if seeds is None else parse_seeds(seeds), tuple(baselines), gold, test, search, data, limits,
+        config, common=common, seeds=chosen, beside=tuple(baselines), data=data, out=folder,
+        over=tuple(over or ()), listed=rows, gold=gold, test=test, trials=search, limits=limits,
     )  # fmt: skip
     try:
         with FleetDisplay() as display:

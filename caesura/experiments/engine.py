@@ -80,15 +80,15 @@ class Experiment:
     def outcome(self, member: Member) -> Outcome:
         """By its folder, or as it was kept where that is gone or not as far, as when it is trained again."""
         measures = [*dict.fromkeys((TEST, *self.measures))]  # where tests are not wanted, those before stay
-        found = read_outcome(member, self.budget, measures)
-        kept = None if self._through(found) else self._kept(member)
-        return kept if kept and further(kept, found, self.measures) else found
+        current = read_outcome(member, self.budget, measures)
+        kept = None if self._through(current) else self._kept(member)
+        return kept if kept and further(kept, current, self.measures) else current
 
     def _kept(self, member: Member) -> Outcome | None:
         return None if member.name in self._replaced else self.kept(member)
 
-    def _through(self, found: Outcome) -> bool:
-        return found.trained and all(measure.name in found.measured for measure in self.measures)
+    def _through(self, current: Outcome) -> bool:
+        return current.trained and all(measure.name in current.measured for measure in self.measures)
 
     def _stands(self, member: Member, limits: Limits, say: Callable[[str], None]) -> bool:
         """Whether what was kept of a training whose checkpoints are gone will do; says so.
@@ -116,7 +116,7 @@ class Experiment:
         return not lacking
 
 
-def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
+def further(kept: Outcome, current: Outcome, wanted: Sequence[Measure]) -> bool:
     """Whether what was kept has come further than the folder: in updates, or as far with more measured.
 
     A folder that is through is not behind, though on a slower machine it may have seen less; and a failure
@@ -124,7 +124,7 @@ def further(kept: Outcome, found: Outcome, wanted: Sequence[Measure]) -> bool:
     """
     if kept.status == "failed" and not kept.progress.update:
         return False
-    missing = [m.name for m in wanted if m.name in kept.measured and m.name not in found.measured]
-    if found.trained and not missing:
+    missing = [m.name for m in wanted if m.name in kept.measured and m.name not in current.measured]
+    if current.trained and not missing:
         return False
-    return found.status == "not run" or (kept.progress.update, len(missing)) > (found.progress.update, 0)
+    return current.status == "not run" or (kept.progress.update, len(missing)) > (current.progress.update, 0)

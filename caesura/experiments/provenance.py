@@ -85,8 +85,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
 
 def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The same as `key: old -> new`."""
-    found = differences(old, new).items()
-    return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in found]
+    changed = differences(old, new).items()
+    return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in changed]
 
 
 def changes(made: Mapping[str, Any], member: Member) -> list[str]:

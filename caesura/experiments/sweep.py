@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -45,21 +45,16 @@ FEW = 4  # names of runs in a sentence
 SCORES = "bleu", "chrf", "chrf_bigram", "exact"  # on the test set, that are kept
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was asked for on the command line."""
+@dataclass(frozen=True, kw_only=True)
+class Request(Plan):
+    """What was asked for on the command line; its rows come from there, or are drawn."""
 
-    config: Path
     out: Path
     over: Sequence[str] = ()
     listed: Path | None = None
-    common: Sequence[str] = ()
-    seeds: Sequence[int] | None = None
-    beside: Sequence[Path] = ()
     gold: str | None = None
     test: bool = True  # evaluate each on the test set
     trials: int | None = None  # of a search; None: a grid or a list
-    data: Path | None = None  # a folder with the text of all
     limits: Limits = Limits()  # noqa: RUF009  frozen
 
 
@@ -119,18 +114,17 @@ class GridSweep(Experiment):
         """What is set otherwise in runs of earlier calls, of the same config, besides what the grids vary."""
         trees = {p.config.name: described(p.config) for p in self.points.values()}
         varied = tuple(f"{key}." for key in (*self.over, *self.before.over))
-        found: dict[str, str] = {}
+        by_key: dict[str, str] = {}
         for run in left:
             if run.config in trees and run.base in self.before.configs:
                 for change in tree_changes(self.before.config(run), trees[run.config]):
-                    found.setdefault(f"{change.partition(':')[0]}.", change)
-        return [change for key, change in found.items() if not key.startswith(varied)]
+                    by_key.setdefault(f"{change.partition(':')[0]}.", change)
+        return [change for key, change in by_key.items() if not key.startswith(varied)]
 
     def plan(self, rows: Any) -> list[Member]:
         """The members that the settings of `rows` make, with baselines and seeds."""
-        r, runs = self.request, self.out / RUNS
-        found = points(Plan(r.config, rows, r.common, r.seeds, r.beside, r.data))
-        self.points = {Member(p.name, p.path, p.changes, runs / p.folder): p for p in found}
+        runs, planned = self.out / RUNS, points(replace(self.request, rows=rows))
+        self.points = {Member(p.name, p.path, p.changes, runs / p.folder): p for p in planned}
         return [*self.points]
 
     def run_before(self, point: Point) -> SweepRun | None:

@@ -73,7 +73,9 @@ class Plan:
     """What was asked for."""
 
     config: Path
-    rows: Sequence[tuple[str, Sequence[Setting]]]  # a name or "", and the settings of one place of the grid
+    rows: Sequence[
+        tuple[str, Sequence[Setting]]
+    ] = ()  # a name or "", and the settings of a place of the grid
     common: Sequence[str] = ()  # --set, for all runs
     seeds: Sequence[int] | None = None  # None: the config's
     beside: Sequence[Path] = ()

@@ -12,7 +12,7 @@ def request_of(configs: dict[str, Path], out: Path, *over: str, **more) -> Reque
     folder = configs["act"].parent
     test = (f"data.test.src={folder}/test.de", f"data.test.trg={folder}/test.en")
     common = (*test, *QUICK, *more.pop("common", ()))
-    return Request(more.pop("config", configs["act"]), out, over, common=common, **more)
+    return Request(more.pop("config", configs["act"]), out=out, over=over, common=common, **more)
 
 
 def written(request: Request):

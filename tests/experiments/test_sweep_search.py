@@ -83,7 +83,7 @@ def test_a_search_is_a_sweep_that_goes_on(optuna, tmp_path, monkeypatch):
 
     def asked(trials, *over):
         more = {"common": QUICK, "limits": Limits(parallel=2), "test": False}
-        return Request(config, out, over or (f"{TAU}=0.01:1:log",), trials=trials, **more)
+        return Request(config, out=out, over=over or (f"{TAU}=0.01:1:log",), trials=trials, **more)
 
     assert run_sweep(asked(2), Heard())
     first = [run.name for run in load(out / "sweep.json").runs]
