@@ -33,7 +33,7 @@ from caesura.segmenters.lookup import LookupSegmenter
 
 SOURCE, TARGET, EMBEDDING, ENCODER, DECODER, LENGTH, BEAM = 117, 97, 620, 500, 1000, 100, 5
 
-# (threads, sentences a batch, batches) -> seconds
+# (threads, sentences per batch, batches) -> seconds
 Run = Callable[[int, int, int], float]
 
 JOEYNMT = Path(__file__).with_name("joeynmt_rows.py")
@@ -99,7 +99,7 @@ def check(decoder: RecurrentDecoder, memory: int) -> None:
 
 
 def measure(runs: dict[str, Run], threads: int, sizes: list[int], sentences: int, rounds: int) -> None:
-    """Print a line for each program: its best batch size, sentences a second, and how that compares."""
+    """Print a line for each program: its best batch size, sentences per second, and how that compares."""
     best = {}
     for name, run in runs.items():
         run(threads, 1, 1)

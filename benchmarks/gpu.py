@@ -182,7 +182,7 @@ def layers(rounds: int, _: bool) -> None:
 
 def decoding(rounds: int, joeynmt: bool) -> None:
     """Encoder and search over 100-character sentences, 100 symbols written whatever they are."""
-    print("\nDecoding, sentences a second (100 characters in, 100 forced symbols out)")
+    print("\nDecoding, sentences per second (100 characters in, 100 forced symbols out)")
     print(f"{'':34}" + "".join(f"{f'batch {B}':>12}" for B in (512, 1024, 2048, 4096)))
     for precision in ("bfloat16", "float32"):
         model = SYSTEMS[0].model(precision).eval()
@@ -241,7 +241,7 @@ def scaling(rounds: int, _: bool) -> None:
 def memory(_: int, __: bool) -> None:
     """Of the GPU and of the host over 5,000 updates of ACT-ENC, batches of all lengths up to 200."""
     print("\nMemory over training on varying shapes (ACT-ENC, batch 64), GiB")
-    print(f"{'updates':>9}{'GPU reserved':>14}{'host':>8}{'graphs':>8}{'ms an update':>14}")
+    print(f"{'updates':>9}{'GPU reserved':>14}{'host':>8}{'graphs':>8}{'ms per update':>14}")
     fresh()
     system, numbers = SYSTEMS[1], np.random.default_rng(1)
     model = system.model()

@@ -26,7 +26,7 @@ WAYS = {
     "float32 reference": ({"CAESURA_KERNELS": "reference"}, "float32"),
     "fused bfloat16": ({}, "bfloat16"),
 }
-Losses = dict[int, list[float]]  # cross-entropy by update, one a seed
+Losses = dict[int, list[float]]  # cross-entropy by update, one per seed
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ ROOT = Path(__file__).parents[1]
 RUNS: dict[str, tuple[float, float | None, float, str]] = {
     "eps 0.01": (0.01, None, 0, ""),
     "eps 0.3": (0.3, None, 0, ""),
-    "released": (0.01, 1.0, 0.5, ""),  # two characters a segment, weights 0.73 and 0.27
+    "released": (0.01, 1.0, 0.5, ""),  # two characters per segment, weights 0.73 and 0.27
     "k = 1": (0.01, 20.0, 1, ""),
     **{f"k = {k}": (0.01, -math.log(k - 1), 1, "") for k in (2, 3, 4, 8)},  # h = 1 / k
     **{f"k = {k}, words": (0.01, -math.log(k - 1), 1, " ") for k in (2, 4)},
@@ -180,7 +180,7 @@ def summary(found: dict[str, Windows]) -> Iterator[str]:
             }
             said = [f"{key} {v[0]:.5f} +- {v[1]:.5f} ({v[2]:.0f})" for key, v in values.items() if v]
             yield f"{name}, updates from {updates.start}: " + ", ".join(said or ["not measured"])
-        yield f"{name}: CE {run[-1]['CE'][0]:.3f}, {run[-1]['length'][0]:.2f} characters a segment"
+        yield f"{name}: CE {run[-1]['CE'][0]:.3f}, {run[-1]['length'][0]:.2f} characters per segment"
 
 
 def draw(found: dict[str, Windows]) -> Figure:
@@ -215,7 +215,7 @@ def draw(found: dict[str, Windows]) -> Figure:
         style = {"words": "dotted", "after e": "dashdot"}.get(given, "solid" if "k" in name else "dashed")
         points = [(w["update"] + WINDOW / 2, [w["CE"][0] - base[w["update"]], 0]) for w in run]
         line(loss, points, label=name, color=colours[fixed], marker="", linestyle=style)
-    by_length.set(xscale="log", xlabel="characters a segment", ylabel="dCE/db$_h$ (nats a symbol)")
+    by_length.set(xscale="log", xlabel="characters per segment", ylabel="dCE/db$_h$ (nats a symbol)")
     by_length.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     by_length.minorticks_off()
     by_weight.set(

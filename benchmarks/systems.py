@@ -111,7 +111,7 @@ class Work:
             encoder += B * S * 2 * READER * EMBEDDING
         if system.segment:
             encoder += B * system.symbols * 3 * ACT_SIZE * ACT_SIZE + B * S * ACT_SIZE * EMBEDDING
-        # What moves the outer state, with ACT-DEC once a segment; then what every symbol costs.
+        # What moves the outer state, with ACT-DEC once per segment; then what every symbol costs.
         moves = symbols / (system.written or 1)
         decoder = moves * (3 * DECODER * (EMBEDDING + M + DECODER) + ATTENTION * DECODER)
         last = DECODER
@@ -128,7 +128,7 @@ class Ceilings:
     """What this GPU can do at most, measured here and now."""
 
     flops: float  # of bfloat16 products, a second
-    bandwidth: float  # bytes a second
+    bandwidth: float  # bytes per second
     tanh: float  # a second
 
     def floor(self, work: Work) -> float:

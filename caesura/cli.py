@@ -47,7 +47,7 @@ InputFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="a sentence a line, or a .tsv for its source column; - is standard input",
+        help="one sentence per line, or a .tsv for its source column; - is standard input",
         callback=find_text,
     ),
 ]

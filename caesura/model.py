@@ -40,7 +40,7 @@ from caesura.segmenters.base import BaseSegmenter, Segments
 from caesura.segmenters.figures import per_sentence, sums
 from caesura.segmenters.rate import CutCount, count_cuts
 
-# In translation a batch takes beam * symbols * attention_size numbers a step, however long its sentences are;
+# In translation a batch takes beam * symbols * attention_size numbers per step, whatever its sentences;
 # where Triton's kernels keep none of these, the attention's keys and values.
 SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 

@@ -168,7 +168,7 @@ class TrainingDisplay:
 
 
 class FleetDisplay:
-    """A line that changes for every training that runs; without a terminal, a line a validation instead."""
+    """A changing line for every training that runs; without a terminal, one line per validation."""
 
     def __init__(self) -> None:
         self._live = Live(console=err, transient=True, auto_refresh=False)
@@ -202,9 +202,9 @@ class FleetDisplay:
 
 
 class _Lines:
-    """What a bar would show, in a line a minute at most where there is no terminal.
+    """What a bar would show, in at most one line per minute where there is no terminal.
 
-    Who is watched prints the name of the bar at once and a line a second, and leaves the time to the watcher.
+    A watched process prints the name of the bar at once and one line per second; the watcher adds the time.
     """
 
     every = 60.0

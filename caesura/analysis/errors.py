@@ -64,7 +64,7 @@ class Errors:
     repetitions: list[tuple[int, str]]  # number of the sentence, the phrase
     by_length: list[Bucket] | None  # of source length
     by_rarity: list[Bucket] | None  # of rare source words
-    unspaced: list[str]  # sides of about one word a line, of whose words nothing is said
+    unspaced: list[str]  # sides of about one word per line, of whose words nothing is said
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def repeated_phrase(text: str) -> str | None:
 
 
 def _unspaced(lines: Sequence[Sequence[str]]) -> bool:
-    """Whether there is about one word a line: a language without spaces, or a list of words."""
+    """Whether there is about one word per line: a language without spaces, or a list of words."""
     filled = [len(words) for words in lines if words]
     return bool(filled) and sum(filled) < 1.5 * len(filled)
 

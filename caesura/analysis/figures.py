@@ -46,7 +46,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 @styled
 def length_figure(models: Mapping[str, SegmentStatistics], among: Sequence[str] = ()) -> Figure:
-    """The share of segments of each length, a bar a model, or of more than a few models a line.
+    """The share of segments of each length, one bar per model, or of more than a few models one line each.
 
     `among` are the names of all models, where others of them are drawn elsewhere: each keeps its look.
     """

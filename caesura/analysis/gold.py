@@ -1,8 +1,8 @@
 """Gold segmentations: sentences beside the text, or word lists that are looked up in it.
 
 Four formats, told apart by their contents; all may be compressed:
-- boundaries, a line a line of the source: character offsets separated by spaces (`4 7 14`);
-- words, a line a sentence: `これ に 不快 感 を 示す` (Universal Dependencies);
+- boundaries, one line per sentence: character offsets separated by spaces (`4 7 14`);
+- words, one line per sentence: `これ に 不快 感 を 示す` (Universal Dependencies);
 - sentences in a TSV, the second column in morphemes: `come @@s this story` (SIGMORPHON 2022);
 - a lexicon in a TSV: a word, then its parts: `warn hinweise` (German compounds), `en @@thrall @@ment @@s`.
 

@@ -210,7 +210,7 @@ class Training(Section):
 class Testing(Section):
     """How sentences are translated and scored; the defaults are the paper's."""
 
-    beam_size: int = Field(default=5, ge=1, le=1000, description="hypotheses kept a step")
+    beam_size: int = Field(default=5, ge=1, le=1000, description="hypotheses kept per step")
     alpha: float = Field(
         default=1.0, ge=0, le=10, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
     )

@@ -68,7 +68,7 @@ TableFile = Annotated[Path, Field(strict=False), AfterValidator(_table)]
 class Files(Section):
     """Parallel text as two files, line by line."""
 
-    src: TextFile = Field(description="source sentences, one a line; plain, .gz or .xz")
+    src: TextFile = Field(description="source sentences, one per line; plain, .gz or .xz")
     trg: TextFile = Field(description="their translations, line by line")
 
 

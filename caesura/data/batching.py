@@ -173,7 +173,7 @@ class BatchPlan:
             return np.append(np.arange(0, count, self.batch_size), count)
         sizes = np.maximum(1, self.batch_size // wide)
         cuts = [0]
-        while cuts[-1] < count:  # once a batch, not once a sentence
+        while cuts[-1] < count:  # once per batch, not once per sentence
             start = cuts[-1]
             pool_end = (start // per_pool + 1) * per_pool
             cuts.append(min(start + int(sizes[start]), pool_end, count))

@@ -32,7 +32,7 @@ _PROGRESS = 10_000  # lines
 
 
 class ParallelText:
-    """Sentence pairs in two files, a line a line, or in one TSV; gold boundaries where they are given.
+    """Sentence pairs in two files, line by line, or in one TSV; gold boundaries where they are given.
 
     Boundaries are character offsets strictly inside the source, separated by spaces: the third column of the
     TSV, or a file beside the source, `train.de.bounds` for `train.de` or `train.de.gz`.

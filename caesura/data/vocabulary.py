@@ -122,7 +122,7 @@ class Vocabulary(ABC):
         return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write the vocabulary as JSON, one token a line."""
+        """Write the vocabulary as JSON, one token per line."""
         parts = [f'"format": {FORMAT}', f'"kind": {json.dumps(self.kind)}', f'"tokens": {_rows(self.tokens)}']
         if self.counts is not None:
             parts.append(f'"counts": {json.dumps(self.counts)}')

@@ -98,7 +98,7 @@ class WordTally:
 
 
 def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
-    """Write the counts of both sides as JSON, a word a line."""
+    """Write the counts of both sides as JSON, one word per line."""
     sides = {"src": src, "trg": trg}
     parts = [f'"format": {FORMAT}']
     for name, side in sides.items():
@@ -126,6 +126,6 @@ def _side(content: Any) -> WordCounts:
     if type(total) is not int or type(complete) is not bool:
         raise ValueError('"total" should be a number and "complete" true or false')
     if not isinstance(counts, dict) or not all(type(n) is int and n > 0 for n in counts.values()):
-        raise ValueError('"counts" should have a positive number a word')
+        raise ValueError('"counts" should have a positive number per word')
     "".join(counts).encode()  # a lone surrogate could not be printed
     return WordCounts(counts, total, complete)

@@ -23,7 +23,7 @@ from caesura.segmenters.base import BaseSegmenter
 
 
 class ActDecoder(Decoder[ActDecoderState]):
-    """An outer RNN attends to the source once a segment; an ACT cell writes the segment, symbol by symbol.
+    """An outer RNN attends to the source once per segment; an ACT cell writes the segment, symbol by symbol.
 
     The halting unit scores every symbol; a segment ends where the scores of its symbols reach 1 - epsilon,
     and at </s>. The outer RNN goes on from the mean of the segment's ACT states and reads the mean embedding

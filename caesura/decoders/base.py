@@ -43,7 +43,7 @@ class Decoded:
 
 
 class Decoder(nn.Module, Generic[State]):
-    """A machine that writes one symbol a step. Search knows `start`, `step` and `reorder`, and nothing else.
+    """Writes one symbol per step. Search knows `start`, `step` and `reorder`, and nothing else.
 
     All that changes along a hypothesis is in the state that `step` returns; what belongs to a sentence (its
     encoded source) is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in

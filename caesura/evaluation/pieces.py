@@ -1,4 +1,4 @@
-"""The text form of segments, one sentence a line: `in|␣g|ru|pp|en`."""
+"""The text form of segments, one sentence per line: `in|␣g|ru|pp|en`."""
 
 import re
 from collections.abc import Sequence

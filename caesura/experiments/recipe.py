@@ -28,7 +28,7 @@ class Paper(Section):
     bleu: float | None = Field(default=None, description="BLEU on the test set")
     chrf: float | None = Field(default=None, ge=0, le=1, description="chrF, between 0 and 1")
     parameters: int | None = Field(default=None, ge=1, description="such as 13_400_000")
-    segment_length: float | None = Field(default=None, description="mean characters a segment, on dev")
+    segment_length: float | None = Field(default=None, description="mean characters per segment, on dev")
     longest_segment: int | None = Field(default=None, ge=1, description="characters of the longest, on dev")
     training_time: str | None = Field(default=None, description="such as 1d22h")
 
@@ -104,7 +104,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class System:
-    """A row of a table, and its trainings, one a seed."""
+    """A row of a table, and its trainings, one per seed."""
 
     table: str
     row: str

@@ -1,4 +1,4 @@
-"""ACT-DEC's machine (Algorithm 2) on plain tensors, one symbol a step: the reference, and the choice.
+"""ACT-DEC's machine (Algorithm 2) on plain tensors, one symbol per step: the reference, and the choice.
 
 B sentences, K hypotheses, U target symbols, S segments of the source, H size of the outer state, A of the ACT
 state, E of the attention, M of the encoder's states. `halted` (f) is a constant for the gradient.

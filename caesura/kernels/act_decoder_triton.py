@@ -1,4 +1,4 @@
-"""ACT-DEC's machine on a GPU, teacher-forced: three products and three Triton kernels a step, each way.
+"""ACT-DEC's machine on a GPU, teacher-forced: three products and three Triton kernels per step, each way.
 
 What a step hands on is one row of A features: the mean where a segment ended, which only the outer cell and
 the attention read (through Q), else the ACT state, which only the inner cell reads. So one product serves

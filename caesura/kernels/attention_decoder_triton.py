@@ -1,4 +1,4 @@
-"""The attention decoder's recurrence on a GPU: two matrix products and two Triton kernels a step, each way.
+"""The attention decoder's recurrence on a GPU: two matrix products and two Triton kernels per step, each way.
 
 A step's energies, softmax and context are one kernel that reads keys and values once. The gradient computes
 tanh again. What the steps need not wait for (the gradients of keys, of values and of all weights) comes after

@@ -1,4 +1,4 @@
-"""Attention of K hypotheses a sentence, as one step of a search needs it: the reference, and a form for CPUs.
+"""Attention of K hypotheses per sentence, for one step of a search: the reference, and a form for CPUs.
 
 B sentences, K hypotheses, S segments, A attention size, M size of the encoder's states.
 """

@@ -1,4 +1,4 @@
-"""One step of the attention decoder for K hypotheses a sentence on a GPU: three products, three kernels.
+"""One step of the attention decoder for K hypotheses per sentence on a GPU: three products, three kernels.
 
 Nothing is allocated that a CUDA graph could not hold, and the host waits for nothing.
 

@@ -17,7 +17,7 @@ from caesura.search.rounds import Standing, run
 
 @dataclass(frozen=True)
 class Beams(Standing):
-    """K open hypotheses a sentence, best first, and up to K finished ones, best first; sums in float64."""
+    """K open hypotheses per sentence, best first, and up to K finished ones, best first; sums in float64."""
 
     totals: Tensor  # [B, K]     log-probabilities of the open ones; -inf: there is none
     scores: Tensor  # [B, K]     what the finished ones are ranked by; -inf: a free place
@@ -70,7 +70,7 @@ def beam_search(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> list[list[Hypothesis]]:
-    """Up to `beam` hypotheses a sentence, best first, each of at most `limits` [B] symbols, </s> included.
+    """Up to `beam` hypotheses per sentence, best first, each of at most `limits` [B] symbols, </s> included.
 
     A hypothesis is finished when </s> is among the best `beam` continuations of its sentence. A sentence is
     done when it has `beam` finished ones and none that is open scores better, at its present length, than

@@ -48,7 +48,7 @@ def sample(
     seeds: list[int],
     temperature: float = 1.0,
 ) -> list[Hypothesis]:
-    """Draw one target a sentence; `seeds` has one number a sentence, so company does not change the draw."""
+    """Draw one target per sentence, by its own number in `seeds`: other sentences do not change the draw."""
     if not 0 < temperature < float("inf"):
         raise ValueError(
             f"temperature must be above 0 and finite, not {temperature}; for temperature 0 use greedy search"

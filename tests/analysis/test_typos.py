@@ -1,4 +1,4 @@
-"""Typos are one a word, where they are told to be, and the same again with the same seed."""
+"""Typos are one per word, where they are told to be, and the same again with the same seed."""
 
 import random
 

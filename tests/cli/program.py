@@ -134,7 +134,7 @@ def refusal(done: Done, status: int = 2, answered: int = 0) -> str:
 
 
 def write_corpus(folder: Path, train: int = 60, dev: int = 12) -> None:
-    """Write train.de, train.en, dev.de and dev.en: one to five digits in words a line."""
+    """Write train.de, train.en, dev.de and dev.en: one to five digits in words per line."""
     rng = random.Random(1)
     for name, count in (("train", train), ("dev", dev)):
         drawn = [[rng.randrange(9) for _ in range(rng.randint(1, 5))] for _ in range(count)]

@@ -134,7 +134,7 @@ def test_greedy_search_is_the_listing_run_greedily() -> None:
 
 
 def walk(made: ActDecoder, state: ActDecoderState, count: int = 9) -> list[list[Tensor]]:
-    """Logits, attention and ends of some steps of two hypotheses a sentence, which change places."""
+    """Logits, attention and ends of some steps of two hypotheses per sentence, which change places."""
     generator = torch.Generator().manual_seed(5)
     sentences = len(state.keys)
     state = made.reorder(state, None, torch.zeros(sentences, 2, dtype=torch.long))

@@ -9,7 +9,7 @@ TAU, BIAS = "model.segmenter.tau", "model.segmenter.halting_bias"
 
 
 def result(name: str = "tau=0.1 b_h=1", seed: int = 1, **given: Any) -> SweepRun:
-    """A run of ACT-ENC that slides from two characters a segment to one."""
+    """A run of ACT-ENC that slides from two characters per segment to one."""
     facts: dict[str, Any] = {
         "config": "act", "digest": "0123", "settings": {TAU: 0.1, BIAS: 1.0}, "beside": False,
         "status": "budget", "reason": "",

@@ -124,7 +124,7 @@ def encoded(poison: float = 0.5) -> Encoded:
 
 
 def walk(model: RecurrentDecoder, state: RecurrentState, steps: int = 3) -> list[Tensor]:
-    """Logits, attention and hidden states of some steps of two hypotheses a sentence."""
+    """Logits, attention and hidden states of some steps of two hypotheses per sentence."""
     state = model.reorder(state, None, torch.zeros(3, 2, dtype=torch.long))
     found = []
     for _ in range(steps):

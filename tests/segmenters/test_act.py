@@ -65,7 +65,7 @@ def segment_sums(weights: Tensor, ends: Tensor) -> list[Tensor]:
     return [weights[a:b].sum() for a, b in pairwise(cuts)]
 
 
-@pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one a symbol
+@pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one per symbol
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_batched_layer_is_the_listing_in_outputs_and_in_every_gradient(

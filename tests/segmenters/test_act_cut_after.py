@@ -36,7 +36,7 @@ def layer(seed: int, bias: float, cut_after: list[int], vocab_size: int = VOCABU
     return made
 
 
-@pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one a symbol
+@pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one per symbol
 @CHOICES
 @settings(max_examples=60)
 @EXAMPLES

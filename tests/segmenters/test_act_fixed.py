@@ -1,4 +1,4 @@
-"""ActSegmenter whose halting unno score gets a gradient: k symbols a segment, and all else as it was."""
+"""ActSegmenter whose halting unno score gets a gradient: k symbols per segment, and all else as it was."""
 
 import math
 from itertools import pairwise

@@ -69,7 +69,7 @@ def ask_to_end() -> None:
 
 
 def configured(corpus: Path, system: str = "word", *settings: str) -> Config:
-    """Batches of 10 from 45 sentences: 5 updates an epoch; a validation every 4 updates."""
+    """Batches of 10 from 45 sentences: 5 updates per epoch; a validation every 4 updates."""
     bounds = ("training.updates=14", "training.validation_freq=35", "training.keep_last=1")
     return load_config(write_config(corpus / f"{system}.yaml", system), (*bounds, *settings))
 

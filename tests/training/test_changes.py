@@ -24,7 +24,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "corpus"
 
 
-# 5 updates an epoch; validations after every 4th, or after every epoch.
+# 5 updates per epoch; validations after every 4th, or after every epoch.
 EPOCHS = ("training.validation_freq=45", "training.updates=null")
 
 
