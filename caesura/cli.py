@@ -102,7 +102,7 @@ def train(
     """Train a model; the same command again goes on where it stopped."""
     from caesura import terminal
     from caesura.config import load_config
-    from caesura.cookbook import find
+    from caesura.config.cookbook import find
     from caesura.training.loop import train as run
 
     outlive_readers()

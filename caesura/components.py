@@ -13,6 +13,7 @@ import torch
 from pydantic import ConfigDict, Field, create_model
 
 from caesura.config import Config
+from caesura.config.yamlfile import show
 from caesura.data.vocabulary import SPECIALS, UNK, Vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
@@ -20,7 +21,6 @@ from caesura.schedules import extremes
 from caesura.segmenters.base import SEGMENTERS, BaseSegmenter, SymbolIds
 from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS, Cutter, Pooling, Reader
 from caesura.segmenters.rate import RateControl
-from caesura.yamlfile import show
 
 # Where the classes of each part are registered.
 _PARTS: dict[str, dict[str, Any]] = {"segmenter": SEGMENTERS, "encoder": ENCODERS, "decoder": DECODERS}

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from caesura.components import build_parts
 from caesura.config import Config, EntropyCuts, FileCuts
-from caesura.cookbook import find_model
+from caesura.config.cookbook import find_model
 from caesura.data.batching import Batch, collate
 from caesura.data.cuts import GivenCuts, SymbolEnds, TextCuts, places_of, text_cuts
 from caesura.data.entropy import NgramCuts

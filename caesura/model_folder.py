@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from caesura import __version__
 from caesura.config import Config, EntropyCuts, SymbolCuts, load_config
-from caesura.cookbook import own_models
+from caesura.config.cookbook import own_models
 from caesura.data.entropy import NgramCuts, load_ngrams
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.held import make_folder

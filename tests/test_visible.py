@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caesura.config.yamlfile import show
 from caesura.errors import InputError, TrainingError
 from caesura.visible import LINE, VALUE, each_line, escaped, one_line, quoted, shortened
-from caesura.yamlfile import show
 
 ANY = st.text(st.characters(codec=None, exclude_categories=()), max_size=60)
 HOSTILE = st.sampled_from(

@@ -19,12 +19,12 @@ from pydantic import (
     model_validator,
 )
 
-from caesura import cookbook, yamlfile
+from caesura.config import cookbook, yamlfile
+from caesura.config.phrasing import problems
 from caesura.config.text import Data, EntropyCuts, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts, wrong
+from caesura.config.yamlfile import Key, Place, Source, place_of, show
 from caesura.errors import InputError, out_of_memory
-from caesura.phrasing import problems
 from caesura.schedules import Schedule, Setting, Shape
-from caesura.yamlfile import Key, Place, Source, place_of, show
 
 __all__ = [
     "Component",

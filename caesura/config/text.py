@@ -17,9 +17,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from caesura.phrasing import nearest
+from caesura.config.phrasing import nearest
+from caesura.config.yamlfile import show
 from caesura.visible import HALVES
-from caesura.yamlfile import show
 
 Level = Literal["char", "word", "bpe", "wordpiece"]
 MOST_PIECES = 1_000_000  # of a vocabulary: memory for all is taken before the first is learned

@@ -137,7 +137,7 @@ def sweep(
 ) -> None:
     """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
     from caesura.config import load_config
-    from caesura.cookbook import find
+    from caesura.config.cookbook import find
     from caesura.experiments.sweep import Request, redraw, run_sweep
     from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
     from caesura.experiments.sweep_tables import brief_table

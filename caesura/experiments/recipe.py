@@ -9,14 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from caesura import cookbook, yamlfile
-from caesura.config import Config, Section, load_config
-from caesura.cookbook import FILE
+from caesura.config import Config, Section, cookbook, load_config, yamlfile
+from caesura.config.cookbook import FILE
+from caesura.config.phrasing import problems
+from caesura.config.yamlfile import Key, Place, place_of
 from caesura.data.files import PACKED, stored
 from caesura.errors import InputError
 from caesura.experiments.outcome import MEASURES, TEST, Measure, Member
-from caesura.phrasing import problems
-from caesura.yamlfile import Key, Place, place_of
 
 Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
 

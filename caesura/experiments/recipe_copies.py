@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura import cookbook, yamlfile
-from caesura.cookbook import FILE
+from caesura.config import cookbook, yamlfile
+from caesura.config.cookbook import FILE
+from caesura.config.phrasing import nearest
 from caesura.data.files import refuse_unwritable
 from caesura.errors import InputError
 from caesura.experiments.recipe import load_recipe
-from caesura.phrasing import nearest
 
 LONGEST = 100  # characters of a sentence about a recipe
 PARTS = ("train", "dev", "test")

@@ -12,13 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from caesura import yamlfile
 from caesura.analysis.defaults import without_defaults
 from caesura.components import resolve
-from caesura.config import Config, load_config
+from caesura.config import Config, load_config, yamlfile
+from caesura.config.phrasing import IN_QUOTES, in_shell
 from caesura.errors import InputError
 from caesura.experiments.recipe import text_settings
-from caesura.phrasing import IN_QUOTES, in_shell
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them

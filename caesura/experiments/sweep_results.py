@@ -13,15 +13,15 @@ from typing import Any
 
 from caesura.analysis.defaults import with_defaults
 from caesura.config import flat
+from caesura.config.phrasing import nearest
+from caesura.config.yamlfile import read_override
 from caesura.data.files import read_json, write_whole
 from caesura.errors import InputError
 from caesura.experiments.outcome import Status
 from caesura.experiments.provenance import digest
 from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown, told
-from caesura.phrasing import nearest
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.training.journal import renamed
-from caesura.yamlfile import read_override
 
 SWEEP = "sweep.json"
 FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told

@@ -14,11 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from caesura import yamlfile
 from caesura.analysis.plots import save
 from caesura.analysis.report import NUMBERS
 from caesura.components import resolve
-from caesura.config import load_config
+from caesura.config import load_config, yamlfile
 from caesura.data.files import read_json
 from caesura.errors import InputError
 from caesura.experiments.processes import Children

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from cli.program import AT_ONCE, caesura, contents, refusal, write_corpus
 
-from caesura import cookbook
-from caesura.config import Config, Files, load_config
+from caesura.config import Config, Files, cookbook, load_config
 from caesura.experiments.recipe import load_recipe
 from caesura.experiments.recipe_copies import copy_recipe, listed
 

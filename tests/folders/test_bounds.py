@@ -14,9 +14,9 @@ from helpers import ACT, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura import model_folder, yamlfile
+from caesura import model_folder
 from caesura.analysis.cost import training_seconds
-from caesura.config import load_config
+from caesura.config import load_config, yamlfile
 from caesura.data import files, tensors, vocabulary
 from caesura.data.files import checksum, parse_json
 from caesura.data.tensors import DamagedError, read_facts, read_header

@@ -7,8 +7,8 @@ import pytest
 import torch
 from cli.program import caesura, refusal
 
-from caesura import Translator, cookbook
-from caesura.config import Files
+from caesura import Translator
+from caesura.config import Files, cookbook
 from caesura.data.tensors import read_header
 from caesura.training.release import release
 

@@ -9,7 +9,7 @@ from pathlib import Path
 HERE = Path("recipes")
 SUFFIX = ".yaml"
 FILE = "reproduce.yaml"  # of a folder whose recipes are trained together
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 MODELS = PACKAGE / "models"  # one folder per model that comes with the program
 
 

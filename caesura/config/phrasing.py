@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from caesura.yamlfile import Key, Place, Problem, place_of, show
+from caesura.config.yamlfile import Key, Place, Problem, place_of, show
 
 # Names of JoeyNMT, fairseq and Hugging Face, with underscores, for keys of a config.
 ALIASES = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from caesura.cookbook import shown
+from caesura.config.cookbook import shown
 from caesura.errors import InputError
 from caesura.visible import HALVES, VALUE, quoted, shortened
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from test_config import GOOD
 
 from caesura.config import Config, load_config
+from caesura.config.phrasing import ALIASES, _keys
 from caesura.errors import InputError
-from caesura.phrasing import ALIASES, _keys
 
 
 @pytest.fixture
