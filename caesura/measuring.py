@@ -128,7 +128,7 @@ def compare(
 ) -> None:
     """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
-    from caesura.comparison import (
+    from caesura.experiments.comparison import (
         Text,
         begin_report,
         check_out,
@@ -207,7 +207,7 @@ def analyze(
 
     from caesura.analysis.study import Settings
     from caesura.analysis.tables import overview
-    from caesura.comparison import Text, begin_report, check_out, write_report
+    from caesura.experiments.comparison import Text, begin_report, check_out, write_report
 
     check_out(out, [model], src)
     settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)

@@ -87,7 +87,7 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
     refuse_closed_output()
     import torch
 
-    from caesura.cores import use_threads
+    from caesura.kernels.cores import use_threads
     from caesura.model import Translator
 
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):

@@ -15,10 +15,10 @@ PACKAGE = Path(caesura.__file__).parent
 
 # DESIGN.md's order, with small modules where they belong: a module imports from its own place and before it.
 ORDER = (
-    *("visible", "errors", "signals", "streams", "cores", "schedules"),
+    *("visible", "errors", "signals", "streams", "schedules"),
     *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search", "output"),
     *("components", "model_folder", "model"),
-    *("evaluation", "training", "analysis", "terminal", "comparison", "streaming", "options"),
+    *("evaluation", "training", "analysis", "terminal", "streaming", "options"),
     *("measuring", "experiments", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")

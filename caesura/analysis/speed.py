@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from caesura.cores import own_cores
+from caesura.kernels.cores import own_cores
 
 SENTENCES = 64  # timed per text
 REPEATS, FEWEST = 5, 3

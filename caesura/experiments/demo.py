@@ -19,7 +19,6 @@ from caesura.analysis.halting import history
 from caesura.analysis.plots import save as save_figure
 from caesura.analysis.report import PAGE
 from caesura.analysis.study import Settings
-from caesura.comparison import Text, begin_report, compared, write_report
 from caesura.data.corpus import ParallelText
 from caesura.data.files import refuse_unwritable, write_whole
 from caesura.data.numerals import HeldOut, write_corpus
@@ -27,6 +26,7 @@ from caesura.data.sentences import Sentences, read_sentences
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.pieces import join_pieces
+from caesura.experiments.comparison import Text, begin_report, compared, write_report
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits
 from caesura.experiments.outcome import Member, read_outcome

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from caesura.components import resolve
-from caesura.cores import own_cores
 from caesura.data.files import read_tail, refuse_odd, write_whole
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
@@ -22,6 +21,7 @@ from caesura.evaluation.rates import asked
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children, kill_notice
 from caesura.experiments.provenance import note_provenance
+from caesura.kernels.cores import own_cores
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.changes import refuse_changes

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import Config
-from caesura.cores import own_cores, use_threads
 from caesura.data.corpus import Corpus
 from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_beside
 from caesura.data.sentences import Sentences
@@ -31,6 +30,7 @@ from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.evaluation.rates import asked
 from caesura.kernels import pick
+from caesura.kernels.cores import own_cores, use_threads
 from caesura.model import Translator
 from caesura.model_folder import (
     CONFIG,

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from cli.program import caesura, contents, refusal, with_config
 
-from caesura import comparison
 from caesura.analysis import drawings, report
+from caesura.experiments import comparison
 
 Write = Callable[[str, bytes | str], Path]
 

@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from caesura import cores
-from caesura.cores import free_cores, use_threads
+from caesura.kernels import cores
+from caesura.kernels.cores import free_cores, use_threads
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.comparison import find_baseline, first_success
 from caesura.errors import InputError
+from caesura.experiments.comparison import find_baseline, first_success
 
 
 @pytest.mark.parametrize(
