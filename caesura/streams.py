@@ -1,8 +1,9 @@
-"""Standard input, output and error that are closed, full, or without a reader."""
+"""Standard input, output and error, which may be closed, full, or without a reader; lines for programs."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from caesura.errors import InputError
+from caesura.visible import HALVES, escaped
 
 OUTPUT = "standard output"
 
@@ -82,3 +84,16 @@ def outlive_readers() -> None:
     """For work that is worth more than its output: it goes on when nobody can read that any more."""
     if isinstance(sys.stdout, Stream):
         sys.stdout.lossy = True
+
+
+def print_row(*columns: str) -> None:
+    """A line for programs, with TABs between columns; at a terminal, invisible characters are escaped."""
+    print(*(map(escaped, columns) if sys.stdout.isatty() else columns), sep="\t", flush=True)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON, letters of any script as they are."""
+    text = json.dumps(value, ensure_ascii=False)
+    seen = escaped(text) == text or not sys.stdout.isatty()
+    # A folder's name that is not UTF-8 decodes to text that cannot be written as UTF-8.
+    print(text if seen and not HALVES.search(text) else json.dumps(value), flush=True)

@@ -18,8 +18,7 @@ ORDER = (
     *("visible", "errors", "signals", "streams", "schedules"),
     *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search", "output"),
     *("components", "model_folder", "model"),
-    *("evaluation", "training", "analysis", "terminal", "streaming", "options"),
-    *("measuring", "experiments", "cli"),
+    *("evaluation", "training", "analysis", "terminal", "experiments", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
 

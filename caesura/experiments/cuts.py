@@ -19,7 +19,7 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import Line, read_text, subsample
 from caesura.errors import explain
 from caesura.model import Translator
-from caesura.options import print_json
+from caesura.streams import print_json
 from caesura.training.prepare import parallel_text
 
 SAMPLE = 2_000  # sentences

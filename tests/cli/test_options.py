@@ -5,8 +5,8 @@ from cli.program import caesura
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caesura.cli.options import parse_duration, parse_seeds
 from caesura.errors import InputError
-from caesura.options import parse_duration, parse_seeds
 from caesura.terminal import duration
 
 

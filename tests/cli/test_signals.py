@@ -68,6 +68,9 @@ cli.main()
 """
 
 
+IMPORTED = ("typer", "caesura.cli.options", "torch", "torch._C", "caesura.cli.streaming")
+
+
 def python(program: str, *arguments: object) -> tuple[int, str, str]:
     """Status, output and errors of a program."""
     words = [sys.executable, "-c", program, *map(str, arguments)]
@@ -75,7 +78,9 @@ def python(program: str, *arguments: object) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("module", ["typer", "caesura.options", "torch", "torch._C", "caesura.streaming"])
+@pytest.mark.parametrize(
+    "module", ["typer", "caesura.cli.options", "torch", "torch._C", "caesura.cli.streaming"]
+)
 def test_ctrl_c_while_modules_are_imported_is_quiet(module: str) -> None:
     assert python(WHILE_IMPORTING, module, "translate", "nowhere") == (130, "", "")
 

@@ -13,8 +13,8 @@ from cli.program import command
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caesura.cli.streaming import _chunks, _chunks_as_they_come
 from caesura.errors import InputError
-from caesura.streaming import _chunks, _chunks_as_they_come
 
 SECONDS = 60  # that a test waits at most for what should come at once
 

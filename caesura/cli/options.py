@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from caesura.errors import InputError
 from caesura.streams import refuse_closed_output
-from caesura.visible import HALVES, escaped, one_line
+from caesura.visible import one_line
 
 if TYPE_CHECKING:
     from caesura.model import Translator
@@ -96,16 +95,3 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
     if (crowded := use_threads(threads)) and wanted == "cpu":
         print(f"caesura: {crowded}", file=sys.stderr)
     return Translator.from_pretrained(folder, wanted, testing or ())
-
-
-def print_row(*columns: str) -> None:
-    """A line for programs, with TABs between columns; at a terminal, invisible characters are escaped."""
-    print(*(map(escaped, columns) if sys.stdout.isatty() else columns), sep="\t", flush=True)
-
-
-def print_json(value: Any) -> None:
-    """One line of JSON, letters of any script as they are."""
-    text = json.dumps(value, ensure_ascii=False)
-    seen = escaped(text) == text or not sys.stdout.isatty()
-    # A folder's name that is not UTF-8 decodes to text that cannot be written as UTF-8.
-    print(text if seen and not HALVES.search(text) else json.dumps(value), flush=True)

@@ -1,4 +1,4 @@
-"""The commands that measure models, as the command line has them: evaluate, compare, analyze."""
+"""The commands that measure models: evaluate, compare, analyze."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from caesura.errors import InputError
-from caesura.options import (
+from caesura.cli.options import (
     Beam,
     Device,
     Errors,
@@ -23,8 +22,9 @@ from caesura.options import (
     Threads,
     find_text,
     load_model,
-    print_json,
 )
+from caesura.errors import InputError
+from caesura.streams import print_json
 from caesura.visible import each_line, one_line
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def compare(
 ) -> None:
     """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
     from caesura.analysis.study import Settings
+    from caesura.cli.streaming import sentences
     from caesura.experiments.comparison import (
         Text,
         begin_report,
@@ -137,7 +138,6 @@ def compare(
         show_comparison,
         write_report,
     )
-    from caesura.streaming import sentences
 
     _check_unique(models, name)
     place = None if baseline is None else find_baseline(baseline, models, name or ())
@@ -261,9 +261,9 @@ def _evaluate(
     translator: Translator, src: str, trg: str | None, beam: int | None, errors: Errors
 ) -> Evaluation:
     from caesura import terminal
+    from caesura.cli.streaming import sentences
     from caesura.evaluation.evaluate import evaluate as run
     from caesura.evaluation.scores import wordless
-    from caesura.streaming import sentences
 
     text = sentences(src, trg, errors, translator.config.testing.max_input)
     translator.read_cuts(src)

@@ -1,0 +1,70 @@
+"""The command that trains a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from caesura.cli.options import Threads, parse_duration
+from caesura.errors import Interrupted
+from caesura.streams import outlive_readers
+
+if TYPE_CHECKING:
+    from caesura.terminal import TrainingDisplay
+
+
+def train(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="a YAML file or a recipe's name")],
+    out: Annotated[Path | None, typer.Option("--out", help="the model folder; runs/NAME by default")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting; may be repeated")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", help="stop cleanly after this long: 90s, 9m, 2h")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            help="stop when all calls together have trained so long, with a last validation off the clock",
+        ),
+    ] = None,
+    errors: Annotated[
+        Literal["strict", "replace"] | None, typer.Option("--errors", help="short for --set data.errors=...")
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Train a model; the same command again goes on where it stopped."""
+    from caesura import terminal
+    from caesura.config import load_config
+    from caesura.config.cookbook import find
+    from caesura.training.loop import train as run
+
+    outlive_readers()
+    short = {"data.errors": errors, "training.threads": threads}
+    overrides = [*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    loaded = load_config(find(config, terminal.say), overrides)
+    seconds = None if time_limit is None else parse_duration(time_limit)
+    allowed = None if budget is None else parse_duration(budget, "--budget")
+    folder = out or Path("runs") / loaded.name
+    with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
+        try:
+            ending = run(loaded, folder, display, seconds, allowed)
+        except OSError as problem:  # a full disk does not say which
+            problem.filename = problem.filename or str(folder)
+            raise
+        except Interrupted:
+            _say_where(display, folder)
+            raise
+        if ending == "finished" and display.remark:
+            display.say(display.remark)
+        _say_where(display, folder, ending == "finished")
+
+
+def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:
+    if (folder / "model.safetensors").exists():
+        display.say(f"the best model {'' if finished else 'so far '}is in {folder}")
+    else:
+        display.say("no model yet: the first validation (training.validation_freq) makes one")
