@@ -28,7 +28,7 @@ from timing import environment, fresh, milliseconds
 
 from caesura.data.batching import Batch
 from caesura.data.vocabulary import EOS
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.training.feed import padded

@@ -35,7 +35,7 @@ from torch.nn.utils import clip_grad_norm_
 from caesura.analysis.plots import AXIS, COLOURS, FAINT
 from caesura.config import load_config
 from caesura.data.batching import BatchPlan
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.feed import feed
 from caesura.training.prepare import prepare
 from caesura.training.step import SUMS, Step

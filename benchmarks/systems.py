@@ -10,7 +10,7 @@ import torch
 from caesura.config import Config
 from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import SPECIALS, CharVocabulary
-from caesura.model import Translator
+from caesura.inference import Translator
 
 EMBEDDING, ENCODER, DECODER, ATTENTION, ACT_SIZE, ACT_DEC_SIZE, READER = 620, 500, 1000, 1000, 50, 250, 512
 

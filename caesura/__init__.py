@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from caesura.analysis.fidelity import fidelity as fidelity
     from caesura.analysis.flips import flips as flips
-    from caesura.model import Translator as Translator
+    from caesura.inference import Translator as Translator
     from caesura.segmenters.act import ActSegmenter as ActSegmenter
     from caesura.segmenters.base import BaseSegmenter as BaseSegmenter
     from caesura.segmenters.base import Cuts as Cuts
@@ -50,7 +50,7 @@ _HOME = {
     "Rate": "caesura.segmenters.rate",
     "Segmenter": "caesura.segmenters.parts",
     "Segments": "caesura.segmenters.base",
-    "Translator": "caesura.model",
+    "Translator": "caesura.inference",
     "Weighted": "caesura.segmenters.pooling",
     "fidelity": "caesura.analysis.fidelity",
     "flips": "caesura.analysis.flips",

@@ -11,7 +11,7 @@ from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, SPECIALS, CharVocabulary, Vocabulary, WordVocabulary
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.search.hypothesis import log_probs
 
 LOOKUP = {"type": "lookup", "embedding_dim": 5}

@@ -17,7 +17,7 @@ PACKAGE = Path(caesura.__file__).parent
 ORDER = (
     *("visible", "errors", "signals", "streams", "schedules"),
     *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search", "output"),
-    *("components", "model_folder", "model"),
+    *("components", "model_folder", "translator", "inference"),
     *("evaluation", "training", "analysis", "terminal", "experiments", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
@@ -64,12 +64,13 @@ def test_no_module_imports_from_after_its_place() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "wrong"),
     [
-        ("segmenters/act.py", "from caesura.model import Translator", ["model"]),
-        ("data/corpus.py", "def f():\n    from caesura import Translator, __version__", ["model"]),
+        ("segmenters/act.py", "from caesura.translator import Loss", ["translator"]),
+        ("data/corpus.py", "def f():\n    from caesura import Translator, __version__", ["inference"]),
         ("search/beam.py", "import caesura.training.loop as l, os", ["training"]),
         ("errors.py", "from caesura import streams", ["streams"]),
         ("data/numerals/morphs.py", "from ...config import Config\nfrom ... import cli", ["cli"]),
-        ("model.py", "from caesura.search.beam import beam_search\nfrom caesura.model import Loss", []),
+        ("translator.py", "from caesura.inference import Translator", ["inference"]),
+        ("inference.py", "from caesura.search.beam import beam\nfrom caesura.translator import Loss", []),
     ],
 )
 def test_the_order_would_catch(path: str, source: str, wrong: list[str]) -> None:

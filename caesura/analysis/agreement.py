@@ -10,7 +10,7 @@ from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import BoundaryScores, scores_of_counts, trivial
-from caesura.model import Translator
+from caesura.inference import Translator
 
 Bounds = Collection[int]
 

@@ -10,7 +10,7 @@ import torch
 
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.means import Means
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Segmentation
 
 PLACES = 8  # characters of a word; the last stands for all that follow

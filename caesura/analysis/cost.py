@@ -11,7 +11,7 @@ from pathlib import Path
 from caesura.analysis.speed import Speed
 from caesura.data.files import read_bounded
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.journal import MAX_BYTES, VALIDATIONS
 
 

@@ -11,7 +11,7 @@ from caesura.analysis.lines import Line, Sample, subsample
 from caesura.analysis.moved import Moved, StageReport, movable, move_cuts
 from caesura.analysis.numbers import plain
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 
 LINES = 10_000  # whose boundaries are counted, at most
 REFERENCE = "white space"

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from caesura.analysis.losses import Pairs, resting
 from caesura.data.batching import Batch
-from caesura.model import Translator
+from caesura.inference import Translator
 
 GROUPS = 3  # of samples, independent of each other
 MOST_BINS, PER_BIN = 10, 10  # bins of positions, and positions that one has at least

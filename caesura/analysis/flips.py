@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from caesura.analysis.losses import Pairs, resting
-from caesura.model import Translator
+from caesura.inference import Translator
 
 ROUNDS = 8  # greedy flips, at most
 NEGLIGIBLE = 1e-6  # nats per symbol: a smaller difference may be rounding

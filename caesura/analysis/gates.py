@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from caesura.analysis.characters import Unit, labels, units
 from caesura.analysis.means import Means
 from caesura.encoders.recurrent import RecurrentEncoder
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Segmentation
 
 Direction = Literal["forward", "backward"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from caesura.analysis.characters import visible
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Segmentation
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.figures import LIVE, FigureSums

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from caesura.data.batching import Batch
 from caesura.data.vocabulary import PAD
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.segmenters.base import Segments
 
 # What rows may have together: symbols of their longer side, and logits.

@@ -7,7 +7,7 @@ from typing import Any
 
 from caesura.analysis.characters import visible
 from caesura.analysis.defaults import told_options
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.schedules import is_schedule, shown
 
 NAMES = {"act": "ACT-ENC"}  # of segmenters that are known by another name than their type

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from caesura.analysis.fidelity import Fidelity, fidelity
 from caesura.analysis.flips import FlipStatistics, all_flips, flip_statistics
-from caesura.model import Translator
+from caesura.inference import Translator
 
 LONGEST = 400  # characters of a source: the time that flips take grows with the square of its length
 TOGETHER = 10  # sentences whose flips share batches

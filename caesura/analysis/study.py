@@ -40,7 +40,7 @@ from caesura.analysis.training_text import TrainingText
 from caesura.analysis.typos import Robustness, robustness
 from caesura.errors import InputError
 from caesura.evaluation.scores import Scores, score
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Output, Segmentation
 
 CHUNK = 2_000  # lines that are segmented together

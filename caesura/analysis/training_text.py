@@ -12,7 +12,7 @@ from caesura.data.files import Errors, checksum, is_tsv, read_lines, stored
 from caesura.data.tensors import read_facts
 from caesura.data.words import WORDS, WordCounts, WordTally, load_words
 from caesura.errors import InputError, no_file
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
 
 LINES = 200_000  # of the training text that are read; a longer one is read so far, and that is said

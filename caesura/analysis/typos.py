@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from caesura.evaluation.scores import score
-from caesura.model import Translator
+from caesura.inference import Translator
 
 Kind = Literal["drop", "swap", "replace"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

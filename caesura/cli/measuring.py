@@ -29,7 +29,7 @@ from caesura.visible import each_line, one_line
 
 if TYPE_CHECKING:
     from caesura.evaluation.evaluate import Evaluation
-    from caesura.model import Translator
+    from caesura.inference import Translator
 
 Source = Annotated[
     str,

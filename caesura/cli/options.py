@@ -15,7 +15,7 @@ from caesura.streams import refuse_closed_output
 from caesura.visible import one_line
 
 if TYPE_CHECKING:
-    from caesura.model import Translator
+    from caesura.inference import Translator
 
 
 def find_text(file: str | None) -> str | None:
@@ -86,8 +86,8 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
     refuse_closed_output()
     import torch
 
+    from caesura.inference import Translator
     from caesura.kernels.cores import use_threads
-    from caesura.model import Translator
 
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"--device {device}: not here; auto or cpu would work")

@@ -19,7 +19,7 @@ from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.vocabulary import NEVER
 from caesura.errors import InputError
 from caesura.evaluation.pieces import split_pieces
-from caesura.model import Search, Translator
+from caesura.inference import Search, Translator
 from caesura.output import Output, Segmentation
 from caesura.search.sampling import sample
 from caesura.visible import one_line

@@ -10,7 +10,7 @@ from typing import Any
 
 from caesura.evaluation.boundaries import BoundaryScores, SegmentLength, boundary_table, segment_length
 from caesura.evaluation.scores import Scores, score
-from caesura.model import Search, Translator
+from caesura.inference import Search, Translator
 from caesura.output import Output, Segmentation
 from caesura.segmenters.figures import FigureSums
 

@@ -27,7 +27,7 @@ from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.rates import asked
 from caesura.evaluation.scores import Comparison, paired_bootstrap, wordless
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.visible import one_line
 
 FAILURE = 0.1  # of the best BLEU: a model with less is not the baseline, unless it is asked for

@@ -18,7 +18,7 @@ from caesura.analysis.coordination import Coordination, coordination
 from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import Line, read_text, subsample
 from caesura.errors import explain
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.streams import print_json
 from caesura.training.prepare import parallel_text
 

@@ -30,7 +30,7 @@ from caesura.experiments.comparison import Text, begin_report, compared, write_r
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits
 from caesura.experiments.outcome import Member, read_outcome
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
 from caesura.training.lock import hold
 

@@ -15,7 +15,7 @@ from caesura.config import Config, Files, SegmenterComponent
 from caesura.data.files import write_beside
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import asked, off_rate
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.schedules import is_schedule, shown
 from caesura.segmenters.figures import Figure
 

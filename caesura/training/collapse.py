@@ -8,7 +8,7 @@ from typing import Literal
 
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import TOLERANCE
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Segmentation
 
 Kind = Literal["", "single", "long", "off"]

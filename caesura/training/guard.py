@@ -17,7 +17,7 @@ from caesura.data.corpus import Corpus
 from caesura.data.files import write_beside
 from caesura.data.held import make_folder
 from caesura.errors import TrainingError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.checkpoint import Progress
 from caesura.training.journal import Journal
 

@@ -13,7 +13,7 @@ import torch
 
 from caesura.config import Config, Files
 from caesura.data.files import write_beside
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.card import CARD
 
 

@@ -16,9 +16,10 @@ from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded
 from caesura.encoders.base import Encoded
 from caesura.evaluation.scores import bleu_metric
-from caesura.model import Loss, Translator
+from caesura.inference import Translator
 from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
+from caesura.translator import Loss
 
 Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 to 1
 

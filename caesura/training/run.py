@@ -29,9 +29,9 @@ from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.evaluation.rates import asked
+from caesura.inference import Translator
 from caesura.kernels import pick
 from caesura.kernels.cores import own_cores, use_threads
-from caesura.model import Translator
 from caesura.model_folder import (
     CONFIG,
     LEARNT_CUTS,

@@ -15,11 +15,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from caesura.config import Training
 from caesura.data.batching import TENSORS, Batch, rounded
 from caesura.errors import TrainingError, out_of_memory
+from caesura.inference import Translator
 from caesura.kernels.graphs import Graphs, wanted
-from caesura.model import Loss, Translator
 from caesura.segmenters.base import Draft
 from caesura.training.risk import risk_loss
 from caesura.training.schedule import sampled_share
+from caesura.translator import Loss
 
 # What every step gives to the log, before what `Translator.counted` names; the loss is times its sentences.
 SUMS = ("loss", "cross_entropy", "symbols", "sentences")

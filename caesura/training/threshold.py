@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from caesura.data.corpus import Corpus
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.feed import collated
 
 SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it, and how many share a batch

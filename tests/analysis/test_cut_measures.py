@@ -13,7 +13,7 @@ from caesura.analysis.cuts import measure_cuts
 from caesura.analysis.lines import Line
 from caesura.data.vocabulary import CharVocabulary
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 
 
 def spaced_model(segmenter: dict) -> Translator:

@@ -11,7 +11,7 @@ from caesura.analysis import fidelity as module
 from caesura.analysis.fidelity import fidelity
 from caesura.analysis.losses import Pairs
 from caesura.data.batching import Batch, collate
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.rate import Rate

@@ -7,7 +7,7 @@ import torch
 from helpers import ACT, ACT_DECODER, LOOKUP, tiny_model
 
 from caesura.analysis.flips import Flips, Pull, all_flips, flip_statistics, flips
-from caesura.model import Translator
+from caesura.inference import Translator
 
 READER = {"type": "bigru", "embedding_dim": 4, "size": 3}
 CIF = {"type": "parts", "reader": READER, "cutter": {"type": "cif"}, "pooling": "weighted"}

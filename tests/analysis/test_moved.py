@@ -19,7 +19,7 @@ from caesura.analysis.moved import LONGEST, movable, move_cuts
 from caesura.analysis.moved_chapter import _flips, _gradient
 from caesura.analysis.report import Report
 from caesura.analysis.study import Settings, analyse
-from caesura.model import Translator
+from caesura.inference import Translator
 
 GIVEN = {**CIF, "cutter": {"type": "given"}, "pooling": "mean", "rate": None}
 SOURCES, TARGETS = ["abcdefgh", "hgabba", "ddcca"], ["abcd", "bbca", "cab"]

@@ -10,7 +10,7 @@ from helpers import ACT, close, sentences, tiny_model
 from torch import Tensor
 
 from caesura.data.batching import Batch, collate
-from caesura.model import Translator
+from caesura.inference import Translator
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from pull import windows

@@ -31,7 +31,7 @@ from caesura.data.vocabulary import CharVocabulary
 from caesura.data.words import WordCounts
 from caesura.errors import InputError
 from caesura.evaluation.scores import score
-from caesura.model import Translator
+from caesura.inference import Translator
 
 WORDS = WordCounts({"abc": 3, "ab": 20}, 23, True)
 TRAINING = TrainingText(WORDS, WORDS)

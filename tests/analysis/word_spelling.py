@@ -10,7 +10,7 @@ from torch import Tensor
 
 from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import SPECIALS
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.segmenters.parts import Cutter, Segmenter
 from caesura.segmenters.pooling import Weighted
 from caesura.segmenters.rate import Rate

@@ -15,7 +15,7 @@ from unittest import mock
 
 from caesura.cli import main
 from caesura.config import load_config
-from caesura.model import Translator
+from caesura.inference import Translator
 
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]

@@ -26,7 +26,7 @@ from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.pieces import split_pieces
-from caesura.model import Translator
+from caesura.inference import Translator
 
 LONGEST = 200  # testing.max_input of the models
 

@@ -11,7 +11,7 @@ from helpers import ACT, tiny_model
 
 from caesura.data.vocabulary import SPECIALS
 from caesura.errors import show_traceback
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.visible import LINE
 
 OWNED = "\x1b]0;owned\x07\x9b2J\u202e"

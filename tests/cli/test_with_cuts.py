@@ -9,7 +9,7 @@ from cli.program import caesura, refusal, write_config, write_corpus
 
 from caesura.data.corpus import Corpus
 from caesura.evaluation.pieces import join_pieces, split_pieces
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
 
 PARTS = (

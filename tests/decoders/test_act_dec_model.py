@@ -29,7 +29,7 @@ from caesura.data.vocabulary_training import train_vocabulary
 from caesura.decoders.act import ActDecoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.search.beam import beam_search
 
 MODELS = [

@@ -18,7 +18,7 @@ from caesura.data.sentences import KnownCuts, Numbered
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
 
 PARTS: dict[str, Any] = {

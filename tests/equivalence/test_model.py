@@ -15,7 +15,7 @@ from caesura.decoders.base import Decoded
 from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.base import Encoded
 from caesura.encoders.recurrent import RecurrentEncoder
-from caesura.model import Translator
+from caesura.inference import Translator
 
 CHAR = WORD = {"type": "lookup", "embedding_dim": 620}
 ACT_50 = {"type": "act", "embedding_dim": 620, "act_size": 50, "output_dim": 620, "tau": 1.0}

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from caesura.data.sentences import Numbered, places_of
 from caesura.data.vocabulary import Spans
 from caesura.data.vocabulary_training import train_vocabulary
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Segmentation, segmentations
 
 TEXT = ["ein haus am see", "zwei häuser", "drei schiffe und ein see", "東京都に行く"]

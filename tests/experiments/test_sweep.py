@@ -18,7 +18,7 @@ from caesura.experiments.cuts import measure
 from caesura.experiments.fleet import Limits
 from caesura.experiments.sweep import GridSweep, run_sweep
 from caesura.experiments.sweep_results import load, save
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.lock import hold
 
 

@@ -8,7 +8,7 @@ from helpers import RECURRENT, make_config, tiny_model, vocabulary
 
 from caesura.components import resolve
 from caesura.data.entropy import NgramCuts
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import FORMAT
 
 PARTS = {

@@ -23,7 +23,7 @@ from caesura.data.tensors import DamagedError, read_facts, read_header
 from caesura.data.vocabulary import SPECIALS, WordVocabulary, load_vocabulary
 from caesura.errors import InputError
 from caesura.experiments.sweep_results import load
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import load_vocabularies
 from caesura.training import journal
 from caesura.training.checkpoint import Progress, load_checkpoint, save_checkpoint, snapshot

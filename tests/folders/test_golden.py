@@ -11,7 +11,7 @@ from caesura.data.entropy import NgramCuts
 from caesura.data.files import checksum
 from caesura.data.tensors import load_tensors, save_tensors
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import FORMAT
 
 GOLDEN = Path(__file__).parent / "golden"  # by make_golden.py, each at its time

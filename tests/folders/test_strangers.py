@@ -28,7 +28,7 @@ from caesura.data.vocabulary import CharVocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.model_folder import CUTS_NGRAMS
 from caesura.training.journal import METRICS
 

@@ -26,7 +26,7 @@ from caesura.components import resolve
 from caesura.config import load_config
 from caesura.errors import InputError
 from caesura.experiments.processes import Children
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.segmenters.parts import Segmenter
 
 SEGMENTER = (

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from caesura.data.batching import collate, rounded
 from caesura.data.vocabulary import EOS
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.search import graphs, rounds
 from caesura.search.beam import beam_search
 from caesura.search.graphs import Graphs, borrow

@@ -11,8 +11,8 @@ from helpers import ACT, LOOKUP, sentences, tiny_model
 from caesura.data.batching import collate
 from caesura.data.vocabulary import EOS
 from caesura.encoders.base import Encoded
+from caesura.inference import Translator
 from caesura.kernels.graphs import VARIABLE
-from caesura.model import Translator
 from caesura.search import graphs
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy

@@ -13,7 +13,7 @@ from scripts import SCRIPT, chances, encoded, same, table
 from torch import Tensor
 
 from caesura.data.vocabulary import BOS, EOS, PAD, UNK
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.search import rounds
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from caesura.inference import Translator
 from caesura.kernels import VARIABLE
-from caesura.model import Translator
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.act_listing import act_enc
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from caesura.config import load_config
 from caesura.evaluation.scores import score
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training import loop, run
 from caesura.training.guard import Guard
 from caesura.training.step import Step

@@ -15,7 +15,7 @@ from cli.program import write_config
 
 from caesura.config import Config, load_config
 from caesura.errors import Interrupted
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Output
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train

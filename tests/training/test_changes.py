@@ -9,7 +9,7 @@ from training.outcomes import Listener, configured, outcome, run
 
 from caesura.components import resolve
 from caesura.errors import InputError, Interrupted
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.loop import train

@@ -15,7 +15,7 @@ from training.outcomes import configured, run
 
 from caesura import terminal
 from caesura.evaluation.evaluate import Evaluation, evaluate
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Segmentation
 from caesura.segmenters.cutters.hard import Given
 from caesura.segmenters.parts import Segmenter

@@ -14,7 +14,7 @@ from caesura.config import Config, load_config
 from caesura.data.vocabulary import CharVocabulary, WordVocabulary
 from caesura.errors import InputError
 from caesura.experiments.provenance import described, digest
-from caesura.model import Translator
+from caesura.inference import Translator
 
 pytestmark = pytest.mark.usefixtures("frequent_log")
 WORDS = ("learn_halting=false", "halting_bias=-20", "tau=0")

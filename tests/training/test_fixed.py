@@ -16,8 +16,8 @@ from caesura.config import Config
 from caesura.data.batching import collate
 from caesura.data.tensors import load_tensors
 from caesura.errors import InputError, Interrupted
+from caesura.inference import Translator
 from caesura.kernels.graphs import Played
-from caesura.model import Translator
 from caesura.training import step as steps
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.loop import train

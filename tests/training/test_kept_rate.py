@@ -15,7 +15,7 @@ from caesura.config import Config, load_config
 from caesura.data.tensors import load_tensors
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.parts import Segmenter
 from caesura.segmenters.pooling import Weighted

@@ -12,7 +12,7 @@ import pytest
 from cli.program import write_config, write_corpus
 from training.outcomes import outcome
 
-from caesura.model import Translator
+from caesura.inference import Translator
 
 TEXT = ["eins zwei", "neun", "fünf sechs sieben acht"]
 DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")

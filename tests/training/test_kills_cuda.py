@@ -10,7 +10,7 @@ from cli.program import write_corpus
 from training.outcomes import outcome
 from training.test_kills import kill
 
-from caesura.model import Translator
+from caesura.inference import Translator
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 

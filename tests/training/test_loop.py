@@ -16,7 +16,7 @@ from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import Spans, WordVocabulary
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.output import Output
 from caesura.training import loop
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress

@@ -18,7 +18,7 @@ from caesura.data.batching import Batch, collate
 from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError, TrainingError, explain, out_of_memory
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 from caesura.training.loop import train
 from caesura.training.step import SUMS, Step

@@ -11,8 +11,8 @@ from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, make_config, sentences,
 from training.test_step import close, gradients
 
 from caesura.data.batching import Batch, collate
+from caesura.inference import Translator
 from caesura.kernels import graphs
-from caesura.model import Translator
 from caesura.training.step import SUMS, Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import PAD
-from caesura.model import Loss, _cross_entropy
 from caesura.training.risk import risk_loss
+from caesura.translator import Loss, _cross_entropy
 
 SYSTEMS = pytest.mark.parametrize(
     ("segmenter", "decoder"), [(LOOKUP, RECURRENT), (ACT, ACT_DECODER)], ids=["plain", "act"]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from caesura.data.batching import BatchPlan, collate, rounded
+from caesura.inference import Translator
 from caesura.kernels import graphs
 from caesura.kernels.graphs import Played
-from caesura.model import Translator
 from caesura.segmenters.base import BaseSegmenter
 from caesura.training import step as steps
 from caesura.training.feed import feed, padded

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from caesura import terminal
 from caesura.evaluation.evaluate import Evaluation, evaluate
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.terminal import FleetDisplay, TrainingDisplay, validation_line
 from caesura.training.card import write_card
 from caesura.training.checkpoint import Progress

@@ -15,7 +15,7 @@ from training.outcomes import Listener, configured, outcome
 from training.test_checkpoint import setting, steps
 
 from caesura.errors import InputError
-from caesura.model import Translator
+from caesura.inference import Translator
 from caesura.training import loop
 from caesura.training import run as module
 from caesura.training.checkpoint import (
