@@ -11,7 +11,7 @@ from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels.act_decoder import act_decode
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import DecoderWeights, decode
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 from caesura.segmenters.parts import Gaps, Reading
 
 ACT_ENC = SYSTEMS[1]

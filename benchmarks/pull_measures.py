@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from caesura.data.batching import Batch
 from caesura.inference import Translator
 from caesura.kernels.gru import gru_step
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import Cuts, Segments
 from caesura.segmenters.rate import count_cuts

@@ -8,27 +8,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import FileCuts
-from caesura.data.batching import Batch, collate
+from caesura.data.batching import Batch, Ids, collate
 from caesura.data.cuts import GivenCuts, places_of
 from caesura.data.files import stored
 from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
-from caesura.data.vocabulary import EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError, out_of_memory
 from caesura.kernels import pick
-from caesura.output import Output, Segmentation, cut_texts, segmentations, uncut
+from caesura.output import Output, Segmentation, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.forced import forced_scores
 from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
+from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
 from caesura.segmenters.figures import per_sentence
 from caesura.translator import BaseTranslator
@@ -39,6 +41,8 @@ SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
 Search = Callable[[Decoder[Any], Encoded, Tensor, Sequence[int]], list[list[Hypothesis]]]
+
+Result = TypeVar("Result")
 
 
 class Translator(BaseTranslator):
@@ -68,26 +72,21 @@ class Translator(BaseTranslator):
         A symbol that the target vocabulary does not have counts as <unk>. An empty source has one
         translation, an empty one: 0.0, and -inf for any other. `cuts`: see `process`.
         """
-        if len(sources) != len(targets):
-            raise InputError(f"{len(sources)} sources, but {len(targets)} targets")
-        known = numbered(targets, self.trg_vocabulary)
+        texts, known = self._pairs(sources, targets, cuts)
 
-        def forced(
-            decoder: Decoder[Any], encoded: Encoded, limits: Tensor, rows: Sequence[int]
-        ) -> list[list[Hypothesis]]:
+        def forced(rows: list[int]) -> list[float]:
             ids = [known.ids[i] for i in rows]
             found: dict[int, float] = {}
-            for group in self._groups([len(own) + 1 for own in ids]):  # targets may be longer than sources
-                at = torch.tensor(group, device=self.device)
-                own = Encoded(encoded.states[at], encoded.lengths[at], encoded.summary[at])
-                found |= zip(group, forced_scores(decoder, own, [ids[i] for i in group]), strict=True)
-            return [[Hypothesis((EOS,), found[i], found[i])] for i in range(len(rows))]
+            with self._precision():
+                memory = self._encoded(texts, rows)
+                for group in self._groups([len(own) + 1 for own in ids]):  # may be longer than sources
+                    own = memory.rows(torch.tensor(group, device=self.device))
+                    scores = forced_scores(self.decoder, own, [ids[i] for i in group])
+                    found |= zip(group, scores, strict=True)
+            return [found[i] for i in range(len(rows))]
 
-        outputs = self.process(sources, forced, cuts=cuts)
-        return [
-            output.hypotheses[0].log_prob if output.hypotheses else (-math.inf if len(ids) else 0.0)
-            for output, ids in zip(outputs, known.ids, strict=True)
-        ]
+        scores = self._by_group(texts, forced)
+        return [scores.get(i, -math.inf if len(ids) else 0.0) for i, ids in enumerate(known.ids)]
 
     def segment_targets(
         self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], None] | None = None
@@ -99,22 +98,17 @@ class Translator(BaseTranslator):
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
-        known = numbered(targets, self.trg_vocabulary)
-        outputs = self.process(
-            sources,
-            lambda _, __, ___, rows: [
-                [Hypothesis((*known.ids[i].tolist(), EOS), math.nan, math.nan)] for i in rows
-            ],
-            progress,
-        )
-        cuts = []
-        for text, places, output in zip(known, known.places, outputs, strict=True):
-            if len(places) and output.targets:
-                found = output.targets[0]  # of what the ids spell: <unk> for an unknown character
-                cuts += cut_texts([text], [places], found.ends, found.weights, found.scores)
-            else:
-                cuts.append(uncut(text))
-        return cuts
+        texts, known = self._pairs(sources, targets)
+
+        def forced(rows: list[int]) -> list[Segmentation]:
+            ids, places = [known.ids[i] for i in rows], [known.places[i] for i in rows]
+            with self._precision():
+                return self._forced(self._encoded(texts, rows), ids, [known[i] for i in rows], places)
+
+        cuts = self._by_group(texts, forced, progress)
+        return [
+            cuts[i] if i in cuts and len(known.places[i]) else uncut(text) for i, text in enumerate(known)
+        ]
 
     def searcher(self, beam: int | None = None) -> Search:
         """Beam search with the configured settings, or greedy search where the beam is 1."""
@@ -128,7 +122,6 @@ class Translator(BaseTranslator):
             decoder, encoded, limits, width, testing.alpha, testing.beta
         )
 
-    @torch.no_grad()
     def process(
         self,
         texts: Sequence[str],
@@ -145,33 +138,55 @@ class Translator(BaseTranslator):
         else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The
         gap before </s> is always the model's.
         """
+        known = self._sources(texts, cuts)
+        outputs = self._by_group(known, lambda rows: self._together(known, rows, search), progress)
+        return [outputs.get(i) or Output(uncut(text), [], []) for i, text in enumerate(known)]
+
+    def _sources(self, texts: Sequence[str], cuts: Sequence[GivenCuts] | None) -> Numbered:
+        """The sources with the cuts that they should have."""
         if isinstance(texts, str):
             raise TypeError("a list of sentences is wanted, not one string")
-        was_training = self.training
-        self.eval()
-        try:
-            texts = with_given(numbered(texts, self.src_vocabulary), cuts, self.cuts, self._needs_cuts)
-            outputs: dict[int, Output] = {}
-            for i, ids in enumerate(texts.ids):
-                if not len(ids):  # nothing to read, nothing to write
-                    outputs[i] = Output(uncut(texts[i]), [], [])
-            for rows in self._groups(list(map(len, texts.ids))):
-                outputs |= zip(rows, self._fitted(texts, rows, search), strict=True)
-                if progress:
-                    progress(len(rows))
-            return [outputs[i] for i in range(len(texts))]
-        finally:
-            self.train(was_training)
+        return with_given(numbered(texts, self.src_vocabulary), cuts, self.cuts, self._needs_cuts)
+
+    def _pairs(
+        self, sources: Sequence[str], targets: Sequence[str], cuts: Sequence[GivenCuts] | None = None
+    ) -> tuple[Numbered, Numbered]:
+        """Sources and targets in their vocabularies."""
+        if len(sources) != len(targets):
+            raise InputError(f"{len(sources)} sources, but {len(targets)} targets")
+        return self._sources(sources, cuts), numbered(targets, self.trg_vocabulary)
 
     @property
     def _needs_cuts(self) -> bool:
         """Whether sentences cannot do without cuts, and the model has no source of them."""
         return not self.cuts_any_text and self.cuts is None
 
-    def _fitted(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
-        """What `process` finds of a group, or of its halves where memory is short."""
+    @torch.no_grad()
+    def _by_group(
+        self,
+        texts: Numbered,
+        work: Callable[[list[int]], list[Result]],
+        progress: Callable[[int], None] | None = None,
+    ) -> dict[int, Result]:
+        """What `work` makes of every text, by its row, a group at a time; an empty text has no result."""
+        was_training = self.training
+        self.eval()
         try:
-            return self._together(texts, rows, search)
+            results: dict[int, Result] = {}
+            for rows in self._groups(list(map(len, texts.ids))):
+                results |= zip(rows, self._fitted(texts, rows, work), strict=True)
+                if progress:
+                    progress(len(rows))
+            return results
+        finally:
+            self.train(was_training)
+
+    def _fitted(
+        self, texts: Numbered, rows: list[int], work: Callable[[list[int]], list[Result]]
+    ) -> list[Result]:
+        """What `work` makes of a group, or of its halves where memory is short."""
+        try:
+            return work(rows)
         except RuntimeError as problem:
             if not out_of_memory(problem):
                 raise
@@ -182,7 +197,7 @@ class Translator(BaseTranslator):
         # Here, where nothing holds on to what the attempt has computed.
         forget(self.decoder, self.device)
         half = len(rows) // 2
-        return [output for part in (rows[:half], rows[half:]) for output in self._fitted(texts, part, search)]
+        return [result for part in (rows[:half], rows[half:]) for result in self._fitted(texts, part, work)]
 
     @property
     def cuts_any_text(self) -> bool:
@@ -201,14 +216,13 @@ class Translator(BaseTranslator):
 
     def batch(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> Batch:
         """Sentences on the model's device, their sources cut as `data.cuts` says."""
-        texts = with_given(numbered(sources, self.src_vocabulary), None, self.cuts, self._needs_cuts)
+        texts = self._sources(sources, None)
         written = None if targets is None else numbered(targets, self.trg_vocabulary).ids
         pairs = [(ids, None if written is None else written[i]) for i, ids in enumerate(texts.ids)]
         return collate(pairs, cuts=texts.cuts).to(self.device)
 
     def _together(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
-        marks = None if texts.cuts is None else [texts.cuts[i] for i in rows]
-        batch = collate([(texts.ids[i], None) for i in rows], cuts=marks).to(self.device)
+        batch = self._batch(texts, rows)
         with self._precision():
             segments = self._segments(batch)
             if search:
@@ -225,6 +239,14 @@ class Translator(BaseTranslator):
             Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
             for cut, hypotheses, targets in zip(cuts, found, written, strict=True)
         ]
+
+    def _batch(self, texts: Numbered, rows: list[int]) -> Batch:
+        marks = None if texts.cuts is None else [texts.cuts[i] for i in rows]
+        return collate([(texts.ids[i], None) for i in rows], cuts=marks).to(self.device)
+
+    def _encoded(self, texts: Numbered, rows: list[int]) -> Encoded:
+        segments = self._segments(self._batch(texts, rows))
+        return self.encoder(segments.vectors, segments.lengths)
 
     def _segments(self, batch: Batch) -> Segments:
         if batch.src_cuts is None:
@@ -245,18 +267,22 @@ class Translator(BaseTranslator):
         every = [(row, h) for row, hypotheses in enumerate(found) for h in hypotheses]
         if not self.decoder.segmenting or not every:
             return [[] for _ in found]
-        rows = torch.tensor([row for row, _ in every], device=self.device)
-        own = Encoded(memory.states[rows], memory.lengths[rows], memory.summary[rows])
-        batch = collate([((), h.symbols[:-1]) for _, h in every]).to(self.device)
+        own = memory.rows(torch.tensor([row for row, _ in every], device=self.device))
+        texts, spans = zip(*(self.trg_vocabulary.decode_spans(h.symbols) for _, h in every), strict=True)
+        cuts = iter(self._forced(own, [h.symbols[:-1] for _, h in every], texts, list(map(places_of, spans))))
+        return [[next(cuts) for _ in hypotheses] for hypotheses in found]
+
+    def _forced(
+        self, memory: Encoded, ids: Sequence[Ids], texts: Sequence[str], places: Sequence[NDArray[np.int32]]
+    ) -> list[Segmentation]:
+        """How a decoder that segments cuts texts, given with their symbols and the places of these."""
+        batch = collate([((), own) for own in ids]).to(self.device)
         assert batch.trg_in is not None
         assert batch.trg_lengths is not None
-        decoded = self.decoder(own, batch.trg_in, batch.trg_lengths)
+        decoded = self.decoder(memory, batch.trg_in, batch.trg_lengths)
         assert decoded.ends is not None
         assert decoded.weights is not None
-        texts, spans = zip(*(self.trg_vocabulary.decode_spans(h.symbols) for _, h in every), strict=True)
-        places = list(map(places_of, spans))
-        cuts = iter(segmentations(texts, places, decoded.ends, decoded.weights, decoded.scores))
-        return [[next(cuts) for _ in hypotheses] for hypotheses in found]
+        return segmentations(texts, places, decoded.ends, decoded.weights, decoded.scores)
 
     def _groups(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows of similar length: at most `testing.batch_size`, and not too many symbols."""
@@ -278,3 +304,31 @@ class Translator(BaseTranslator):
         testing = self.config.testing
         ratio = 2.0 if testing.max_output_ratio is None else testing.max_output_ratio
         return (batch.src_lengths * ratio).long() + testing.max_output_extra
+
+
+def sampler(temperature: float, seed: int) -> Search:
+    """A search that draws, each line by a seed of its own."""
+    if not 0 < temperature < float("inf"):
+        raise InputError(
+            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
+        )
+
+    def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
+        seeds = [seed * 1_000_003 + position for position in positions]
+        return [[h] for h in sample(decoder, encoded, limits, seeds, temperature)]
+
+    return search
+
+
+def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:
+    """What a score depends on besides the model and the text, for JSON."""
+    testing = model.config.testing
+    width = testing.beam_size if beam is None else beam
+    return {"beam": width, "alpha": testing.alpha, "beta": testing.beta, "precision": testing.precision}
+
+
+def search_name(model: Translator, beam: int | None) -> str:
+    """The search in words; a greedy one asks for no scores of whole sentences."""
+    beam, alpha, beta, precision = search_settings(model, beam).values()
+    how = "greedy search" if beam == 1 else f"beam {beam}, alpha {alpha:g}, beta {beta:g}"
+    return f"{how}, {precision}"

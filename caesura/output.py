@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 from caesura.search.hypothesis import Hypothesis
 
 

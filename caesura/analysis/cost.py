@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from caesura.analysis.speed import Speed
-from caesura.data.files import read_bounded
-from caesura.errors import InputError
 from caesura.inference import Translator
-from caesura.training.journal import MAX_BYTES, VALIDATIONS
 
 
 @dataclass(frozen=True)
@@ -72,14 +66,3 @@ def part_sizes(model: Translator) -> dict[str, int]:
     return {
         name: sum(p.numel() for p in part.parameters() if p.requires_grad) for name, part in parts.items()
     }
-
-
-def training_seconds(folder: Path) -> float | None:
-    """Seconds of training to the best validation, from the model folder's own log."""
-    try:
-        text = read_bounded(folder / VALIDATIONS, MAX_BYTES).decode("utf-8")
-        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
-        best = [row["seconds"] for row in rows if row["verdict"] == "best"]
-        return float(best[-1])
-    except (InputError, KeyError, IndexError, TypeError, ValueError, csv.Error):
-        return None

@@ -69,17 +69,3 @@ def _shown(value: Any) -> str:
 def cut_after(model: Translator) -> str:
     """The characters that end a segment whatever their scores are."""
     return str(model.config.model.segmenter.options.get("cut_after", ""))
-
-
-def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:
-    """What a score depends on besides the model and the text, for JSON."""
-    testing = model.config.testing
-    width = testing.beam_size if beam is None else beam
-    return {"beam": width, "alpha": testing.alpha, "beta": testing.beta, "precision": testing.precision}
-
-
-def search_name(model: Translator, beam: int | None) -> str:
-    """The search in words; a greedy one asks for no scores of whole sentences."""
-    beam, alpha, beta, precision = search_settings(model, beam).values()
-    how = "greedy search" if beam == 1 else f"beam {beam}, alpha {alpha:g}, beta {beta:g}"
-    return f"{how}, {precision}"

@@ -13,7 +13,7 @@ from caesura.analysis.attention import (
     attention_maps,
     attention_statistics,
 )
-from caesura.analysis.cost import Cost, mean_flops, part_sizes, training_seconds
+from caesura.analysis.cost import Cost, mean_flops, part_sizes
 from caesura.analysis.errors import Errors, Translated, error_statistics
 from caesura.analysis.findings import Analysis, Drawn, Measured, TextFacts
 from caesura.analysis.flips import Flips, flips
@@ -26,7 +26,7 @@ from caesura.analysis.halting import (
     history,
 )
 from caesura.analysis.lines import Line, Sample, chunks, subsample
-from caesura.analysis.models import cut_after, describe, search_name
+from caesura.analysis.models import cut_after, describe
 from caesura.analysis.moved import Moved, has_gaps, movable, move_cuts
 from caesura.analysis.segments import (
     SegmentStatistics,
@@ -40,8 +40,9 @@ from caesura.analysis.training_text import TrainingText
 from caesura.analysis.typos import Robustness, robustness
 from caesura.errors import InputError
 from caesura.evaluation.scores import Scores, score
-from caesura.inference import Translator
+from caesura.inference import Translator, search_name
 from caesura.output import Output, Segmentation
+from caesura.training.journal import training_seconds
 
 CHUNK = 2_000  # lines that are segmented together
 KEPT = 10_000  # lines that are held in memory: translated, compared in their contexts, sampled from

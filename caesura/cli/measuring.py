@@ -87,7 +87,7 @@ def evaluate(
 ) -> None:
     """Score a model: BLEU, chrF2, segment length. And chrF order 2, boundary F1 where gold is given."""
     from caesura import terminal
-    from caesura.analysis.models import search_name, search_settings
+    from caesura.inference import search_name, search_settings
 
     translator = load_model(model, device, testing, threads)
     src, trg = _files(translator, src, trg, "test")

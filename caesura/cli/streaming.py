@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from caesura.data.corpus import ParallelText, read_sources
 from caesura.data.cuts import combine
@@ -21,7 +21,6 @@ from caesura.errors import InputError
 from caesura.evaluation.pieces import split_pieces
 from caesura.inference import Search, Translator
 from caesura.output import Output, Segmentation
-from caesura.search.sampling import sample
 from caesura.visible import one_line
 
 Line = TypeVar("Line")
@@ -211,20 +210,6 @@ def _warn(name: str, number: int, longest: int) -> None:
 def _counted_from(first: int, search: Search) -> Search:
     """The search, told line numbers instead of positions in a chunk: a sample depends on its line alone."""
     return lambda decoder, encoded, limits, rows: search(decoder, encoded, limits, [first + r for r in rows])
-
-
-def sampler(temperature: float, seed: int) -> Search:
-    """A search that draws, each line by a seed of its own."""
-    if not 0 < temperature < float("inf"):
-        raise InputError(
-            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
-        )
-
-    def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
-        seeds = [seed * 1_000_003 + position for position in positions]
-        return [[h] for h in sample(decoder, encoded, limits, seeds, temperature)]
-
-    return search
 
 
 def sentences(src: str, trg: str | None, errors: Errors, longest: int) -> Sentences:

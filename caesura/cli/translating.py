@@ -65,7 +65,8 @@ def translate(
     testing: Testing = None,
 ) -> None:
     """Translate line by line: as many lines out as in. Or N a line, with --n-best N."""
-    from caesura.cli.streaming import process, sampler
+    from caesura.cli.streaming import process
+    from caesura.inference import sampler
 
     translator = load_model(model, device, testing, threads)
     width = translator.config.testing.beam_size if beam is None else beam

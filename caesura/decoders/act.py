@@ -17,8 +17,10 @@ from caesura.kernels import pick
 from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step, full
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
-from caesura.layers.basics import embedding_table, gru_flops, positions_mask
 from caesura.layers.checks import check_finite, check_shares, check_sizes
+from caesura.layers.embedding import embedding_table
+from caesura.layers.masks import positions_mask
+from caesura.layers.recurrent import gru_flops
 from caesura.segmenters.base import BaseSegmenter
 
 

@@ -15,8 +15,10 @@ from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
-from caesura.layers.basics import embedding_table, gru_flops, positions_mask
 from caesura.layers.checks import check_shares, check_sizes
+from caesura.layers.embedding import embedding_table
+from caesura.layers.masks import positions_mask
+from caesura.layers.recurrent import gru_flops
 
 if TYPE_CHECKING:
     from caesura.kernels.attention_step_triton import StepWeights

@@ -17,6 +17,10 @@ class Encoded:
     lengths: Tensor  # [B]      segments in each sentence
     summary: Tensor  # [B, M']  what the decoder's initial state is made of
 
+    def rows(self, rows: Tensor) -> Encoded:
+        """These sentences, some perhaps several times."""
+        return Encoded(self.states[rows], self.lengths[rows], self.summary[rows])
+
 
 class Encoder(nn.Module):
     """Turns segment vectors [B, S, D] into `Encoded`; a subclass sets the two sizes."""

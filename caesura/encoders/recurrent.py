@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded, Encoder
-from caesura.layers.basics import gru_flops
 from caesura.layers.checks import check_shares, check_sizes
-from caesura.layers.recurrent import gru
+from caesura.layers.recurrent import gru, gru_flops
 
 
 class RecurrentEncoder(Encoder):

@@ -12,11 +12,9 @@ from random import Random
 from typing import Any
 
 from caesura import terminal
-from caesura.analysis.cost import training_seconds
 from caesura.analysis.findings import Analysis
 from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import name_of, read_text, readable
-from caesura.analysis.models import search_name, search_settings
 from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.speed import SENTENCES, Speed, speeds
 from caesura.analysis.study import Known, Settings, Subject, analyse
@@ -27,7 +25,8 @@ from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.evaluation.rates import asked
 from caesura.evaluation.scores import Comparison, paired_bootstrap, wordless
-from caesura.inference import Translator
+from caesura.inference import Translator, search_name, search_settings
+from caesura.training.journal import training_seconds
 from caesura.visible import one_line
 
 FAILURE = 0.1  # of the best BLEU: a model with less is not the baseline, unless it is asked for

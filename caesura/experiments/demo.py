@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from caesura import terminal
-from caesura.analysis.cost import training_seconds
 from caesura.analysis.figures import history_figure
 from caesura.analysis.halting import history
 from caesura.analysis.plots import save as save_figure
@@ -32,6 +31,7 @@ from caesura.experiments.fleet import Limits
 from caesura.experiments.outcome import Member, read_outcome
 from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
+from caesura.training.journal import training_seconds
 from caesura.training.lock import hold
 
 # 0.01 in the paper; with that, segments here end as single characters or as the whole number (docs/log.md).

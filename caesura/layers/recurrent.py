@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from caesura.kernels import pick
 from caesura.kernels.gru_layer import gru_layer
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 
 # Tables of at most so many rows are read by a one-hot product, whose gradient is a product and not a sort.
 ONE_HOT = 1024
@@ -87,3 +87,8 @@ def _by_pytorch(states: Tensor, lengths: Tensor, ahead: nn.Module, back: nn.Modu
 def _pick(states: Tensor, positions: Tensor) -> Tensor:
     """[B, S, D] in the order of `positions` [B, S]."""
     return states.gather(1, positions[..., None].expand(-1, -1, states.shape[2]))
+
+
+def gru_flops(inputs: int, hidden: int) -> int:
+    """Floating-point operations of one GRU step: three gates, each multiplies the input and the state."""
+    return 2 * 3 * hidden * (inputs + hidden)

@@ -8,7 +8,7 @@ from typing import Any
 from caesura.data.batching import Ids, collate
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 from caesura.search.hypothesis import log_probs
 
 

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights, act_segments
-from caesura.layers.basics import embedding_table, gru_flops, positions_mask
 from caesura.layers.checks import check_finite, check_shares, check_sizes
+from caesura.layers.embedding import embedding_table
+from caesura.layers.masks import positions_mask
+from caesura.layers.recurrent import gru_flops
 from caesura.schedules import Setting, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, SymbolIds
 from caesura.segmenters.cutters.act import FIGURES, remark

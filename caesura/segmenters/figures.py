@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 
 if TYPE_CHECKING:
     from caesura.segmenters.base import Cuts

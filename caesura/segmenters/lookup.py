@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from caesura.layers.basics import embedding_table, positions_mask
 from caesura.layers.checks import check_sizes
+from caesura.layers.embedding import embedding_table
+from caesura.layers.masks import positions_mask
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from caesura.layers.basics import positions_mask
 from caesura.layers.checks import check_sizes
 from caesura.layers.knobs import Knob
+from caesura.layers.masks import positions_mask
 from caesura.schedules import Setting, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
 from caesura.segmenters.figures import Figure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from caesura.layers.basics import positions_mask
+from caesura.layers.masks import positions_mask
 
 
 @dataclass(frozen=True)

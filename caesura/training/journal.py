@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -129,6 +131,17 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         if isinstance(record, dict) and "kind" in record:
             found.append(renamed(record))
     return found
+
+
+def training_seconds(folder: Path) -> float | None:
+    """Seconds of training to the best validation, from the model folder's own log."""
+    try:
+        text = read_bounded(folder / VALIDATIONS, MAX_BYTES).decode("utf-8")
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
+        best = [row["seconds"] for row in rows if row["verdict"] == "best"]
+        return float(best[-1])
+    except (InputError, KeyError, IndexError, TypeError, ValueError, csv.Error):
+        return None
 
 
 def _cell(value: Any) -> str:

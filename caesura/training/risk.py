@@ -42,8 +42,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     costs = _costs(candidates, references, model.trg_vocabulary, _score(model.config))
     rows = torch.tensor(owners, device=model.device)
     targets = [target for found in candidates for target in found]
-    repeated = Encoded(encoded.states[rows], encoded.lengths[rows], encoded.summary[rows])
-    totals, penalties = _forced(model, repeated, targets)
+    totals, penalties = _forced(model, encoded.rows(rows), targets)
     first = torch.tensor(np.unique(owners, return_index=True)[1], device=model.device)  # the references
     risk = (_shares(settings.risk_alpha * totals, rows, count) * costs.to(totals)).sum()
     real = batch.trg_lengths > 0

@@ -1,12 +1,10 @@
 """The arithmetic of a sentence, by hand on sizes that fit on a page."""
 
-from pathlib import Path
-
 import pytest
 from helpers import ACT, ACT_DECODER, LOOKUP, tiny_model
 
-from caesura.analysis.cost import flops, mean_flops, part_sizes, training_seconds
-from caesura.layers.basics import gru_flops
+from caesura.analysis.cost import flops, mean_flops, part_sizes
+from caesura.layers.recurrent import gru_flops
 
 
 def test_a_gru_step_is_six_products() -> None:
@@ -60,13 +58,6 @@ def test_no_sentence_no_cost() -> None:
 def test_the_parts_are_the_whole() -> None:
     model = tiny_model(ACT)
     assert sum(part_sizes(model).values()) == model.parameter_count()
-
-
-def test_training_ends_for_us_at_the_last_best(tmp_path: Path) -> None:
-    assert training_seconds(tmp_path) is None
-    rows = ["update\tseconds\tverdict", "1\t2.5\tbest", "2\t5\tbest", "3\t7.5\twait"]
-    (tmp_path / "validations.tsv").write_text("\n".join(rows) + "\n")
-    assert training_seconds(tmp_path) == 5.0
 
 
 def test_a_decoder_that_cuts_moves_once_a_segment() -> None:

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura import model_folder
-from caesura.analysis.cost import training_seconds
 from caesura.config import load_config, yamlfile
 from caesura.data import files, tensors, vocabulary
 from caesura.data.files import checksum, parse_json
@@ -27,6 +26,7 @@ from caesura.inference import Translator
 from caesura.model_folder import load_vocabularies
 from caesura.training import journal
 from caesura.training.checkpoint import Progress, load_checkpoint, save_checkpoint, snapshot
+from caesura.training.journal import training_seconds
 
 GIB = 1 << 30
 ROOM = 1 << 28  # bytes that a refusal may take

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from caesura.layers.basics import positions_mask
 from caesura.layers.checks import check_sizes
+from caesura.layers.masks import positions_mask
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.figures import Figure
 from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS, Cutter, Gaps, Pooling, Reader, Reading

@@ -53,14 +53,14 @@ class Listener:
 @contextmanager
 def in_batch(number: int, do: Callable[[], None]) -> Iterator[None]:
     """Inside it something is done in one batch of dev lines; those measured before training count too."""
-    together, count = Translator._together, itertools.count(1)
+    fitted, count = Translator._fitted, itertools.count(1)
 
-    def disturbed(self: Translator, *given: Any) -> list[Output]:
+    def disturbed(self: Translator, *given: Any) -> list[Any]:
         if next(count) == number:
             do()
-        return together(self, *given)
+        return fitted(self, *given)
 
-    with mock.patch.object(Translator, "_together", disturbed):
+    with mock.patch.object(Translator, "_fitted", disturbed):
         yield
 
 

@@ -1,9 +1,9 @@
-"""validations.tsv keeps the header that it has, whoever began it."""
+"""validations.tsv keeps the header that it has, whoever began it; and what is read from it."""
 
 import csv
 from pathlib import Path
 
-from caesura.training.journal import VALIDATIONS, Journal, read_records
+from caesura.training.journal import VALIDATIONS, Journal, read_records, training_seconds
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -53,3 +53,10 @@ def test_a_log_of_an_earlier_version_is_read_under_the_names_of_today(tmp_path: 
         {"kind": "start", "live": 0.5, "output_live": 0.25},
         {"kind": "train", "live": 0.75, "output_live": 1.0, "loss": 2.0},
     ]
+
+
+def test_training_ends_for_us_at_the_last_best(tmp_path: Path) -> None:
+    assert training_seconds(tmp_path) is None
+    rows = ["update\tseconds\tverdict", "1\t2.5\tbest", "2\t5\tbest", "3\t7.5\twait"]
+    (tmp_path / "validations.tsv").write_text("\n".join(rows) + "\n")
+    assert training_seconds(tmp_path) == 5.0

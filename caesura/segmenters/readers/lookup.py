@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from caesura.layers.basics import embedding_table, positions_mask
 from caesura.layers.checks import check_shares, check_sizes
+from caesura.layers.embedding import embedding_table
+from caesura.layers.masks import positions_mask
 from caesura.segmenters.parts import Reader
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from caesura.layers.basics import gru_flops, positions_mask
 from caesura.layers.checks import check_sizes
-from caesura.layers.recurrent import gru
+from caesura.layers.masks import positions_mask
+from caesura.layers.recurrent import gru, gru_flops
 from caesura.segmenters.readers.lookup import Lookup
 
 

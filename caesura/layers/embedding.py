@@ -1,9 +1,9 @@
-"""Small things that all layers use."""
+"""Embedding tables."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from caesura.layers.checks import check_sizes
 
@@ -15,13 +15,3 @@ def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
     if not weight.is_meta:
         nn.init.normal_(weight)
     return nn.Embedding(vocab_size, embedding_dim, _weight=weight)
-
-
-def positions_mask(lengths: Tensor, size: int) -> Tensor:
-    """[B, size] bool: True on the first `lengths[b]` positions of row b."""
-    return torch.arange(size, device=lengths.device) < lengths[:, None]
-
-
-def gru_flops(inputs: int, hidden: int) -> int:
-    """Floating-point operations of one GRU step: three gates, each multiplies the input and the state."""
-    return 2 * 3 * hidden * (inputs + hidden)
