@@ -308,10 +308,6 @@ class Translator(BaseTranslator):
 
 def sampler(temperature: float, seed: int) -> Search:
     """A search that draws, each line by a seed of its own."""
-    if not 0 < temperature < float("inf"):
-        raise InputError(
-            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
-        )
 
     def search(decoder: Any, encoded: Any, limits: Any, positions: Any) -> Any:
         seeds = [seed * 1_000_003 + position for position in positions]

@@ -9,7 +9,7 @@ from caesura.analysis.gold import Gold, GoldLine, before_space
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
-from caesura.evaluation.boundaries import BoundaryScores, scores_of_counts, trivial
+from caesura.evaluation.boundaries import BoundaryCounts, BoundaryScores, f1, trivial
 from caesura.inference import Translator
 
 Bounds = Collection[int]
@@ -30,22 +30,7 @@ class Agreement:
         """The mean F1 of as many cuts as the model's at random places."""
         own, places = self.rows["model"], self.rows["every character"].predicted
         right = own.predicted * own.gold / places if places else 0.0
-        return 2 * right / (own.predicted + own.gold) if own.predicted + own.gold else 0.0
-
-
-@dataclass
-class _Counts:
-    predicted: int = 0
-    gold: int = 0
-    correct: int = 0
-
-    def add(self, predicted: set[int], gold: set[int]) -> None:
-        self.predicted += len(predicted)
-        self.gold += len(gold)
-        self.correct += len(predicted & gold)
-
-    def scores(self) -> BoundaryScores:
-        return scores_of_counts(self.predicted, self.gold, self.correct)
+        return f1(own.predicted, own.gold, right)
 
 
 @dataclass
@@ -55,7 +40,7 @@ class AgreementTally:
     reference: str
     about: str
     sentences: int = 0
-    _rows: dict[str, _Counts] = field(default_factory=dict)
+    _rows: dict[str, BoundaryCounts] = field(default_factory=dict)
 
     def add(self, rows: dict[str, Bounds], gold: Bounds, judged: Collection[int] | None = None) -> None:
         """One sentence; `judged` are the places where the reference says something, None for all of them."""
@@ -63,7 +48,7 @@ class AgreementTally:
         truth = set(gold)
         for name, bounds in rows.items():
             places = set(bounds) if judged is None else set(bounds) & set(judged)
-            self._rows.setdefault(name, _Counts()).add(places, truth)
+            self._rows.setdefault(name, BoundaryCounts()).add(places, truth)
 
     def result(self) -> Agreement:
         """The scores so far."""

@@ -76,6 +76,10 @@ def translate(
         )
     if sample and beam is not None:
         raise InputError("--sample draws and --beam searches; choose one")
+    if sample and not 0 < temperature < float("inf"):
+        raise InputError(
+            f"--temperature {temperature}: must be above 0 and finite; --beam 1 is the limit towards 0"
+        )
     search = sampler(temperature, seed) if sample else translator.searcher(beam)
     for number, output, text in process(translator, file, errors, search, with_cuts, unbuffered):
         if as_json:

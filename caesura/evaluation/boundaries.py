@@ -67,9 +67,34 @@ def boundary_scores(predicted: Iterable[Collection[int]], gold: Iterable[Collect
     guesses, truths = [set(p) for p in predicted], [set(g) for g in gold]
     if len(guesses) != len(truths):
         raise InputError(f"{len(guesses)} segmented sentences but {len(truths)} with gold boundaries")
-    n_guesses, n_truths = sum(map(len, guesses)), sum(map(len, truths))
-    correct = sum(len(p & g) for p, g in zip(guesses, truths, strict=True))
-    return scores_of_counts(n_guesses, n_truths, correct)
+    counts = BoundaryCounts()
+    for guess, truth in zip(guesses, truths, strict=True):
+        counts.add(guess, truth)
+    return counts.scores()
+
+
+@dataclass
+class BoundaryCounts:
+    """Counts boundaries sentence by sentence, for `boundary_scores` of a text that is not held in memory."""
+
+    predicted: int = 0
+    gold: int = 0
+    correct: int = 0
+
+    def add(self, predicted: set[int], gold: set[int]) -> None:
+        """Those of one more sentence."""
+        self.predicted += len(predicted)
+        self.gold += len(gold)
+        self.correct += len(predicted & gold)
+
+    def scores(self) -> BoundaryScores:
+        """The scores of all sentences so far."""
+        return scores_of_counts(self.predicted, self.gold, self.correct)
+
+
+def f1(predicted: int, gold: int, correct: float) -> float:
+    """The harmonic mean of precision and recall; 0 where there are no boundaries at all."""
+    return 2 * correct / (predicted + gold) if predicted + gold else 0.0
 
 
 def scores_of_counts(predicted: int, gold: int, correct: int) -> BoundaryScores:
@@ -79,7 +104,7 @@ def scores_of_counts(predicted: int, gold: int, correct: int) -> BoundaryScores:
     return BoundaryScores(
         precision=correct / predicted if predicted else 0.0,
         recall=correct / gold if gold else 0.0,
-        f1=2 * correct / (predicted + gold),
+        f1=f1(predicted, gold, correct),
         predicted=predicted,
         gold=gold,
         correct=correct,

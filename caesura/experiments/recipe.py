@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from caesura.config import Config, Section, cookbook, load_config, yamlfile
+from caesura.config import Section, cookbook, load_config, yamlfile
 from caesura.config.cookbook import FILE
 from caesura.config.phrasing import problems
 from caesura.config.yamlfile import Key, Place, place_of
-from caesura.data.files import PACKED, stored
 from caesura.errors import InputError
 from caesura.experiments.outcome import MEASURES, TEST, Measure, Member
+from caesura.training.prepare import text_settings
 
 Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
 
@@ -190,16 +190,6 @@ def _system(
         members[seed] = Member(member, path, over, chosen.out / member.replace(" ", "_"))
         members[seed].load()
     return System(table, name, row.title or name, row.paper, members, row.series)
-
-
-def text_settings(folder: Path, config: Config) -> Iterator[str]:
-    """Settings that take the text from a folder: train.de or train.de.xz, and so on."""
-    for part in ("train", "dev", "test"):
-        for side, language in (("src", config.data.src.lang), ("trg", config.data.trg.lang)):
-            file = stored(folder / f"{part}.{language}")
-            if not file.is_file():
-                raise InputError(f"--data {folder}: no {file.name} there, nor with {' or '.join(PACKED)}")
-            yield f"data.{part}.{side}={file.resolve()}"
 
 
 def unique_titles(chosen: Sequence[System]) -> list[str]:

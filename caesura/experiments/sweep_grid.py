@@ -17,7 +17,7 @@ from caesura.components import resolve
 from caesura.config import Config, load_config, yamlfile
 from caesura.config.phrasing import IN_QUOTES, in_shell
 from caesura.errors import InputError
-from caesura.experiments.recipe import text_settings
+from caesura.training.prepare import text_settings
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import Evaluation
-from caesura.evaluation.rates import TOLERANCE
+from caesura.evaluation.rates import TOLERANCE, rate_error
 from caesura.inference import Translator
 from caesura.output import Segmentation
 
@@ -33,7 +34,7 @@ class CutCounts:
     def of(cls, cuts: Iterable[Segmentation]) -> CutCounts:
         """Those of a text's sentences."""
         filled = [cut for cut in cuts if cut.ends]
-        segments = sum(sum(map(bool, cut.covered)) for cut in filled)
+        segments = segment_length(cut.covered for cut in filled).segments
         return cls(sum(len(cut.ends) for cut in filled), segments, len(filled))
 
     @property
@@ -57,8 +58,7 @@ def collapse(counts: CutCounts, before: str) -> Kind:
 
 def departure(length: float, target: float, before: str) -> Kind:
     """Whether segments of this length are off the one that is asked for."""
-    error = abs(length / target - 1) if length else 0.0
-    return "off" if error > (OFF_OVER if before == "off" else OFF) else ""
+    return "off" if abs(rate_error(length, target)) > (OFF_OVER if before == "off" else OFF) else ""
 
 
 def watch(

@@ -216,18 +216,14 @@ def _knobs(run: Run) -> dict[str, float]:
 
 def _of_cuts(run: Run, window: dict[str, float]) -> dict[str, float]:
     """Of training text: symbols per segment and the segmenter's figures; of a decoder that cuts, the same."""
-    found, figures = {}, run.model.segmenter.figures
-    if figures and window["segments"]:
-        found["segment_length"] = window["source_symbols"] / window["segments"]
-    for figure in figures:
-        if (value := ratio((window[figure.name], window[f"{figure.name} of"]))) is not None:
-            found[figure.name] = value
+    figures = run.model.segmenter.figures
+    sums = {"segment_length": (window["source_symbols"], window["segments"])} if figures else {}
+    sums |= {figure.name: (window[figure.name], window[f"{figure.name} of"]) for figure in figures}
     if run.model.decoder.segmenting:
-        found["decoder_penalty"] = window["decoder_penalty"] / window["sentences"]
-        if window["output_segments"]:
-            found["output_segment_length"] = window["output_symbols"] / window["output_segments"]
-            found["output_live"] = window["output_live"] / window["output_symbols"]
-    return found
+        sums["decoder_penalty"] = window["decoder_penalty"], window["sentences"]
+        sums["output_segment_length"] = window["output_symbols"], window["output_segments"]
+        sums["output_live"] = window["output_live"], window["output_symbols"]
+    return {name: value for name, pair in sums.items() if (value := ratio(pair)) is not None}
 
 
 def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float | None) -> bool:

@@ -11,7 +11,7 @@ from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts, Tra
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
 from caesura.data.entropy import NgramCuts
-from caesura.data.files import digest, packed_instead, stored
+from caesura.data.files import PACKED, digest, packed_instead, stored
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.sides import doubts
 from caesura.data.vocabulary import Vocabulary
@@ -145,6 +145,16 @@ def text_files(config: Config, part: str) -> dict[str, Path]:
     if isinstance(corpus, Files):
         return {f"data.{part}.src": corpus.src, f"data.{part}.trg": corpus.trg}
     return {} if corpus is None else {f"data.{part}": corpus}
+
+
+def text_settings(folder: Path, config: Config) -> Iterator[str]:
+    """Settings that take the text from a folder: train.de or train.de.xz, and so on."""
+    for part in ("train", "dev", "test"):
+        for side, language in (("src", config.data.src.lang), ("trg", config.data.trg.lang)):
+            file = stored(folder / f"{part}.{language}")
+            if not file.is_file():
+                raise InputError(f"--data {folder}: no {file.name} there, nor with {' or '.join(PACKED)}")
+            yield f"data.{part}.{side}={file.resolve()}"
 
 
 def packed_files(config: Config) -> Iterator[str]:
