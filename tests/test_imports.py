@@ -16,9 +16,9 @@ PACKAGE = Path(caesura.__file__).parent
 # DESIGN.md's order, with small modules where they belong: a module imports from its own place and before it.
 ORDER = (
     *("visible", "errors", "signals", "streams", "schedules"),
-    *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search", "output"),
-    *("components", "model_folder", "translator", "inference"),
-    *("evaluation", "training", "analysis", "terminal", "experiments", "cli"),
+    *("config", "kernels", "data", "layers", "segmenters", "encoders", "decoders", "search"),
+    *("components", "model_folder", "translator", "output", "inference"),
+    *("evaluation", "training", "analysis", "terminal", "experiments", "explorer", "cli"),
 )
 OPTIONAL = ("pydantic", "typer", "rich", "yaml", "tokenizers", "sacrebleu", "safetensors", "matplotlib")
 

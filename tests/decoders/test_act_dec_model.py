@@ -129,6 +129,8 @@ def test_the_cuts_of_given_translations_join_to_them() -> None:
     assert cuts[0].weights == pytest.approx(alone.weights, rel=1e-12)
     with pytest.raises(ValueError, match="does not cut"):
         tiny_model(ACT).segment_targets(["a"], ["a"])
+    with pytest.raises(InputError, match="2 sources, but 1 targets"):
+        model.segment_targets(["a", "b"], ["c"])
 
 
 TEXT = ["ein haus am see", "zwei häuser", "drei schiffe und ein see", "東京都に行く"]
