@@ -47,7 +47,7 @@ ALIASES = {
         "data.src.lang": "source_lang src_lang",
         "data.trg.lang": "target_lang tgt_lang trg_lang",
         "data.src": "source",
-        "data.trg": "target tgt",
+        "data.trg": "tgt",
         "data.src.max_length": "max_sent_length max_source_length max_source_positions",
         "data.trg.max_length": "max_target_length max_target_positions",
         "data.src.voc_limit": "nwordssrc src_voc_limit vocab_size voc_size",
@@ -66,7 +66,7 @@ def problems(
     given: Container[str] = (),
     whole: type[BaseModel] | None = None,
 ) -> list[Problem]:
-    """What is wrong with the keys of `section`, one problem a key; `given` are keys that the program sets.
+    """What is wrong with the keys of `section`, one problem per key; `given` are keys that the program sets.
 
     A missing key is not named beside its misspelling; one in a wrong place is looked for in all of `whole`.
     """

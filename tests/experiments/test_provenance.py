@@ -109,9 +109,9 @@ def test_files_of_cuts_are_told_by_their_names(act: Path) -> None:
 
 def test_a_mark_of_an_earlier_version_is_known(act: Path) -> None:
     """Of docs/results/multi30k, whose recipe is as it was."""
-    path = RESULTS / "multi30k" / "metrics" / "systems-act-1.jsonl"
+    path = RESULTS / "multi30k" / "metrics" / "systems-char-1.jsonl"
     mark = json.loads(path.read_bytes().splitlines()[-1])["digest"]
-    recipe = RESULTS.parents[1] / "recipes" / "multi30k" / "act.yaml"
+    recipe = RESULTS.parents[1] / "recipes" / "multi30k" / "char.yaml"
     assert is_mark_of(mark, described(load_config(recipe, ["training.seed=1"])))
     assert not is_mark_of(mark, described(load_config(recipe, ["training.seed=2"])))
 
