@@ -125,6 +125,6 @@ def test_the_blocker_of_the_test_above_does_block() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("caesura.cli") is None, reason="no command line yet")
 def test_the_command_line_is_imported_without_torch() -> None:
     assert (
-        python("import sys, caesura.cli; print('torch' in sys.modules, 'typer' in sys.modules)")
+        python("import sys, caesura.cli.program; print('torch' in sys.modules, 'typer' in sys.modules)")
         == "False True"
     )

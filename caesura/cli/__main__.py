@@ -1,6 +1,6 @@
 """`python -m caesura.cli` is the program `caesura`."""
 
-from caesura.cli import main
+from caesura.cli.program import main
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 from unittest import mock
 
-from caesura.cli import main
+from caesura.cli.program import main
 from caesura.config import load_config
 from caesura.inference import Translator
 

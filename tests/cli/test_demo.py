@@ -28,7 +28,7 @@ ENDLESS = replace(TINY, updates=1_000_000)
 # The program with the settings of a test: `python -c PROGRAM demo --out FOLDER`.
 PROGRAM = f"""
 from functools import partial
-from caesura import cli
+from caesura.cli import program as cli
 from caesura.data.numerals import HeldOut
 from caesura.experiments import demo
 from caesura.experiments.demo import Scale

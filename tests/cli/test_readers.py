@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 from cli.program import command, write_config, write_corpus
 
-from caesura.cli import main
+from caesura.cli.program import main
 from caesura.streams import Stream
 from caesura.training.checkpoint import list_checkpoints, read_progress
 from caesura.training.journal import METRICS

@@ -25,18 +25,18 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Finder())
-from caesura.cli import main
+from caesura.cli.program import main
 main()
 """
 AT_EXIT = """
 import atexit, os, signal
-from caesura.cli import main
+from caesura.cli.program import main
 atexit.register(os.kill, os.getpid(), signal.SIGINT)
 main()
 """
 IN_A_DESTRUCTOR = """
 import os, signal, time
-from caesura import cli
+from caesura.cli import program as cli
 
 class Fragile:
     def __del__(self):
@@ -52,7 +52,7 @@ cli.main()
 """
 TWICE = """
 import os, signal, time
-from caesura import cli
+from caesura.cli import program as cli
 
 def app(**_):
     try:

@@ -17,7 +17,7 @@ from cli.test_demo import PROGRAM
 from experiments.fleets import write_text
 from experiments.recipes import RECIPE
 
-from caesura.cli import main
+from caesura.cli.program import main
 from caesura.experiments.recipe import FILE
 from caesura.streams import open_streams
 from caesura.training.checkpoint import list_checkpoints, read_progress

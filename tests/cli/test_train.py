@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_finite_is_one_sentence_and_status_1(config: Path, tm
 def test_help_and_version_do_not_import_torch() -> None:
     script = (
         "import sys; sys.argv = ['caesura', {!r}]\n"
-        "from caesura.cli import main\n"
+        "from caesura.cli.program import main\n"
         "try: main()\n"
         "finally: print([m for m in ('torch', 'numpy', 'pydantic') if m in sys.modules])\n"
     )

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_ignored_signals")]
 UPDATES = 1500  # more than are made before Ctrl-C comes
 DEMO = f"""
 from functools import partial
-from caesura import cli
+from caesura.cli import program as cli
 from caesura.experiments import demo
 from caesura.data.numerals import HeldOut
 size = {{"updates": {UPDATES // 10}, "size": 100, "held_out": HeldOut(4, 4, 4, 4)}}

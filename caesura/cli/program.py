@@ -1,0 +1,73 @@
+"""The command line. Torch is imported inside the commands, so that --help answers at once."""
+
+from __future__ import annotations
+
+from caesura.signals import QuietInterrupt
+
+with QuietInterrupt():
+    import sys
+    from typing import Annotated
+
+    import typer
+
+    from caesura.cli import recipes
+    from caesura.cli.experiments import demo, reproduce, sweep
+    from caesura.cli.measuring import analyze, compare, evaluate
+    from caesura.cli.training import train
+    from caesura.cli.translating import segment, translate
+    from caesura.errors import explain, show_traceback
+    from caesura.streams import open_streams, outlive_readers
+
+app = typer.Typer(
+    name="caesura",
+    help="Translation models that learn where to cut their input.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from caesura import __version__
+
+        typer.echo(f"caesura {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", callback=_show_version, is_eager=True)
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="show where an error came from")] = False,
+) -> None:
+    """What stands before the command."""
+
+
+for command in (demo, train, translate, segment, evaluate, compare, analyze, reproduce, sweep):
+    app.command()(command)
+app.add_typer(recipes.commands, name="recipes")
+
+
+def main() -> None:
+    """Run the program; a user's mistake is one sentence and status 2, never a traceback."""
+    with QuietInterrupt() as interrupt:
+        open_streams()
+        try:
+            try:
+                status = app(prog_name="caesura", standalone_mode=False) or 0
+            finally:
+                sys.stdout.flush()
+        except SystemExit:
+            raise
+        except BaseException as problem:
+            interrupt.ending = True
+            if "--traceback" in sys.argv:
+                sys.excepthook = show_traceback
+                raise
+            status = explain(problem)
+        finally:
+            outlive_readers()  # errors of the last flush have been reported already
+    sys.exit(status if isinstance(status, int) else 0)
