@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.metrics.base import Metric, Score
+from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
 from caesura.errors import InputError
-from caesura.evaluation.ngrams import characters, shared_ngrams, words
+from caesura.evaluation.ngrams import Shared, characters, shared_ngrams, words
 
 WORDLESS = 20  # chrF2 from which on no word right is strange; a model at the start of training has less
 TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
@@ -80,29 +80,20 @@ def score(
             f"{TOKENISED} translations or more end in ' .', as tokenised text does, and BLEU tokenises it "
             "again; if yours is tokenised, --set testing.bleu_tokenize=none"
         )
-    bleu = bleu_metric(tokenize, lowercase)
     metrics: dict[str, Metric] = {
-        "bleu": bleu,
+        "bleu": bleu_metric(tokenize, lowercase),
         "chrf": CHRF(lowercase=lowercase),
         "chrf_bigram": CHRF(char_order=2, lowercase=lowercase),
     }
-    counts = _character_counts(hypotheses, references, lowercase)
-    counted = {
-        "bleu": _word_counts(bleu, hypotheses, references),
-        "chrf": counts,
-        "chrf_bigram": counts[: 3 * 2],
-    }
-    results = {key: _result(metric, counted[key], hypotheses) for key, metric in metrics.items()}
-    # chrF's beta is in the name alone, so the name belongs to the signature.
-    signatures = {key: f"{results[key].name}|{metric.get_signature()}" for key, metric in metrics.items()}
+    shared = _shared_characters(hypotheses, references, lowercase)
     pairs = zip(hypotheses, references, strict=True)
     equal = sum(h.lower() == r.lower() if lowercase else h == r for h, r in pairs)
     return Scores(
-        bleu=float(results["bleu"].score),
-        chrf=float(results["chrf"].score),
-        chrf_bigram=float(results["chrf_bigram"].score),
+        bleu=_bleu(bleu_metric(tokenize, lowercase), hypotheses, references),
+        chrf=_chrf(shared),
+        chrf_bigram=_chrf(shared[:2]),
         exact=equal / len(references),
-        signatures=signatures,
+        signatures={key: _signature(metric) for key, metric in metrics.items()},
         sentences=len(references),
     )
 
@@ -117,11 +108,14 @@ def wordless(bleu: float, chrf: float) -> str:
     )
 
 
-def _word_counts(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> list[int]:
-    """BLEU's statistics of the text, for which sacrebleu would take seconds."""
-    found = shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
-    lengths = found[0].written, found[0].wanted
-    return [*lengths, *(one.matched for one in found), *(one.written for one in found)]
+# Sacrebleu counts n-grams in seconds, and validations are many; `shared_ngrams` counts the same at once.
+
+
+def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    shared = shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
+    counts = [one.matched for one in shared], [one.written for one in shared]
+    lengths = shared[0].written, shared[0].wanted
+    return float(metric.compute_bleu(*counts, *lengths, metric.smooth_method, metric.smooth_value).score)
 
 
 def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
@@ -129,26 +123,39 @@ def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
 
     13a first puts spaces around a space, so that it takes each word by itself; and words come again.
     """
+    cased = [(line.lower() if metric.lowercase else line).rstrip() for line in lines]
     if metric.tokenizer.signature() != "13a":
-        return [metric._preprocess_segment(line) for line in lines]
-    cased = [line.lower() for line in lines] if metric.lowercase else lines
-    return [" ".join(map(metric.tokenizer, line.rstrip().split(" "))) for line in cased]
+        return [metric.tokenizer(line) for line in cased]
+    return [" ".join(map(metric.tokenizer, line.split(" "))) for line in cased]
 
 
-def _character_counts(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> list[int]:
-    """Those of chrF, order by order."""
+def _shared_characters(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> list[Shared]:
+    """Without white space, as chrF counts them."""
 
     def bare(line: str) -> str:
         return "".join((line.lower() if lowercase else line).split())
 
-    found = shared_ngrams([*map(bare, hypotheses)], [*map(bare, references)], characters, order=6)
-    return [count for one in found for count in (one.judged, one.wanted, one.matched)]
+    return shared_ngrams([*map(bare, hypotheses)], [*map(bare, references)], characters, order=6)
 
 
-def _result(metric: Metric, counts: list[int], hypotheses: Sequence[str]) -> Score:
-    """The score with these statistics; a line tells sacrebleu what its signature has to say."""
-    metric.corpus_score(hypotheses[:1], [hypotheses[:1]])
-    return metric._aggregate_and_compute([counts])
+def _chrf(shared: Sequence[Shared]) -> float:
+    """The F-score with beta 2 of means over the orders that both sides have n-grams of."""
+    factor = 2**2
+    judged = [one for one in shared if one.judged and one.wanted]
+    precision = recall = 0.0  # `sum` would round otherwise than sacrebleu
+    for one in judged:
+        precision += one.matched / one.judged
+        recall += one.matched / one.wanted
+    if not precision:
+        return 0.0
+    precision, recall = precision / len(judged), recall / len(judged)
+    return 100 * ((1 + factor) * precision * recall / (factor * precision + recall))
+
+
+def _signature(metric: Metric) -> str:
+    """Led by the name, which alone has chrF's beta; sacrebleu knows it when a line has been scored."""
+    name = metric.corpus_score(["a"], [["a"]]).name
+    return f"{name}|{metric.get_signature()}"
 
 
 def paired_bootstrap(
