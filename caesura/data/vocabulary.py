@@ -49,10 +49,8 @@ class Vocabulary(ABC):
 
     kind: ClassVar[str]
 
-    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
+    def __init__(self, symbols: Sequence[str]) -> None:
         self.tokens: list[str] = [*SPECIALS, *symbols]
-        # How often each token (specials too) occurred in the training text; <unk> counts what was cut off.
-        self.counts: list[int] | None = None if counts is None else list(counts)
         # A word of the text may be spelled like a special, so the specials are not in here.
         self._ids = _Ids((s, i) for i, s in enumerate(symbols, len(SPECIALS)))
 
@@ -124,8 +122,6 @@ class Vocabulary(ABC):
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON, one token per line."""
         parts = [f'"format": {FORMAT}', f'"kind": {json.dumps(self.kind)}', f'"tokens": {_rows(self.tokens)}']
-        if self.counts is not None:
-            parts.append(f'"counts": {json.dumps(self.counts)}')
         if self.kind == "bpe":
             parts.append(f'"merges": {_rows(self.merges)}')
         if self.scores:
@@ -176,8 +172,8 @@ class WordVocabulary(Vocabulary):
 class PieceVocabulary(Vocabulary):
     """Words cut into pieces, each word by itself and the same way everywhere."""
 
-    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
-        super().__init__(symbols, counts)
+    def __init__(self, symbols: Sequence[str]) -> None:
+        super().__init__(symbols)
         self._cut_once = lru_cache(maxsize=1 << 16)(self._cut)
 
     @abstractmethod
@@ -213,10 +209,8 @@ class BpeVocabulary(PieceVocabulary):
 
     kind = "bpe"
 
-    def __init__(
-        self, symbols: Sequence[str], merges: Sequence[tuple[str, str]], counts: Sequence[int] | None = None
-    ) -> None:
-        super().__init__(symbols, counts)
+    def __init__(self, symbols: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
+        super().__init__(symbols)
         self._merges = list(merges)
 
     @property
@@ -256,8 +250,8 @@ class WordpieceVocabulary(PieceVocabulary):
 
     kind = "wordpiece"
 
-    def __init__(self, symbols: Sequence[str], counts: Sequence[int] | None = None) -> None:
-        super().__init__(symbols, counts)
+    def __init__(self, symbols: Sequence[str]) -> None:
+        super().__init__(symbols)
         # Length of the longest token, mark excluded, by its first character and by whether it begins a word.
         self._longest: dict[tuple[bool, str], int] = {}
         for token in symbols:
@@ -299,10 +293,8 @@ class UnigramVocabulary(PieceVocabulary):
 
     kind = UNIGRAM
 
-    def __init__(
-        self, symbols: Sequence[str], scores: Sequence[float], counts: Sequence[int] | None = None
-    ) -> None:
-        super().__init__(symbols, counts)
+    def __init__(self, symbols: Sequence[str], scores: Sequence[float]) -> None:
+        super().__init__(symbols)
         self._scores = list(scores)
 
     @property
@@ -337,7 +329,7 @@ def load_vocabulary(path: str | Path) -> Vocabulary:
     """Read a vocabulary that `save` wrote; anything else is refused with the reason."""
     try:
         raw = read_at_most(Path(path), MAX_BYTES)
-        content = parse_json(raw, 6 * MAX_TOKENS)  # a token, its count, its score, and a merge of two
+        content = parse_json(raw, 6 * MAX_TOKENS)  # a token, its score, a merge of two, and its count of 0.1
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except json.JSONDecodeError as error:
@@ -353,7 +345,7 @@ def load_vocabulary(path: str | Path) -> Vocabulary:
 def _checked(content: Any) -> Vocabulary:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f'"format" should be {FORMAT}')
-    kind, tokens, counts = content.get("kind"), content.get("tokens"), content.get("counts")
+    kind, tokens = content.get("kind"), content.get("tokens")
     if kind not in (*KINDS, UNIGRAM):
         raise InputError(f'"kind" should be one of {", ".join((*KINDS, UNIGRAM))}')
     if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
@@ -367,19 +359,13 @@ def _checked(content: Any) -> Vocabulary:
     if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
         raise InputError(f"token {quoted(twice)} occurs more than once")
     check_symbols(kind, symbols)
-    if counts is not None and not (
-        isinstance(counts, list)
-        and len(counts) == len(tokens)
-        and all(type(n) is int and n >= 0 for n in counts)
-    ):
-        raise InputError('"counts" should have one number per token')
     if kind == "bpe":
-        return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)), counts)
+        return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)))
     if kind == "wordpiece":
-        return WordpieceVocabulary(symbols, counts)
+        return WordpieceVocabulary(symbols)
     if kind == UNIGRAM:
-        return UnigramVocabulary(symbols, _checked_scores(content.get("scores"), len(tokens)), counts)
-    return CharVocabulary(symbols, counts) if kind == "char" else WordVocabulary(symbols, counts)
+        return UnigramVocabulary(symbols, _checked_scores(content.get("scores"), len(tokens)))
+    return CharVocabulary(symbols) if kind == "char" else WordVocabulary(symbols)
 
 
 def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:

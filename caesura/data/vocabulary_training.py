@@ -44,12 +44,11 @@ def _train_counted(kind: str, lines: Iterable[str], size: int | None) -> Vocabul
         counter.update(line if kind == "char" else line.split())
     ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     room = len(ranked) if size is None else size - len(SPECIALS)
-    kept, cut = ranked[:room], ranked[room:]
-    check_symbols(kind, (symbol for symbol, _ in kept))
+    kept = [symbol for symbol, _ in ranked[:room]]
+    check_symbols(kind, kept)
     if not kept:
         raise InputError("no text to make a vocabulary from; is the file empty?")
-    counts = [0, sum(n for _, n in cut), 0, 0, *(n for _, n in kept)]
-    return (CharVocabulary if kind == "char" else WordVocabulary)([s for s, _ in kept], counts)
+    return CharVocabulary(kept) if kind == "char" else WordVocabulary(kept)
 
 
 def _train_pieces(kind: str, lines: Iterable[str], size: int) -> Vocabulary:
