@@ -13,10 +13,12 @@ from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+)
+from rich.progress import (
+    Progress as Bar,
 )
 from rich.segment import Segment
 from rich.table import Table
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from caesura.analysis.cuts import CutMeasures
     from caesura.evaluation.evaluate import Evaluation
     from caesura.segmenters.figures import Figure
-    from caesura.training.checkpoint import Progress as TrainingProgress
-    from caesura.training.validation import Example, Validation
+    from caesura.training.checkpoint import Progress
+    from caesura.training.validation import Validation, ValidationExample
 
 
 class Screen(Console):
@@ -119,7 +121,7 @@ class TrainingDisplay:
 
     def __init__(self, validation_freq: int) -> None:
         self._freq = validation_freq
-        self._bar = Progress(
+        self._bar = Bar(
             SpinnerColumn(),
             _description(),
             BarColumn(),
@@ -147,14 +149,14 @@ class TrainingDisplay:
         """Reading, numbering and measuring text."""
         self._bar.update(self._task, description=f"{what}: {done:,} lines")
 
-    def update(self, progress: TrainingProgress, loss: float | None) -> None:
+    def update(self, progress: Progress, loss: float | None) -> None:
         """Move the bar towards the next validation."""
         if loss is not None:
             self._loss = f"  cross-entropy {loss:.3f}"
         text = f"epoch {progress.epoch + 1}, update {progress.update:,}{self._loss}"
         self._bar.update(self._task, description=text, completed=progress.since_validation, total=self._freq)
 
-    def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
+    def validation(self, validation: Validation, examples: Sequence[ValidationExample]) -> None:
         """The figures, and how some sentences were cut and translated."""
         for text in (validation_line(vars(validation)), *_warnings(vars(validation))):
             self.say(text)
@@ -225,19 +227,18 @@ class _Lines:
 
 
 @contextmanager
-def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[int], None]]:
-    """A progress bar on the terminal's error stream; call what it gives with the number of things done.
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on the terminal's error stream, or lines where that is no terminal.
 
-    Without a terminal it is `logged` in lines, but for work that prints lines of its own.
+    Call what it gives with the number of things done.
     """
     columns = (SpinnerColumn(), _description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task, log = bar.add_task(one_line(what), total=total), _Lines(what)
 
         def report(more: int) -> None:
             bar.advance(task, more)
-            if logged:
-                log(f"{what}: {bar.tasks[task].completed:,.0f} of {total:,}")
+            log(f"{what}: {bar.tasks[task].completed:,.0f} of {total:,}")
 
         yield report
 
@@ -246,7 +247,7 @@ def counting(what: str, total: int, logged: bool = True) -> Iterator[Callable[[i
 def telling(what: str) -> Iterator[Callable[[str], None]]:
     """A spinner that tells what a long work is at; call what it gives with that."""
     columns = (SpinnerColumn(), _description(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task, log = bar.add_task(one_line(what), total=None), _Lines(what)
 
         def report(at: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.means import Means
 from caesura.inference import Translator
+from caesura.layers.modes import evaluating
 from caesura.output import Segmentation
 
 PLACES = 8  # characters of a word; the last stands for all that follow
@@ -49,9 +50,7 @@ def attention_maps(
     cuts: Sequence[Segmentation],
 ) -> Iterator[AttentionMap]:
     """The attention of each pair, teacher-forced; nothing where the decoder shows none."""
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for begin in range(0, len(texts), _BATCH):
             rows = range(begin, min(begin + _BATCH, len(texts)))
             batch = model.batch([texts[i] for i in rows], [targets[i] for i in rows])
@@ -70,8 +69,6 @@ def attention_maps(
                     target=[*shown, END],
                     weights=weights[row, : sizes[row], : steps[row]].tolist(),
                 )
-    finally:
-        model.train(was_training)
 
 
 class AttentionTally:

@@ -17,6 +17,7 @@ from caesura.analysis.characters import Unit, labels, units
 from caesura.analysis.means import Means
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.inference import Translator
+from caesura.layers.modes import evaluating
 from caesura.output import Segmentation
 
 Direction = Literal["forward", "backward"]
@@ -115,9 +116,7 @@ def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentati
     """The gates along each sentence; nothing where the encoder is another than the recurrent one."""
     if not isinstance(model.encoder, RecurrentEncoder):
         return
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for begin in range(0, len(texts), _BATCH):
             chunk = texts[begin : begin + _BATCH]
             batch = model.batch(chunk)
@@ -129,8 +128,6 @@ def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentati
             for row, cut in enumerate(cuts[begin : begin + _BATCH]):
                 rows = [GateRow(*key, value[row][: lengths[row]]) for key, value in values.items()]
                 yield GateMap(labels(cut.pieces, lengths[row]), rows)
-    finally:
-        model.train(was_training)
 
 
 @dataclass

@@ -51,7 +51,7 @@ Report = Callable[[str, int], None]  # what is being done, and how many sentence
 
 
 @dataclass(frozen=True)
-class Settings:
+class AnalysisSettings:
     """How much is looked at."""
 
     sample: int = 500  # sentences for gates, attention and typos
@@ -89,12 +89,12 @@ def analyse(
     lines: Iterable[Line],
     text: str,
     gold: Gold | None = None,
-    settings: Settings | None = None,
+    settings: AnalysisSettings | None = None,
     report: Report = lambda what, done: None,
     known: Known | None = None,
 ) -> Analysis:
     """Measure a model on a stream of lines; memory does not grow with them."""
-    settings = settings or Settings()
+    settings = settings or AnalysisSettings()
     model = subject.model
     passed = _Pass(subject, gold, text, settings)
     for chunk in chunks(lines, CHUNK):
@@ -148,7 +148,7 @@ def _measured(model: Translator, values: Mapping[str, float]) -> list[Measured]:
 class _Pass:
     """The one pass over the text: what is counted on every sentence, and the sentences that are kept."""
 
-    def __init__(self, subject: Subject, gold: Gold | None, text: str, settings: Settings) -> None:
+    def __init__(self, subject: Subject, gold: Gold | None, text: str, settings: AnalysisSettings) -> None:
         self._model, self._gold, self._text, self._settings = subject.model, gold, text, settings
         self.sentences = self.too_long = 0
         self.segments = SegmentTally()
@@ -206,7 +206,7 @@ class _Pass:
 def _translate(
     subject: Subject,
     kept: Sequence[Line],
-    settings: Settings,
+    settings: AnalysisSettings,
     report: Report,
     known: Known | None,
 ) -> list[Output]:
@@ -220,7 +220,7 @@ def _translate(
 
 
 def _shown(
-    model: Translator, lines: Sequence[Line], outputs: dict[int, Output], settings: Settings
+    model: Translator, lines: Sequence[Line], outputs: dict[int, Output], settings: AnalysisSettings
 ) -> list[tuple[Line, Output]]:
     """The lines with their outputs; a line that was not among those translated is processed here."""
     search = model.searcher(settings.beam) if settings.translate else None
@@ -280,7 +280,7 @@ def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: i
     return replace(gates, **counts, profiles=profiles)
 
 
-def _draw(model: Translator, line: Line, output: Output, settings: Settings) -> Drawn:
+def _draw(model: Translator, line: Line, output: Output, settings: AnalysisSettings) -> Drawn:
     cut = output.segmentation
     target = output.best if output.hypotheses else line.reference
     maps = attention_maps(model, [line.source], [target], [cut]) if target is not None else iter(())
@@ -300,7 +300,9 @@ def _flipped(model: Translator, line: Line) -> Flips | None:
     return flips(model, line.source, reference) if has_gaps(model, line.source) else None
 
 
-def _moved(model: Translator, filled: Sequence[Line], settings: Settings, report: Report) -> Moved | None:
+def _moved(
+    model: Translator, filled: Sequence[Line], settings: AnalysisSettings, report: Report
+) -> Moved | None:
     """Of as many sentences as the settings say: the same for every model of a comparison."""
     able = [line for line in filled if movable(line.source, line.reference)]
     lines = subsample(able, settings.moved, settings.seed)
@@ -328,7 +330,7 @@ def _errors(subject: Subject, kept: Sequence[Line], outputs: Sequence[Output]) -
 
 
 def _robust(
-    model: Translator, sample: Sequence[Line], settings: Settings, report: Report
+    model: Translator, sample: Sequence[Line], settings: AnalysisSettings, report: Report
 ) -> Robustness | None:
     if not sample or not model.cuts_any_text:  # nobody has given cuts for a text with typos
         return None
@@ -356,7 +358,7 @@ def _cost(
     subject: Subject,
     filled: Sequence[Line],
     outputs: Sequence[Output],
-    settings: Settings,
+    settings: AnalysisSettings,
     known: Known | None,
 ) -> Cost:
     model = subject.model

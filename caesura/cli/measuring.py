@@ -127,7 +127,7 @@ def compare(
     testing: Testing = None,
 ) -> None:
     """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
-    from caesura.analysis.study import Settings
+    from caesura.analysis.study import AnalysisSettings
     from caesura.cli.streaming import sentences
     from caesura.experiments.comparison import (
         Text,
@@ -145,7 +145,7 @@ def compare(
         raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
     if out is not None:
         check_out(out, models, src, name or ())
-    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
+    settings = AnalysisSettings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
     loaded = [(str(model), load_model(model, device, testing, threads)) for model in models]
     text = sentences(src, trg, errors, min(model.config.testing.max_input for _, model in loaded))
     for _, translator in loaded:
@@ -205,12 +205,12 @@ def analyze(
         missing = "--src" if src is None else "--out"
         raise InputError(f"{missing} is missing; a report needs --src and --out, --only cuts neither")
 
-    from caesura.analysis.study import Settings
+    from caesura.analysis.study import AnalysisSettings
     from caesura.analysis.tables import overview
     from caesura.experiments.comparison import Text, begin_report, check_out, write_report
 
     check_out(out, [model], src)
-    settings = Settings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
+    settings = AnalysisSettings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)
     loaded = [(str(model), load_model(model, device, testing, threads))]
     for _, translator in loaded:
         translator.read_cuts(src)

@@ -9,7 +9,7 @@ from caesura.config import load_config
 from caesura.data.files import write_whole
 from caesura.experiments.outcome import Outcome, figures_of
 from caesura.experiments.provenance import described, made_by
-from caesura.experiments.recipe import System
+from caesura.experiments.recipe import RecipeSystem
 from caesura.experiments.result_tables import ending
 from caesura.experiments.results import SystemResult, kept_metrics
 from caesura.model_folder import CONFIG, WEIGHTS
@@ -42,7 +42,7 @@ def links(out: Path, results: Sequence[SystemResult]) -> str:
     return f"Cards, each of the seed that did best on dev: {listed}." if there else ""
 
 
-def _path(out: Path, system: System) -> Path:
+def _path(out: Path, system: RecipeSystem) -> Path:
     return out / "cards" / f"{system.name.replace(' ', '_')}.md"
 
 

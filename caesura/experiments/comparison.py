@@ -17,7 +17,7 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import name_of, read_text, readable
 from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.speed import SENTENCES, Speed, speeds
-from caesura.analysis.study import Known, Settings, Subject, analyse
+from caesura.analysis.study import AnalysisSettings, Known, Subject, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors, refuse_unwritable
 from caesura.data.sentences import Sentences
@@ -33,7 +33,7 @@ FAILURE = 0.1  # of the best BLEU: a model with less is not the baseline, unless
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One model of a comparison."""
 
     name: str
@@ -72,7 +72,7 @@ def compare_models(
     beam: int | None,
     names: Sequence[str],
     baseline: int | None = None,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """Translate the text with every (folder, model) and test the differences from one of them.
 
     Rows are named by their folders where no names are given; `baseline` is as in `compared`.
@@ -124,7 +124,7 @@ def compared(
     text: Sentences,
     beam: int | None,
     baseline: int | None = None,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """One row per model from its evaluation and the seconds it took; differences to one of them are tested.
 
     `baseline` is its place; None: that of the first model that is not a failure.
@@ -142,7 +142,7 @@ def compared(
         systems = {first: systems[first]} | systems
         tested = paired_bootstrap(systems, text.references, testing.bleu_tokenize, testing.lowercase)
     return [
-        Row(
+        ComparisonRow(
             folder,
             model,
             beam,
@@ -180,8 +180,8 @@ def write_report(
     text: Text,
     gold: Gold | None,
     out: Path,
-    settings: Settings,
-    rows: Sequence[Row] = (),
+    settings: AnalysisSettings,
+    rows: Sequence[ComparisonRow] = (),
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
@@ -213,7 +213,7 @@ def write_report(
     return page, found
 
 
-def _known(row: Row) -> Known:
+def _known(row: ComparisonRow) -> Known:
     return Known(row.evaluation.outputs, row.evaluation.scores, row.speed)
 
 
@@ -222,7 +222,7 @@ def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] 
     refuse_another(out, names or _names([str(model) for model in models]), name_of(src))
 
 
-def _names(folders: Sequence[str], rows: Sequence[Row] = ()) -> list[str]:
+def _names(folders: Sequence[str], rows: Sequence[ComparisonRow] = ()) -> list[str]:
     """Those that were given, or else the names of the folders where they differ, or else their paths."""
     given = [row.name for row in rows]
     if rows and given != list(folders):
@@ -232,7 +232,7 @@ def _names(folders: Sequence[str], rows: Sequence[Row] = ()) -> list[str]:
     return [readable(name) for name in names]
 
 
-def show_comparison(rows: Sequence[Row], where: str) -> None:
+def show_comparison(rows: Sequence[ComparisonRow], where: str) -> None:
     """Print the table; p-values are of the difference to the baseline."""
     gold = rows[0].evaluation.boundaries is not None
     cutting = any(row.evaluation.output_segments for row in rows)

@@ -17,7 +17,7 @@ from caesura.analysis.figures import history_figure
 from caesura.analysis.halting import history
 from caesura.analysis.plots import save as save_figure
 from caesura.analysis.report import PAGE
-from caesura.analysis.study import Settings
+from caesura.analysis.study import AnalysisSettings
 from caesura.data.corpus import ParallelText
 from caesura.data.files import refuse_unwritable, write_whole
 from caesura.data.numerals import HeldOut, write_corpus
@@ -126,7 +126,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Model(Member):
+class DemoModel(Member):
     """One model of the demo; its config is beside its folder."""
 
     system: str
@@ -137,17 +137,17 @@ class Model(Member):
         return scale.updates or SYSTEMS[self.system].updates
 
 
-def model_of(system: str, seed: int, out: Path) -> Model:
+def model_of(system: str, seed: int, out: Path) -> DemoModel:
     """A model of the demo in the folder `out`."""
     folder = out / f"{system}-{seed}"
-    return Model(f"{system}, seed {seed}", folder.with_suffix(".yaml"), (), folder, system, seed)
+    return DemoModel(f"{system}, seed {seed}", folder.with_suffix(".yaml"), (), folder, system, seed)
 
 
 @dataclass(frozen=True)
 class Tested:
     """A trained model and how it does on the test sets."""
 
-    model: Model
+    model: DemoModel
     translator: Translator
     found: dict[str, Evaluation]  # by the names in TESTS
     seconds: float  # that translating the first of them took
@@ -185,7 +185,7 @@ def run_demo(out: Path, seeds: Sequence[int], scale: Scale | None = None) -> boo
         return _run(out, models, scale)
 
 
-def _run(out: Path, models: Sequence[Model], scale: Scale) -> bool:
+def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
     terminal.say(
         "Learning to read German numbers: siebenhundertdreiundzwanzig → seven hundred and twenty-three.\n"
         "Four models differ in where they cut; two train side by side, one per core.\n"
@@ -216,7 +216,7 @@ def _run(out: Path, models: Sequence[Model], scale: Scale) -> bool:
     return all(model in missing and not missing[model] for model in models)
 
 
-def _write(out: Path, models: Sequence[Model], scale: Scale) -> None:
+def _write(out: Path, models: Sequence[DemoModel], scale: Scale) -> None:
     """Write corpus and configs where they are not there yet; others in their place are refused."""
     wanted: dict[Path, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -239,7 +239,7 @@ def _write(out: Path, models: Sequence[Model], scale: Scale) -> None:
 class Demo(Experiment):
     """Models of one seed, of which none may fail."""
 
-    def __init__(self, out: Path, models: Sequence[Model]) -> None:
+    def __init__(self, out: Path, models: Sequence[DemoModel]) -> None:
         super().__init__(out)
         self.models = models
 
@@ -261,7 +261,7 @@ class Demo(Experiment):
             self.run(self.models[::-1], Limits(parallel=AT_ONCE, time_limit=time_limit), display)
 
 
-def _test(model: Model, texts: Mapping[str, Sentences]) -> Tested:
+def _test(model: DemoModel, texts: Mapping[str, Sentences]) -> Tested:
     translator = Translator.from_pretrained(model.folder)
     found, seconds = {}, {}
     with terminal.counting(f"testing {model.system}", sum(len(t.sources) for t in texts.values())) as count:
@@ -273,7 +273,7 @@ def _test(model: Model, texts: Mapping[str, Sentences]) -> Tested:
     return Tested(model, translator, found, seconds["test"])
 
 
-def _shortfall(model: Model, missing: Sequence[str] | None, scale: Scale) -> str:
+def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) -> str:
     """What is missing of a model, in a sentence; nothing where nothing is."""
     outcome = read_outcome(model)
     lacking = ["no validation yet, so there is nothing to test"] if missing is None else [*missing]
@@ -341,7 +341,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
     if trained or not page.exists():
         models = [(str(t.model.folder), t.translator) for t in tested]
         rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
-        settings = Settings(sample=200, beam=1, bpe=BPE)
+        settings = AnalysisSettings(sample=200, beam=1, bpe=BPE)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)
         page, _ = write_report(models, files, gold, page.parent, settings, rows)

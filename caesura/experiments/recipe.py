@@ -102,7 +102,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class System:
+class RecipeSystem:
     """A row of a table, and its trainings, one per seed."""
 
     table: str
@@ -142,11 +142,11 @@ def load_recipe(path: Path) -> Recipe:
     return recipe
 
 
-def systems(recipe: Recipe, chosen: Chosen) -> list[System]:
+def systems(recipe: Recipe, chosen: Chosen) -> list[RecipeSystem]:
     """The systems that are wanted, in the order of the recipe, with every config checked."""
     wanted = {*chosen.only}
-    found: list[System] = []
-    folders: dict[Path, System] = {}
+    found: list[RecipeSystem] = []
+    folders: dict[Path, RecipeSystem] = {}
     for table, rows in recipe.tables.items():
         for name, row in rows.rows.items():
             names = {table, name, f"{table}-{name}"}
@@ -170,7 +170,7 @@ def systems(recipe: Recipe, chosen: Chosen) -> list[System]:
 
 def _system(
     recipe: Recipe, chosen: Chosen, where: tuple[str, str], rows: RecipeTable, row: RecipeRow
-) -> System:
+) -> RecipeSystem:
     table, name = where
     key = ("tables", table, "rows", name)
     path = recipe._folder / row.config
@@ -189,10 +189,10 @@ def _system(
         member = f"{table}-{name}-{seed}"
         members[seed] = Member(member, path, over, chosen.out / member.replace(" ", "_"))
         members[seed].load()
-    return System(table, name, row.title or name, row.paper, members, row.series)
+    return RecipeSystem(table, name, row.title or name, row.paper, members, row.series)
 
 
-def unique_titles(chosen: Sequence[System]) -> list[str]:
+def unique_titles(chosen: Sequence[RecipeSystem]) -> list[str]:
     """Titles, with the names of their tables, or of tables and rows, where others have the same."""
     titles = [system.title for system in chosen]
     longer = [

@@ -31,7 +31,7 @@ from caesura.experiments.provenance import made_by, over_recipe
 from caesura.experiments.recipe import (
     Chosen,
     Recipe,
-    System,
+    RecipeSystem,
     find_recipe,
     load_recipe,
     systems,
@@ -85,7 +85,7 @@ def _has_test(member: Member) -> bool:
     return member.load().data.test is not None
 
 
-def _in_turn(wanted: Sequence[System]) -> list[Member]:
+def _in_turn(wanted: Sequence[RecipeSystem]) -> list[Member]:
     """Table by table, and there the first seed of all before the second of any: tables are whole early."""
     tables = list(dict.fromkeys(system.table for system in wanted))
     turns = []
@@ -95,7 +95,7 @@ def _in_turn(wanted: Sequence[System]) -> list[Member]:
     return [member for _, _, member in sorted(turns, key=lambda turn: turn[:2])]
 
 
-def _with_known(recipe: Recipe, chosen: Chosen, wanted: Sequence[System]) -> list[System]:
+def _with_known(recipe: Recipe, chosen: Chosen, wanted: Sequence[RecipeSystem]) -> list[RecipeSystem]:
     """What is wanted, and what earlier calls have trained in the same place, in the recipe's order.
 
     How those were set does not count here: what is shown of them is what was kept.
@@ -137,7 +137,7 @@ class _Shown:
 class Reproduction(Experiment):
     """The results of a recipe in a folder, read anew whenever they are written."""
 
-    def __init__(self, recipe: Recipe, out: Path, shown: Sequence[System], config: Config) -> None:
+    def __init__(self, recipe: Recipe, out: Path, shown: Sequence[RecipeSystem], config: Config) -> None:
         super().__init__(out, recipe.wanted)
         self.recipe, self.shown, self.config = recipe, shown, config
         self.splits: list[Split] = []

@@ -14,7 +14,7 @@ from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_mo
 from caesura.data.held import make_folder
 from caesura.errors import InputError
 from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds
-from caesura.experiments.recipe import System
+from caesura.experiments.recipe import RecipeSystem
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress
 from caesura.training.journal import read_records, renamed
@@ -48,7 +48,7 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 class SystemResult:
     """A system and what became of its trainings."""
 
-    system: System
+    system: RecipeSystem
     outcomes: dict[int, Outcome]  # by seed
 
     def figure(self, name: str) -> Spread | None:

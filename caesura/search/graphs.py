@@ -31,7 +31,7 @@ Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, pi
 @contextmanager
 def borrow(decoder: nn.Module, allowed: bool) -> Iterator[Play]:
     """What plays the pieces of a search: the decoder's graphs, or nothing special where they are in use."""
-    own = _graphs.setdefault(decoder, Graphs()) if allowed else None
+    own = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
     if own is None or not own.lock.acquire(blocking=False):
         yield lambda _, piece, arguments: piece(*arguments)
         return
@@ -59,7 +59,7 @@ class Captured:
     results: tuple[Any, ...]
 
 
-class Graphs:
+class SearchGraphs:
     """The graphs of one decoder."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Graphs:
             self._captured.popitem(last=False)
 
 
-_graphs: WeakKeyDictionary[nn.Module, Graphs] = WeakKeyDictionary()
+_graphs: WeakKeyDictionary[nn.Module, SearchGraphs] = WeakKeyDictionary()
 
 
 def _surroundings(decoder: nn.Module) -> Hashable:

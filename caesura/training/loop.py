@@ -30,7 +30,7 @@ from caesura.training.run import Reporter, Run, open_run
 from caesura.training.schedule import bound_reached, rate_at
 from caesura.training.step import SUMS, Step
 from caesura.training.threshold import settle
-from caesura.training.validation import Example, log_record, summarise
+from caesura.training.validation import ValidationExample, log_record, summarise
 
 LOG_EVERY = 50  # updates between two lines of metrics.jsonl
 LOG_EARLY = (1, 2, 5, 10, 20)  # and after these: segments may go all their way within a hundred
@@ -264,7 +264,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     elif verdict == "stop":
         progress.finished = f"no new best through {settings.max_halvings} halvings of the learning rate"
     rows = zip(dev.sources, found.outputs, dev.references, strict=True)
-    examples = [Example(*row) for row in islice(rows, settings.examples)]
+    examples = [ValidationExample(*row) for row in islice(rows, settings.examples)]
     run.journal.record("validation", progress.update, log_record(result, found, examples))
     run.journal.validation(replace(result, seconds=round(result.seconds, 1)).columns())
     run.save()

@@ -17,6 +17,7 @@ from caesura.decoders.base import Decoded
 from caesura.encoders.base import Encoded
 from caesura.evaluation.scores import bleu_metric
 from caesura.inference import Translator
+from caesura.layers.modes import evaluating
 from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
 from caesura.translator import Loss
@@ -79,17 +80,13 @@ def _draw(
     # What is twice as long as its reference is not worth drawing.
     limits = 2 * batch.trg_lengths[rows] + 1  # type: ignore[index]
     found = [[reference] for reference in references]
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for turn in range(settings.risk_candidates):
             seeds = [_seed(settings, update, turn, int(index)) for index in batch.indices]
             for own, drawn in zip(found, sample(model.decoder, frozen, limits, seeds), strict=True):
                 target = [symbol for symbol in drawn.symbols if symbol != EOS]
                 if drawn.finished and target not in own:
                     own.append(target)
-    finally:
-        model.train(was_training)
     return found
 
 

@@ -65,7 +65,7 @@ from caesura.training.prepare import Prepared, packed_files, prepare, text_files
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.threshold import settle
-from caesura.training.validation import Example, Validation
+from caesura.training.validation import Validation, ValidationExample
 
 VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS)
 FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
@@ -84,7 +84,7 @@ class Reporter(Protocol):
     def update(self, progress: Progress, loss: float | None) -> None:
         """An update was made; the loss is there now and then."""
 
-    def validation(self, validation: Validation, examples: Sequence[Example]) -> None:
+    def validation(self, validation: Validation, examples: Sequence[ValidationExample]) -> None:
         """A validation is done: its figures, and some sentences."""
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from caesura.data.corpus import Corpus
 from caesura.inference import Translator
+from caesura.layers.modes import evaluating
 from caesura.training.feed import collated
 
 SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it, and how many share a batch
@@ -19,9 +20,5 @@ def settle(model: Translator, corpus: Corpus) -> None:
     rows = rows[corpus.lengths[rows, 0].argsort(kind="stable")]
     parts = (collated(corpus, rows[at : at + TOGETHER]) for at in range(0, len(rows), TOGETHER))
     batches = (part.to(model.device) for part in parts)
-    was_training = model.training
-    try:
-        model.eval()
+    with evaluating(model):
         model.segmenter.settle((batch.src, batch.src_lengths, batch.src_cuts) for batch in batches)
-    finally:
-        model.train(was_training)

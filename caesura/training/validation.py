@@ -15,7 +15,7 @@ from caesura.training.checkpoint import Progress
 from caesura.training.schedule import Verdict
 
 
-class Example(NamedTuple):
+class ValidationExample(NamedTuple):
     """A sentence of the dev set as the model cut and translated it."""
 
     source: str
@@ -106,7 +106,9 @@ def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
     return value.items() if isinstance(value, dict) else [(name, value)]
 
 
-def log_record(validation: Validation, found: Evaluation, examples: Sequence[Example]) -> dict[str, Any]:
+def log_record(
+    validation: Validation, found: Evaluation, examples: Sequence[ValidationExample]
+) -> dict[str, Any]:
     """All of it as a line of metrics.jsonl."""
     values = validation.columns()
     del values["update"]

@@ -18,7 +18,7 @@ from caesura.analysis.maps import flips_figure
 from caesura.analysis.moved import LONGEST, movable, move_cuts
 from caesura.analysis.moved_chapter import _flips, _gradient
 from caesura.analysis.report import Report
-from caesura.analysis.study import Settings, analyse
+from caesura.analysis.study import AnalysisSettings, analyse
 from caesura.inference import Translator
 
 GIVEN = {**CIF, "cutter": {"type": "given"}, "pooling": "mean", "rate": None}
@@ -99,7 +99,7 @@ def found() -> list[Analysis]:
 
 
 def test_settings_say_how_many_sentences(found: list[Analysis]) -> None:
-    assert Settings().moved == 20
+    assert AnalysisSettings().moved == 20
     assert [a.moved and a.moved.sentences for a in found] == [None, 5, 5, 5]
     assert [[d.flips and d.flips.source for d in a.drawn] for a in found[:2]] == [
         [None] * 2,

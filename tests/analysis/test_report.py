@@ -25,7 +25,7 @@ from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
 from caesura.analysis.speed import Speed
-from caesura.analysis.study import Known, Settings, Subject, analyse
+from caesura.analysis.study import AnalysisSettings, Known, Subject, analyse
 from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
 from caesura.data.words import WordCounts
@@ -36,7 +36,7 @@ from caesura.inference import Translator
 WORDS = WordCounts({"abc": 3, "ab": 20}, 23, True)
 TRAINING = TrainingText(WORDS, WORDS)
 LINES = [Line(n, "abc de fgh."[: 3 + n % 9], "ab cd"[: 1 + n % 5], (1,)) for n in range(1, 30)]
-SMALL = Settings(sample=8, beam=1)
+SMALL = AnalysisSettings(sample=8, beam=1)
 
 
 def subject(segmenter: dict = ACT, name: str = "act") -> Subject:
@@ -406,7 +406,9 @@ def test_a_test_set_is_analysed_in_less_than_a_minute(tmp_path: Path) -> None:
     texts = [" ".join(rng.choices(words, k=14)) + " ." for _ in range(6750)]
     began = time.process_time()
     lines = (Line(n, text, text) for n, text in enumerate(texts, 1))
-    one = analyse(Subject("act", tmp_path, model, TRAINING), lines, "text", None, Settings(translate=0))
+    one = analyse(
+        Subject("act", tmp_path, model, TRAINING), lines, "text", None, AnalysisSettings(translate=0)
+    )
     Report([one]).write(tmp_path)
     assert time.process_time() - began < 60
     assert one.text.sentences == 6750

@@ -15,7 +15,7 @@ from caesura.analysis.plots import png_of
 from caesura.experiments import reproduce
 from caesura.experiments.curves import CURVES, curves_figure
 from caesura.experiments.outcome import Member, Outcome
-from caesura.experiments.recipe import Recipe, System
+from caesura.experiments.recipe import Recipe, RecipeSystem
 from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
 
@@ -50,7 +50,7 @@ def outcome(bleus: list[float], beside: int = 1, seed: int = 1) -> Outcome:
 def result(table: str, row: str, *outcomes: Outcome, title: str = "") -> SystemResult:
     seeds = dict(enumerate(outcomes, 1))
     members = {seed: outcome.member for seed, outcome in seeds.items()}
-    return SystemResult(System(table, row, title or row, None, members), seeds)
+    return SystemResult(RecipeSystem(table, row, title or row, None, members), seeds)
 
 
 def drawn(axes: Axes) -> list[tuple[list[float], list[float], str]]:

@@ -12,7 +12,7 @@ from experiments.recipes import RECIPE, rows, run
 
 from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.provenance import told
-from caesura.experiments.recipe import FILE, System, unique_titles
+from caesura.experiments.recipe import FILE, RecipeSystem, unique_titles
 from caesura.experiments.result_tables import comparison_table, timing
 from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
@@ -152,7 +152,7 @@ def outcome(seed: int, bleu: float, tested: bool = True, beside: int = 1) -> Out
 def result_of(*outcomes: Outcome, title: str = "one") -> SystemResult:
     seeds = {int(outcome.member.name.removeprefix("one-")): outcome for outcome in outcomes}
     members = {seed: outcome.member for seed, outcome in seeds.items()}
-    return SystemResult(System("table", "one", title, None, members), seeds)
+    return SystemResult(RecipeSystem("table", "one", title, None, members), seeds)
 
 
 def test_all_figures_of_a_row_are_of_the_seeds_that_were_tested() -> None:
@@ -195,5 +195,5 @@ def test_times_are_of_the_seeds_that_ran_alone() -> None:
 
 def test_systems_of_one_title_are_told_apart() -> None:
     named = [("a", "x", "word"), ("b", "x", "word"), ("b", "y", "char"), ("c", "x", "act"), ("c", "y", "act")]
-    systems = [System(table, row, title, None, {}) for table, row, title in named]
+    systems = [RecipeSystem(table, row, title, None, {}) for table, row, title in named]
     assert unique_titles(systems) == ["word (a)", "word (b)", "char", "act (c-x)", "act (c-y)"]

@@ -12,7 +12,7 @@ from experiments.recipes import RECIPE, run
 
 from caesura.experiments.by_length import by_length_figure, series_of
 from caesura.experiments.outcome import MEASURES, Measure, Member, Outcome
-from caesura.experiments.recipe import FILE, Recipe, System
+from caesura.experiments.recipe import FILE, Recipe, RecipeSystem
 from caesura.experiments.result_tables import comparison_table, explained, off_rates, seeds_table
 from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
@@ -34,7 +34,7 @@ def result(
     member = Member(row, Path("x.yaml"), (), Path(row))
     validations = [way | {"seconds": 1.0} | best]
     outcome = Outcome(member, "finished", "done", Progress(seconds=9.0), 1, None, validations, measured)
-    return SystemResult(System("t", row, row, None, {1: member}, series), {1: outcome})
+    return SystemResult(RecipeSystem("t", row, row, None, {1: member}, series), {1: outcome})
 
 
 def cells(results: list[SystemResult]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from caesura.data.vocabulary import EOS
 from caesura.inference import Translator
 from caesura.search import graphs, rounds
 from caesura.search.beam import beam_search
-from caesura.search.graphs import Graphs, borrow
+from caesura.search.graphs import SearchGraphs, borrow
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
 from caesura.search.rounds import Pace
@@ -89,7 +89,7 @@ def test_a_view_that_begins_where_its_buffer_does_is_copied_all_the_same() -> No
 
 
 def test_constants_of_a_state_and_names_of_pieces_have_graphs_of_their_own(replays: list[Replay]) -> None:
-    own = Graphs()
+    own = SearchGraphs()
     for name, constant in (("a", "x"), ("a", "y"), ("b", "y")):
         for _ in range(3):
             pair = Pair(torch.zeros(2), torch.zeros(2), constant)
@@ -102,7 +102,7 @@ def test_the_graphs_of_the_shapes_seen_last_are_kept(
     monkeypatch: pytest.MonkeyPatch, replays: list[Replay]
 ) -> None:
     monkeypatch.setattr(graphs, "SHAPES", 3)
-    own = Graphs()
+    own = SearchGraphs()
 
     def play(size: int) -> None:
         own.play("", grow, (Pair(torch.zeros(size), torch.zeros(size)),))
@@ -123,7 +123,7 @@ def test_what_is_too_large_for_the_buffers_runs_as_it_is(
     monkeypatch: pytest.MonkeyPatch, replays: list[Replay]
 ) -> None:
     monkeypatch.setattr(graphs, "LARGEST", 100)
-    own, large = Graphs(), Pair(torch.ones(30), torch.ones(30))
+    own, large = SearchGraphs(), Pair(torch.ones(30), torch.ones(30))
     for _ in range(3):
         (found, _) = own.play("", grow, (large,))
         assert torch.equal(found.one, torch.full((30,), 2.0, dtype=torch.float64))
