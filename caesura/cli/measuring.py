@@ -142,7 +142,7 @@ def compare(
     _check_unique(models, name)
     place = None if baseline is None else find_baseline(baseline, models, name or ())
     if out is not None and src == "-":
-        raise InputError("--src -: a report reads the text once for each model; give --out a file instead")
+        raise InputError("--src -: a report reads the text once for each model; give --src a file instead")
     if out is not None:
         check_out(out, models, src, name or ())
     settings = AnalysisSettings(sample, translate, beam, seed, bpe, lines=_numbers(lines), moved=moved)

@@ -202,9 +202,9 @@ def _chunks_as_they_come(lines: Iterator[Line], size: int) -> Iterator[list[Line
         raise entry.problem
 
 
-def _warn(name: str, number: int, longest: int) -> None:
+def _warn(name: str, number: int, longest: int, outcome: str = "an empty line is printed for it") -> None:
     limit = f"longer than {longest} characters (testing.max_input)"
-    print(f"caesura: {one_line(name)}:{number}: {limit}; an empty line is printed for it", file=sys.stderr)
+    print(f"caesura: {one_line(name)}:{number}: {limit}; {outcome}", file=sys.stderr)
 
 
 def _counted_from(first: int, search: Search) -> Search:
@@ -218,5 +218,5 @@ def sentences(src: str, trg: str | None, errors: Errors, longest: int) -> Senten
     if not text.sources:
         raise InputError(f"{src}: no sentences to score")
     for number in text.too_long:
-        _warn(src, number, longest)
+        _warn(src, number, longest, "it counts as an empty line")
     return text

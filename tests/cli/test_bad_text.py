@@ -154,6 +154,7 @@ def test_a_line_over_the_limit_is_scored_as_an_empty_translation(
     done = caesura(name, models["word"], "--src", src, "--trg", trg, "--json")
     assert done.status == 0
     assert done.err.startswith(f"caesura: {src}:1: longer than 200 characters")
+    assert "printed" not in done.err, "nothing is, for a line"
     assert '"exact": 1.0' in done.out
 
 
