@@ -75,7 +75,6 @@ def forward(
     R_in,
     mask,
     forced,
-    means,
     segments,
     counts,
     ends,
@@ -102,8 +101,8 @@ def forward(
 ):
     """Algorithm 1, l. 7 to 19, for ROWS sentences.
 
-    `means` [B, T, A] gets every symbol's mean, `segments` [B, T, WIDE] the means of each sentence's segments
-    alone, a 1 after each, `counts` [B] their number. `gates` (r, z, n, W_hn s + b_hn) is for the gradient.
+    `segments` [B, T, WIDE] gets the means of each sentence's segments, a 1 after each, `counts` [B] their
+    number. `gates` (r, z, n, W_hn s + b_hn) is for the gradient.
     """
     b = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     a, rows = tl.arange(0, PAD), b < B
@@ -171,12 +170,9 @@ def forward(
         p = tl.where(full, 1.0 - H, h)  # l. 11
         mean += p[:, None] * new  # l. 13
         R += tl.where(full, 0.0, h)  # l. 15
-        if means is not None:
-            tl.store(means + at, mean, tile)
-        if segments is not None:
-            to = segments + (b * T + count)[:, None] * WIDE + a[None, :]
-            tl.store(to, _rounded(mean, segments.dtype.element_ty), f[:, None] & columns)
-            count += f
+        to = segments + (b * T + count)[:, None] * WIDE + a[None, :]
+        tl.store(to, _rounded(mean, segments.dtype.element_ty), f[:, None] & columns)
+        count += f
         tl.store(ends + here, f, rows)
         tl.store(weights + here, p, rows)
         tl.store(scores + here, h, rows)
@@ -199,13 +195,11 @@ def forward(
     tl.store(mean_out + at, mean, tile)
     tl.store(H_out + b, H, rows)
     tl.store(R_out + b, R, rows)
-    if segments is not None:
-        tl.store(counts + b, count, rows)
-        for first in range(0, T, PAD):  # the 1 after each mean
-            k = (first + a)[None, :]
-            tl.store(
-                segments + (b * T * WIDE + A)[:, None] + k * WIDE, 1.0, rows[:, None] & (k < count[:, None])
-            )
+    tl.store(counts + b, count, rows)
+    for first in range(0, T, PAD):  # the 1 after each mean
+        k = (first + a)[None, :]
+        ones = segments + (b * T * WIDE + A)[:, None] + k * WIDE
+        tl.store(ones, 1.0, rows[:, None] & (k < count[:, None]))
 
 
 @triton.jit
@@ -218,7 +212,7 @@ def _optional(pointer, at, inside, like):
 
 
 @triton.jit
-def _saved(states, gates, g_means, g_segments, here, segment, a, tile, WIDE: tl.constexpr, A: tl.constexpr):
+def _saved(states, gates, g_segments, here, segment, a, tile, WIDE: tl.constexpr, A: tl.constexpr):
     """s, r, z, n, W_hn s + b_hn and the mean's gradient, at one symbol.
 
     `segment` [ROWS] is the row of the segment that may end there.
@@ -226,10 +220,8 @@ def _saved(states, gates, g_means, g_segments, here, segment, a, tile, WIDE: tl.
     at, four = here[:, None] * A + a[None, :], gates + here[:, None] * (4 * A) + a[None, :]
     s, r, z = tl.load(states + at, tile, 0.0), tl.load(four, tile, 0.0), tl.load(four + A, tile, 0.0)
     n, h_n = tl.load(four + 2 * A, tile, 0.0), tl.load(four + 3 * A, tile, 0.0)
-    g_m = _optional(g_means, at, tile, s)
-    if g_segments is not None:
-        g_m += tl.load(g_segments + segment[:, None] * WIDE + a[None, :], tile, 0.0).to(tl.float32)
-    return s, r, z, n, h_n, g_m
+    g_m = _optional(g_segments, segment[:, None] * WIDE + a[None, :], tile, s)
+    return s, r, z, n, h_n, g_m.to(tl.float32)
 
 
 @triton.jit
@@ -254,7 +246,6 @@ def backward(
     slopes,
     weights,
     ends,
-    g_means,
     g_segments,
     counts,
     g_weights,
@@ -311,7 +302,7 @@ def backward(
         segment = tl.maximum(begin + tl.load(counts + b, rows, 0) - 1, begin)
     if CHUNK == PAD:
         inside = tile & now[:, None]
-        s, r, z, n, h_n, g_m = _saved(states, gates, g_means, g_segments, here, segment, a, inside, WIDE, A)
+        s, r, z, n, h_n, g_m = _saved(states, gates, g_segments, here, segment, a, inside, WIDE, A)
     for back in range(T):
         here = b * T + T - 1 - back
         now = rows & (here > begin)
@@ -320,13 +311,13 @@ def backward(
         )
         f = ended != 0
         if CHUNK < PAD:
-            s, r, z, n, h_n, g_m = _saved(states, gates, g_means, g_segments, here, segment, a, tile, WIDE, A)
+            s, r, z, n, h_n, g_m = _saved(states, gates, g_segments, here, segment, a, tile, WIDE, A)
         if g_segments is not None:
             segment = tl.maximum(segment - f, begin)
         if CHUNK == PAD:  # a step ahead, as in `forward`; wide states have no registers for it
             inside = tile & now[:, None]
             next_s, next_r, next_z, next_n, next_h_n, next_g_m = _saved(
-                states, gates, g_means, g_segments, here - 1, segment, a, inside, WIDE, A
+                states, gates, g_segments, here - 1, segment, a, inside, WIDE, A
             )
         if g_segments is not None:
             g_m = tl.where(f[:, None], g_m, 0.0)

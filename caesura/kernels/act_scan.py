@@ -53,26 +53,6 @@ class ActSegments(NamedTuple):
     scores: Tensor
 
 
-def act_scan(
-    inputs: Tensor, weights: ActWeights, carry: ActCarry, mask: Tensor, forced: Tensor, epsilon: float
-) -> tuple[ActTrace, ActCarry]:
-    """Scan input projections [B, T, 3A], going on from `carry`.
-
-    `mask` [B, T] is True on real symbols. `forced` [B, T] is 1 where a symbol must halt, -1 where it must
-    not, and 0 (or False) where its score decides; on padding it is not read. Where segments go on beyond a
-    sum of 1, the symbols beyond it get nothing: p = min(h, 1 - H).
-    """
-    choice, _ = pick(inputs.device, "act_scan", inputs, weights, carry)
-    if choice == "triton":
-        from caesura.kernels.act_scan_triton import scan  # here: Triton is not everywhere
-
-        return scan(inputs, weights, carry, mask, forced, epsilon)
-    if choice == "reference":
-        return act_scan_reference(inputs, weights, carry, mask, forced, epsilon)
-    results = ActScan.apply(inputs, *weights, *carry, mask, forced, epsilon)
-    return ActTrace(*results[:4]), ActCarry(*results[4:])
-
-
 def act_segments(
     projections: Tensor,
     symbols: Tensor | None,
@@ -83,19 +63,23 @@ def act_segments(
     epsilon: float,
     shift: Tensor | None = None,
 ) -> tuple[ActSegments, ActCarry]:
-    """`act_scan`, for the means of segments alone.
+    """Scan input projections, going on from `carry`.
 
     With `symbols` [B, T], `projections` is a table [V, 3A] over the vocabulary; without, it is [B, T, 3A].
+    `mask` [B, T] is True on real symbols. `forced` [B, T] is 1 where a symbol must halt, -1 where it must
+    not, and 0 (or False) where its score decides; on padding it is not read. Where segments go on beyond a
+    sum of 1, the symbols beyond it get nothing: p = min(h, 1 - H).
     A `shift` [B, T] of the halting logits is known to the reference alone, which runs where one is given.
     """
-    fused = shift is None and pick(projections.device, "act_scan", projections, weights, carry)[0] == "triton"
-    if fused:
-        from caesura.kernels.act_scan_triton import segments
+    picked = pick(projections.device, "act_scan", projections, weights, carry)[0] if shift is None else ""
+    if picked == "triton":
+        from caesura.kernels.act_scan_triton import segments  # here: Triton is not everywhere
 
         return segments(projections, symbols, weights, carry, mask, forced, epsilon)
     inputs = projections if symbols is None else F.embedding(symbols, projections)
-    if shift is None:
-        trace, carry = act_scan(inputs, weights, carry, mask, forced, epsilon)
+    if picked == "fused":
+        results = ActScan.apply(inputs, *weights, *carry, mask, forced, epsilon)
+        trace, carry = ActTrace(*results[:4]), ActCarry(*results[4:])
     else:
         trace, carry = act_scan_reference(inputs, weights, carry, mask, forced, epsilon, shift)
     rows, (count, steps) = F.pad(trace.means, (0, 1), value=1.0), mask.shape
@@ -114,9 +98,9 @@ def act_scan_reference(
     epsilon: float,
     shift: Tensor | None = None,
 ) -> tuple[ActTrace, ActCarry]:
-    """Algorithm 1's loop over all sentences at once, in autograd's operations; arguments as of `act_scan`.
+    """Algorithm 1's loop over all sentences at once, in autograd's operations.
 
-    `shift` [B, T] is added to the halting logits.
+    `inputs` is [B, T, 3A], `shift` [B, T] is added to the halting logits; the rest is as of `act_segments`.
     """
     s, mean, H, R = carry
     shifts = inputs.new_zeros(1, mask.shape[1]) if shift is None else shift

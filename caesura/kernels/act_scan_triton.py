@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from caesura.kernels.act_kernels_triton import INTERPRETED, backward, forward
-from caesura.kernels.act_scan import ActCarry, ActSegments, ActTrace, ActWeights
+from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights
 
 ROWS = 16  # sentences a program: the smallest tile of a matrix unit
 LARGEST = 256  # state size
@@ -38,17 +38,6 @@ def unsupported(inputs: Tensor, weights: ActWeights, carry: ActCarry) -> str | N
     return None
 
 
-def scan(
-    inputs: Tensor, weights: ActWeights, carry: ActCarry, mask: Tensor, forced: Tensor, epsilon: float
-) -> tuple[ActTrace, ActCarry]:
-    """As `act_scan`.
-
-    Under bfloat16 autocast the products' operands are rounded to it; sums, state and halting stay in float32.
-    """
-    means, _, *results = _apply(inputs, None, weights, carry, mask, forced, epsilon, False)
-    return ActTrace(means, *results[:3]), ActCarry(*results[3:])
-
-
 def segments(
     projections: Tensor,
     symbols: Tensor | None,
@@ -58,21 +47,20 @@ def segments(
     forced: Tensor,
     epsilon: float,
 ) -> tuple[ActSegments, ActCarry]:
-    """As `act_segments`; under bfloat16 autocast the segments' means come out rounded to it."""
-    results = _apply(projections, symbols, weights, carry, mask, forced, epsilon, True)
+    """As `act_segments`.
+
+    Under bfloat16 autocast the products' operands and the segments' means are rounded to it; sums, state and
+    halting stay in float32.
+    """
+    bf16 = torch.is_autocast_enabled(projections.device.type)
+    read = projections, *weights, *carry
+    keep = torch.is_grad_enabled() and any(t.requires_grad for t in read)
+    results = TritonActScan.apply(*read, symbols, mask, forced, epsilon, bf16, keep)
     return ActSegments(*results[:5]), ActCarry(*results[5:])
 
 
-def _apply(
-    inputs: Tensor, symbols: Tensor | None, weights: ActWeights, carry: ActCarry, *rest: Any
-) -> tuple[Tensor, ...]:
-    bf16 = torch.is_autocast_enabled(inputs.device.type)
-    keep = torch.is_grad_enabled() and any(t.requires_grad for t in (inputs, *weights, *carry))
-    return TritonActScan.apply(inputs, *weights, *carry, symbols, *rest, bf16, keep)
-
-
 class TritonActScan(torch.autograd.Function):
-    """`act_scan_reference` in one launch each way, for all symbols' means or (`compact`) the segments'."""
+    """The segments of `act_scan_reference`, in one launch each way."""
 
     @staticmethod
     def forward(
@@ -90,7 +78,6 @@ class TritonActScan(torch.autograd.Function):
         mask: Tensor,
         forced: Tensor,
         epsilon: float,
-        compact: bool,
         bf16: bool,
         keep: bool,
     ) -> tuple[Tensor | None, ...]:
@@ -99,13 +86,10 @@ class TritonActScan(torch.autograd.Function):
         options = _options(size, bf16)
         weight_hh = _for_product(weight_hh, options)
         symbols = None if symbols is None else symbols.contiguous()
-        means = of_segments = counts = states = gates = None
-        if compact:
-            dtype = torch.bfloat16 if bf16 else torch.float32
-            of_segments = inputs.new_zeros(count, steps, options["WIDE"], dtype=dtype)
-            counts = inputs.new_empty(count, dtype=torch.int64)
-        else:
-            means = inputs.new_empty(count, steps, size)
+        states = gates = None
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        of_segments = inputs.new_zeros(count, steps, options["WIDE"], dtype=dtype)
+        counts = inputs.new_empty(count, dtype=torch.int64)
         ends = torch.empty_like(mask, memory_format=like)
         weights, scores, slopes = (inputs.new_empty(count, steps) for _ in range(3))
         if keep or options["CHUNK"] < options["PAD"]:
@@ -117,7 +101,7 @@ class TritonActScan(torch.autograd.Function):
         read = (bias_hh, halting_weight, halting_bias, s, mean, H, R, mask, forced)
         forward[(triton.cdiv(count, ROWS),)](
             *(inputs.contiguous(), symbols, weight_hh, *(part.contiguous() for part in read)),
-            *(means, of_segments, counts, ends, weights, scores, states, gates, slopes, *last),
+            *(of_segments, counts, ends, weights, scores, states, gates, slopes, *last),
             *(count, steps, count * steps if symbols is None else len(inputs), 1 - epsilon),
             **options,
         )
@@ -125,9 +109,9 @@ class TritonActScan(torch.autograd.Function):
             symbols, weight_hh, halting_weight, states, gates, slopes, weights, ends, counts
         )
         ctx.rows, ctx.options = len(inputs), options
-        ctx.mark_non_differentiable(*(t for t in (ends, counts) if t is not None))
+        ctx.mark_non_differentiable(ends, counts)
         ctx.set_materialize_grads(False)
-        return of_segments if compact else means, counts, ends, weights, scores, *last
+        return of_segments, counts, ends, weights, scores, *last
 
     @staticmethod
     @once_differentiable
@@ -145,12 +129,10 @@ class TritonActScan(torch.autograd.Function):
         sums = states.new_empty(programs, 4 * size + 1)
         of_s, of_mean = states.new_empty(2, count, size).unbind()
         of_H = states.new_empty(count)
-        g_means, _, _, *g_rest = (None if g is None else g.contiguous() for g in grads)
+        g_segments, _, _, *g_rest = (None if g is None else g.contiguous() for g in grads)
         backward[(programs,)](
             *(symbols if one_hot else None, weight_hh, halting_weight.contiguous()),
-            *(states, gates, slopes, weights, ends),
-            *(g_means, None, None) if counts is None else (None, g_means, counts),
-            *g_rest,
+            *(states, gates, slopes, weights, ends, g_segments, counts, *g_rest),
             *(of_gates, factors, sums, of_s, of_mean, of_H, count, steps, width),
             **options,
         )
@@ -165,7 +147,7 @@ class TritonActScan(torch.autograd.Function):
             rows = of_inputs.contiguous()
             of_inputs = torch.ops.aten.embedding_dense_backward(rows, symbols, ctx.rows, -1, False)
         of_weights = of_weight, of_bias, of_halting[None], of_halting_bias
-        return of_inputs, *of_weights, of_s, of_mean, of_H, grads[8], *(None,) * 7
+        return of_inputs, *of_weights, of_s, of_mean, of_H, grads[8], *(None,) * 6
 
 
 def _options(size: int, bf16: bool) -> dict[str, Any]:

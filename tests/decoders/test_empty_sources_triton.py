@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
+from kernels.on_triton import CUDA, DEVICE, MARKS
+from test_empty_sources import DECODERS, LENGTHS, SYMBOLS, TARGET_LENGTHS, TARGETS, made
 from torch import Tensor
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
-
-from test_empty_sources import DECODERS, LENGTHS, SYMBOLS, TARGET_LENGTHS, TARGETS, made
-
 from caesura.kernels import VARIABLE, used
-from caesura.kernels.launch import INTERPRETED
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-]
+pytestmark = MARKS
 
 
 def run(decoder: str, dtype: torch.dtype, segments: int = 4) -> dict[str, Tensor]:

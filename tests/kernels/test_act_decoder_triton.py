@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 import torch
-from torch import Tensor
-
-if not torch.cuda.is_available() and "triton" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
-
+from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
 from test_act_decoder import CASES, DIFFERENTIABLE, EPSILON, NAMES, REGIMES, Args, problem
+from torch import Tensor
 
 from caesura.decoders.act import ActDecoder
 from caesura.encoders.base import Encoded
@@ -23,23 +14,11 @@ from caesura.kernels import VARIABLE, act_decoder_triton, attention_decoder_trit
 from caesura.kernels.act_decoder import ActDecoderTrace, act_decode, act_decode_reference
 from caesura.kernels.act_decoder_triton import TritonActDecode, unsupported
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
-from caesura.kernels.launch import INTERPRETED
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
 # source and target lengths; H, A, E, M
 PAPER = [(100 - b % 50, 100 - b % 37) for b in range(128)], (1000, 250, 1000, 1000)
 
-on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
-# Without a GPU, Triton's interpreter takes its time.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-    # exp of a large number is inf in the kernels, and wanted; only the interpreter's numpy speaks of it
-    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
-]
+pytestmark = [*MARKS, OVERFLOWS]
 
 
 def fast(*args: Tensor | None, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
@@ -250,20 +229,20 @@ def test_a_decoder_takes_triton_where_it_can(monkeypatch):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("regime", REGIMES)
 def test_paper_sizes_in_float32(regime):
     args = problem(*PAPER, regime)
     assert_close(run(fast, args, torch.float32), run(reference, args))
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("fed", [False, True], ids=["", "context fed"])
 def test_paper_sizes_in_bf16(fed):
     assert_bf16_is_as_good_as_eager(problem(*PAPER, fed=fed))
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_captured_graph_gives_what_plain_launches_give(dtype):
     sizes = [(40, 33), (7, 21), (23, 40)], (100, 50, 60, 80)

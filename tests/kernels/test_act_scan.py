@@ -13,7 +13,7 @@ from torch import Tensor
 
 from caesura.errors import InputError
 from caesura.kernels import VARIABLE, pick, used
-from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_scan, act_scan_reference
+from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_scan_reference, act_segments
 
 NAMES = ("inputs", *ActWeights._fields, *ActCarry._fields)
 OUTPUTS = ("means", "ends", "weights", "scores", *ActCarry._fields)
@@ -47,7 +47,7 @@ def problem(
         random(3 * size, size) / size**0.5,
         random(3 * size),
         0.3 * random(1, size),
-        torch.full((1,), bias).double(),
+        torch.full((1,), bias, dtype=torch.float64),
     )
     carry = random(B, size), 0.3 * random(B, size), 0.4 * random(B).sigmoid(), random(B).abs()
     return [random(B, steps, 3 * size), *weights, *carry, mask, forced]
@@ -207,7 +207,7 @@ def test_what_a_kernel_ran_and_why_is_kept(monkeypatch):
     args = problem([3], 2, 0.0)
     for choice in ("reference", "fused"):
         monkeypatch.setenv(VARIABLE, choice)
-        act_scan(args[0], ActWeights(*args[1:5]), ActCarry(*args[5:9]), *args[9:], EPSILON)
+        act_segments(args[0], None, ActWeights(*args[1:5]), ActCarry(*args[5:9]), *args[9:], EPSILON)
         assert used["act_scan"] == (choice, "CAESURA_KERNELS asks for it")
 
 

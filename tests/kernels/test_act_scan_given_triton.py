@@ -5,33 +5,26 @@ On a GPU also at full size; without one the kernels run, on small shapes, in Tri
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
+from kernels.on_triton import CUDA, DEVICE, MARKS
+from test_act_scan_triton import (
+    assert_close,
+    by,
+    kernel,
+    problem,
+    ragged,
+    reference,
+    run,
+    to_segments,
+)
 from torch import Tensor
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
-
-from test_act_scan import reference
-from test_act_scan_triton import CUDA, DEVICE, assert_close, by, kernel, problem, ragged, run, to_segments
-
 from caesura.kernels import VARIABLE
-from caesura.kernels.act_kernels_triton import INTERPRETED
 from caesura.segmenters.act import ActSegmenter
 
 __all__ = ["by"]  # a fixture
-# Without a GPU, Triton's interpreter takes its time.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-]
+pytestmark = MARKS
 
 CASES = {
     "mixed": (ragged(5, 8), 17, 0.0),

@@ -6,68 +6,44 @@ On a GPU also at full size; without one the kernels run, on small shapes, in Tri
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from kernels.on_triton import CUDA, DEVICE, MARKS
+from test_act_scan import EPSILON, NAMES, OUTPUTS
+from test_act_scan import problem as on_cpu
+from test_act_scan import reference as every_mean
 from torch import Tensor
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
-
-from test_act_scan import EPSILON, NAMES, OUTPUTS, reference
-
 from caesura.kernels import VARIABLE, act_scan_triton
-from caesura.kernels.act_kernels_triton import INTERPRETED
-from caesura.kernels.act_scan import (
-    ActCarry,
-    ActScan,
-    ActWeights,
-    act_scan,
-    act_segments,
-)
+from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_segments
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-# Without a GPU, Triton's interpreter takes its time.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-]
+pytestmark = MARKS
 Result = tuple[dict[str, Tensor], dict[str, Tensor]]
 Scan = Callable[..., tuple[Tensor, ...]]
 
 
 def kernel(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
+    """The mean of a segment stands where it ends, as that of the reference."""
     weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
     assert act_scan_triton.unsupported(inputs, weights, carry) is None
-    trace, carry = act_scan_triton.scan(inputs, weights, carry, *rest[8:], epsilon)
-    return *trace, *carry
+    found, carry = act_scan_triton.segments(inputs, None, weights, carry, *rest[8:], epsilon)
+    (B, T), size = found.ends.shape, weights.weight_hh.shape[1]
+    assert torch.equal(found.lengths, found.ends.sum(1))
+    rows = found.vectors[torch.arange(T, device=DEVICE) < found.lengths[:, None]][:, :size]
+    means = inputs.new_zeros(B, T, size).masked_scatter(found.ends[..., None], rows.to(inputs.dtype))
+    return means, *found[2:], *carry
 
 
-def problem(
-    lengths: list[int], size: int, bias: float, seed: int = 0, steps: int | None = None, final: bool = True
-) -> list[Tensor]:
-    """Arguments in float64: a random incoming carry, segments whose length the halting bias decides."""
-    generator = torch.Generator().manual_seed(seed)
-    steps = max(lengths) if steps is None else steps
+def reference(*args: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
+    means, ends, *rest = every_mean(*args, epsilon=epsilon)
+    return means.masked_fill(~ends[..., None], 0), ends, *rest
 
-    def random(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(DEVICE)
 
-    B, count = len(lengths), torch.tensor(lengths, device=DEVICE)[:, None]
-    positions = torch.arange(steps, device=DEVICE)
-    weights = random(3 * size, size) / size**0.5, random(3 * size), 0.3 * random(1, size)
-    halting_bias = torch.full((1,), bias, dtype=torch.float64, device=DEVICE)
-    carry = random(B, size), 0.3 * random(B, size), 0.4 * random(B).sigmoid(), random(B).abs()
-    masks = positions < count, (positions == count - 1) & final
-    return [random(B, steps, 3 * size), *weights, halting_bias, *carry, *masks]
+def problem(*given: Any, **named: Any) -> list[Tensor]:
+    return [argument.to(DEVICE) for argument in on_cpu(*given, **named)]
 
 
 def run(function: Scan, args: list[Tensor], dtype: torch.dtype, only: tuple[str, ...] = OUTPUTS) -> Result:
@@ -254,7 +230,9 @@ def poisoned(monkeypatch) -> None:
     new_empty, empty_like = torch.Tensor.new_empty, torch.empty_like
 
     def poison(tensor):
-        return tensor if tensor.dtype == torch.int8 else tensor.fill_(torch.nan)  # int8 has no NaN
+        if tensor.dtype in (torch.int8, torch.int64):  # which have no NaN
+            return tensor.fill_(-7)
+        return tensor.fill_(torch.nan)
 
     monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: poison(new_empty(*a, **k)))
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(empty_like(*a, **k)))
@@ -360,8 +338,7 @@ def test_bfloat16_is_no_worse_than_twice_the_eager_error(case, table, by):
     found = run(imposed(ours, True), args, torch.float32)
     assert torch.equal(found[0]["ends"], ends)
     assert found[0]["H"].dtype == found[0]["s"].dtype == torch.float32
-    if table:  # their means too are rounded before the output layer
-        theirs[0]["means"] = theirs[0]["means"].bfloat16()
+    theirs[0]["means"] = theirs[0]["means"].bfloat16()  # they too are rounded before the output layer
     for mine, other, wanted in zip(found, theirs, truth, strict=True):
         allowed = errors(other, wanted)
         if "halting_bias" in allowed:  # one number, right by chance or not
@@ -384,9 +361,10 @@ def test_what_it_cannot_scan_is_said_and_left_to_others(monkeypatch):
         assert why(floats) == "autocast is on for a dtype other than bfloat16"
     large = problem([1], 257, 0.0)
     assert why([a.float() for a in large]) == "the state has 257 features, and the kernels hold up to 256"
-    found = act_scan(args[0], ActWeights(*args[1:5]), ActCarry(*args[5:9]), *args[9:], EPSILON)
-    wanted = ActScan.apply(*args, EPSILON)
-    assert all(torch.equal(one, other) for one, other in zip((*found[0], *found[1]), wanted, strict=True))
+    weights, carry = ActWeights(*args[1:5]), ActCarry(*args[5:9])
+    found, carry = act_segments(args[0], None, weights, carry, *args[9:], EPSILON)
+    _, *wanted = ActScan.apply(*args, EPSILON)
+    assert all(torch.equal(one, other) for one, other in zip((*found[2:], *carry), wanted, strict=True))
 
 
 def test_a_second_derivative_is_refused():

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 import torch
-from torch import Tensor
-
-if not torch.cuda.is_available() and "triton" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
-
+from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
 from test_attention_decoder import NAMES, OUTPUTS, reference
+from torch import Tensor
 
 from caesura.kernels import VARIABLE, attention_decoder_triton
 from caesura.kernels.attention_decoder import DecoderWeights, decode
 from caesura.kernels.attention_decoder_triton import TritonDecode, unsupported
-from caesura.kernels.launch import INTERPRETED
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
 PAPER = [100, 1, *range(51, 89)], 100, (1000, 1000, 1000)
 
-on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
-# Without a GPU, Triton's interpreter takes its time.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-    # exp of a large number is inf in the kernels, and wanted; only the interpreter's numpy speaks of it
-    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
-]
+pytestmark = [*MARKS, OVERFLOWS]
 
 
 def fast(*args: Tensor) -> tuple[Tensor, Tensor]:
@@ -212,12 +191,12 @@ def test_decode_takes_triton_where_it_can(monkeypatch):
     assert "TritonDecode" in str(states.grad_fn)
 
 
-@on_gpu
+@ON_GPU
 def test_paper_sizes_in_float32():
     args = problem(*PAPER)
     assert_close(run(fast, args, torch.float32), run(reference, args))
 
 
-@on_gpu
+@ON_GPU
 def test_paper_sizes_in_bf16():
     assert_bf16_is_as_good_as_eager(problem(*PAPER))

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 import torch
+from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
 from torch import Tensor
-
-if not torch.cuda.is_available() and "triton" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
 
 from caesura.decoders.recurrent import RecurrentDecoder, RecurrentState
 from caesura.encoders.base import Encoded
 from caesura.kernels import VARIABLE, attention_step_triton
 from caesura.kernels.attention_step import attend_reference
 from caesura.kernels.attention_step_triton import attend
-from caesura.kernels.launch import INTERPRETED
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-
-on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
-# Without a GPU, Triton's interpreter takes its time.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-    # exp of a large number is inf in the kernels, and wanted; only the interpreter's numpy speaks of it
-    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
-]
+pytestmark = [*MARKS, OVERFLOWS]
 
 
 def problem(lengths: list[int], K: int, sizes: tuple[int, int], seed: int = 0) -> list[Tensor]:
@@ -247,7 +226,7 @@ PAPER = [100, 1, *range(51, 89)]
 FULL: Sizes = 97, 620, 1000, 1000, 1000
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("K", [1, 5, 12])
 def test_paper_sizes(K):
     args = problem(PAPER, K, (1000, 1000))
@@ -255,7 +234,7 @@ def test_paper_sizes(K):
     assert_bf16_is_as_good_as_eager(args)
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_captured_step_is_the_step(dtype):  # so the host never waits either
     model, given, symbols = decoder(FULL), encoded(PAPER, FULL), draw(97, len(PAPER), 5)

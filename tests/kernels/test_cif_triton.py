@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 import torch
+from kernels.on_triton import DEVICE
 from torch import Tensor
-
-if not torch.cuda.is_available() and "triton" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
 
 from caesura.kernels import VARIABLE, cif_triton
 from caesura.kernels.cif import Fired, fire, fire_reference
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def problem(longest: int, spread: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 import torch
+from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
 from torch import Tensor
-
-if not torch.cuda.is_available() and "triton" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip(
-    "triton", reason="Triton is not installed: its kernels cannot be tested, nor will they run"
-)
 
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels import VARIABLE, gru_layer_triton
 from caesura.kernels.gru_layer import gru_layer, gru_layer_reference
 from caesura.kernels.gru_layer_triton import Tile, layer, unsupported
-from caesura.kernels.launch import INTERPRETED
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
 NAMES = ("inputs", "weight_hh", "bias_hh")
 # A case for every choice of tiles, and a sentence of 400 segments beside one of a single segment.
 PAPER = {
@@ -33,16 +22,7 @@ PAPER = {
     "long and short": ([400, 1, 33], 500),
 }
 
-on_gpu = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
-# Without a GPU, Triton's interpreter takes its time.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CUDA and not INTERPRETED, reason="Triton was imported before TRITON_INTERPRET was set"
-    ),
-    # exp of a large number is inf in the kernels, and wanted; only the interpreter's numpy speaks of it
-    pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning"),
-]
+pytestmark = [*MARKS, OVERFLOWS]
 
 
 def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0, N: int = 2) -> list[Tensor]:
@@ -226,7 +206,7 @@ def test_an_encoder_by_triton_is_the_encoder_by_the_reference(layers, monkeypatc
     assert_close(results["triton"], results["reference"])
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("case", PAPER.values(), ids=PAPER)
 def test_paper_sizes_in_float32(case, N):
@@ -234,14 +214,14 @@ def test_paper_sizes_in_float32(case, N):
     assert_close(run(layer, args, torch.float32), run(gru_layer_reference, args))
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("N", [1, 2])
 @pytest.mark.parametrize("case", PAPER.values(), ids=PAPER)
 def test_paper_sizes_in_bf16(case, N):
     assert_bf16_is_as_good_as_eager(problem(*case, N=N))
 
 
-@on_gpu
+@ON_GPU
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_captured_graph_gives_what_plain_launches_give(dtype):
     args, others = problem([40, 7, 23], 100), problem([23, 40, 1], 100, seed=1)
