@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from caesura.segmenters.readers.recurrent import BiGru as BiGru
     from caesura.segmenters.readers.recurrent import Gru as Gru
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Names are imported when they are asked for, so that a layer needs torch and numpy alone
 # and the command line answers --help without loading torch.
@@ -55,30 +55,7 @@ _HOME = {
     "fidelity": "caesura.analysis.fidelity",
     "flips": "caesura.analysis.flips",
 }
-__all__ = [
-    "Act",
-    "ActSegmenter",
-    "BaseSegmenter",
-    "BiGru",
-    "Cif",
-    "Cuts",
-    "Every",
-    "Fixed",
-    "Given",
-    "Gru",
-    "Last",
-    "Lookup",
-    "LookupSegmenter",
-    "Mean",
-    "Random",
-    "Rate",
-    "Segmenter",
-    "Segments",
-    "Translator",
-    "Weighted",
-    "fidelity",
-    "flips",
-]
+__all__ = [*_HOME]
 
 
 def __dir__() -> list[str]:

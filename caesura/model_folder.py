@@ -42,7 +42,8 @@ _SMALL = 1 << 26
 # Of a model folder. A new option needs no new number: options that a config lacks have their defaults, and an
 # older version names the key that it does not know.
 # 1: the weights' metadata has the checksums of the other files; folders before have none.
-# 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, poison, checkpoint_minutes.
+# 2: data.max_chars and, of training, warmup, label_smoothing, max_skipped, checkpoint_minutes, and poison,
+#    which 0.2 has retired.
 # 3: training.decay, and training.patience may be null.
 # 4: model.segmenter.learn_halting.
 # 5: model.segmenter.cut_after.

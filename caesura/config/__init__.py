@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 MAX_BASES = 4
+RETIRED: dict[Key, str] = {("training", "poison"): "was a hook for tests and is gone; remove it"}
 BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab", "ko-mecab"]
 # Languages whose words 13a does not find, with the tokenizers that do, best first, and what each needs.
 TOKENIZERS: dict[str, dict[BleuTokenize, tuple[str, ...]]] = {
@@ -181,9 +182,6 @@ class Training(Section):
         ge=1,
         description="updates in a row with a loss or gradient that is not finite; then it ends",
     )
-    poison: list[int] = Field(
-        default=[], description="for tests: updates whose gradients are made not finite, counted from 0"
-    )
     checkpoint_minutes: float | None = Field(
         default=10.0, gt=0, description="between checkpoints, besides those at validations; null: only those"
     )
@@ -199,6 +197,14 @@ class Training(Section):
     )
     examples: int = Field(default=3, ge=0, description="segmented examples printed at a validation")
     tensorboard: bool = Field(default=False, description="write TensorBoard logs as well")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_retired_keys(cls, tree: Any) -> Any:
+        """What earlier versions have kept may have them; `load_config` refuses them where a user writes."""
+        if not isinstance(tree, dict):
+            return tree
+        return {key: value for key, value in tree.items() if ("training", key) not in RETIRED}
 
     @model_validator(mode="after")
     def _decay_needs_an_end(self) -> "Training":
@@ -333,6 +339,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
     for override in overrides:
         layer = layer.under(_name_parts(yamlfile.read_override(override)))
     source = source.under(layer)
+    for key in source.places.keys() & RETIRED.keys() if bases else ():
+        source.fault(key, RETIRED[key])
     _resolve_paths(source)
     try:
         config = Config.model_validate(source.tree)

@@ -113,7 +113,12 @@ def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:
 
 def _earlier_digest(tree: dict[str, Any]) -> str:
     """As caesura 0.1.0 made it, of the keys that configs had then, as they were written."""
-    kept = {key: value for key, value in tree["training"].items() if key not in MACHINE}
+    kept: dict[str, Any] = {}
+    for key, value in tree["training"].items():
+        if key == "checkpoint_minutes":
+            kept["poison"] = []  # a key that stood before it
+        if key not in MACHINE:
+            kept[key] = value
     data = {key: value for key, value in tree["data"].items() if key != "cuts" or value is not None}
     return _hashed(json.dumps(tree | {"data": data, "training": kept}), size=6)
 

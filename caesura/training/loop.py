@@ -150,8 +150,6 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
     most = settings.clip_grad_norm
     sums = step(batch, run.progress.update)
     gradients = [p.grad for p in parameters if p.grad is not None]
-    if run.progress.update in settings.poison:
-        torch._foreach_mul_(gradients, torch.nan)
     norm = get_total_norm(gradients) if most is None else clip_grad_norm_(parameters, most)
     clipped = sums.new_zeros(()) if most is None else norm > most
     wrong = ~(norm.isfinite() & sums[0].isfinite())

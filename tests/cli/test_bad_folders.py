@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli.program import AT_ONCE, Done, caesura, command, contents, refusal, write_config
+from training.poison import poison
 
 FILES = ("config.yaml", "src.vocab.json", "trg.vocab.json", "model.safetensors")
 
@@ -120,11 +121,12 @@ def test_a_damaged_best_model_of_an_earlier_update_is_replaced_or_refused(
     corpus: Path, tmp_path: Path
 ) -> None:
     config = write_config(tmp_path / "c.yaml", "word", corpus)
-    skipping = "validation_freq: 40\n  patience: 99\n  max_skipped: 9\n  poison: [4, 5, 6, 7, 8]"
+    skipping = "validation_freq: 40\n  patience: 99\n  max_skipped: 9"
     config.write_text(config.read_text().replace("validation_freq: 200", skipping))
 
     def train(name: str, updates: int) -> Done:
-        return caesura("train", config, "--out", tmp_path / name, "--set", f"training.updates={updates}")
+        with poison(4, 5, 6, 7, 8):
+            return caesura("train", config, "--out", tmp_path / name, "--set", f"training.updates={updates}")
 
     assert train("whole", 8).status == 0
     weights = Path(shutil.copytree(tmp_path / "whole", tmp_path / "out")) / "model.safetensors"

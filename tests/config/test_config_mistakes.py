@@ -55,6 +55,7 @@ MISTAKES = [
     ),
     ("patience: 3", "decay: linear\n  updates: 9\n  warmup: 9", "training.decay: linear needs training..."),
     ("patience: 3", f"patience: {'9' * 400}", "training.patience: the number '9999..."),
+    ("patience: 3", "poison: []", "training.poison: was a hook for tests and is gone; remove it"),
     (": 3e-4", ": 0", "training.learning_rate: 0 is too small; more than 0"),
     (": 3e-4", ": .inf", "training.learning_rate: '.inf' is not a number"),
     (": 3e-4", ": 1e999", "training.learning_rate: the number '1e999' is out of range"),

@@ -264,7 +264,7 @@ def test_values_that_only_do_not_go_together_can_be_listed(config, over, listed)
 
 
 def test_a_value_with_commas_stands_in_brackets():
-    found = parse_over("training.poison=[],[1,2],{a: 1, b: 2}")
+    found = parse_over("a.b=[],[1,2],{a: 1, b: 2}")
     assert [setting.text for setting in found] == ["[]", "[1,2]", "{a: 1, b: 2}"]
 
 
@@ -325,8 +325,17 @@ def test_mistakes_in_a_list_have_their_line(config, tmp_path, text, said):
 
 
 def test_settings_of_a_list_are_read_back_as_they_were_written(config, tmp_path):
-    rows = [{"settings": {"name": "x y", TAU: 1e-7, "training.poison": [[3]], "training.tensorboard": True}}]
+    rows = [
+        {
+            "settings": {
+                "name": "x y",
+                TAU: 1e-7,
+                "data.cuts": {"type": "whitespace"},
+                "training.tensorboard": True,
+            }
+        }
+    ]
     found = points(Plan(config, read_rows(write_list(tmp_path, json.dumps(rows)))))
     made = found[0].config
-    assert (made.name, made.model.segmenter.tau, made.training.poison) == ("x y", 1e-7, [3])
+    assert (made.name, made.model.segmenter.tau, made.data.cuts.type) == ("x y", 1e-7, "whitespace")
     assert made.training.tensorboard is True

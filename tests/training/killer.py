@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from poison import poison
 from torch import Tensor
 
 from caesura.config import load_config
@@ -226,6 +227,8 @@ def main() -> None:
     if how == "clock":
         sync = os.fsync
         os.fsync = lambda file: (time.sleep(SLOWER), sync(file))[1]
+    if updates := os.environ.get("POISONED_UPDATES"):
+        poison(*map(int, updates.split(","))).start()
     functions = {"clock": killed_by_the_clock, "calls": killed_at_calls, "updates": killed_along_the_way}
     print(json.dumps(functions[how](Path(config), settings, Path(folder), int(first), int(second))))
 

@@ -8,6 +8,7 @@ from cli.program import write_corpus
 from training.outcomes import Listener, configured, outcome, run
 
 from caesura.components import resolve
+from caesura.data.tensors import load_tensors, save_tensors
 from caesura.errors import InputError, Interrupted
 from caesura.inference import Translator
 from caesura.training.changes import refuse_changes
@@ -98,6 +99,20 @@ def test_text_may_be_moved_and_must_be_the_same(corpus: Path, tmp_path: Path) ->
     (moved / "train.en").write_text(text)
     (tmp_path / "out" / "checkpoints" / "000000006.safetensors").write_bytes(b"damaged")
     run(configured(moved), tmp_path / "out")
+    assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
+
+
+def test_a_run_with_a_key_that_is_gone_goes_on(corpus: Path, tmp_path: Path) -> None:
+    run(configured(corpus), tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(configured(corpus), tmp_path / "out", Listener(5))
+    path = tmp_path / "out" / "config.yaml"
+    path.write_text(path.read_text().replace("\ntraining:\n", "\ntraining:\n  poison: []\n"))
+    (checkpoint,) = list_checkpoints(tmp_path / "out" / "checkpoints")
+    values, facts = load_tensors(checkpoint)
+    facts["config"]["training"]["poison"] = []
+    save_tensors(checkpoint, values, facts)
+    run(configured(corpus), tmp_path / "out")
     assert outcome(tmp_path / "out") == outcome(tmp_path / "whole")
 
 

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from training.outcomes import Listener, configured, outcome, run
+from training.poison import poison
 
 from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus
@@ -24,10 +25,6 @@ CUDA = pytest.param(
     "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 )
 CLIPPING = pytest.mark.parametrize("clipping", ["null", "1.0"])
-
-
-def poisoned(corpus: Path, updates: list[int], *settings: str) -> Any:
-    return configured(corpus, "word", f"training.poison={updates}", *settings)
 
 
 def state(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -48,8 +45,9 @@ def records(folder: Path, kind: str) -> list[dict[str, Any]]:
 def test_a_poisoned_batch_is_named_and_kept_and_training_goes_on(
     corpus: Path, tmp_path: Path, clipping: str
 ) -> None:
-    config = poisoned(corpus, [3, 8], f"training.clip_grad_norm={clipping}")
-    heard = run(config, tmp_path)
+    config = configured(corpus, "word", f"training.clip_grad_norm={clipping}")
+    with poison(3, 8):
+        heard = run(config, tmp_path)
     assert [r["update"] for r in records(tmp_path, "skipped")] == [3, 8]
     assert [line.split(":")[0] for line in heard.said if "skipped" in line] == [
         "update 3 skipped",
@@ -80,10 +78,10 @@ def test_a_skipped_update_leaves_weights_moments_and_counts_as_they_were(
     monkeypatch.setattr("caesura.training.loop.LOG_EARLY", ())
     numbers = (f"training.device={device}", f"training.precision={precision}")
     rest = (f"training.clip_grad_norm={clipping}", "training.validation_freq=1000")
-    config = poisoned(corpus, [3, 4], *numbers, *rest)
+    config = configured(corpus, "word", *numbers, *rest)
     found = []
     for stop in (3, 5, 6):
-        with pytest.raises(Interrupted):
+        with poison(3, 4), pytest.raises(Interrupted):
             train(config, tmp_path, Listener(stop))
         found.append(state(tmp_path))
     (before, counts), (after, later), (beyond, _) = found
@@ -105,9 +103,10 @@ def test_a_skipped_update_leaves_weights_moments_and_counts_as_they_were(
 def test_an_interrupted_run_skips_as_an_uninterrupted_one(
     corpus: Path, tmp_path: Path, stops: tuple[int, ...]
 ) -> None:
-    config = poisoned(corpus, [3, 4, 5, 11])
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "parts", *stops)
+    config = configured(corpus)
+    with poison(3, 4, 5, 11):
+        run(config, tmp_path / "whole")
+        run(config, tmp_path / "parts", *stops)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
@@ -117,8 +116,9 @@ def test_too_many_in_a_row_end_training_with_the_last_good_state(
 ) -> None:
     if not at_once:
         later(monkeypatch)
-    config = poisoned(corpus, [5, 6, 7], "training.max_skipped=3", "training.validation_freq=30")
-    with pytest.raises(TrainingError, match=r"^the loss is not finite around update 7, 3 times in a row; "):
+    config = configured(corpus, "word", "training.max_skipped=3", "training.validation_freq=30")
+    ending = r"^the loss is not finite around update 7, 3 times in a row; "
+    with poison(5, 6, 7), pytest.raises(TrainingError, match=ending):
         train(config, tmp_path, Listener())
     assert sorted(path.name for path in (tmp_path / "skipped").iterdir()) == [
         f"00000000{n}.json" for n in (5, 6, 7)
@@ -128,16 +128,16 @@ def test_too_many_in_a_row_end_training_with_the_last_good_state(
         "of the validation amid the three; what was skipped changed nothing"
     )
     assert all(value.isfinite().all() for value in load_file(last).values() if value.is_floating_point())
-    with pytest.raises(TrainingError):  # the same again
+    with poison(5, 6, 7), pytest.raises(TrainingError):  # the same again
         train(config, tmp_path, Listener())
 
 
 def test_in_a_row_counts_across_interruptions(corpus: Path, tmp_path: Path) -> None:
-    config = poisoned(corpus, [5, 6, 7], "training.max_skipped=3")
+    config = configured(corpus, "word", "training.max_skipped=3")
     for stop in (6, 7):
-        with pytest.raises(Interrupted):
+        with poison(5, 6, 7), pytest.raises(Interrupted):
             train(config, tmp_path, Listener(stop))
-    with pytest.raises(TrainingError, match="around update 7, 3 times in a row"):
+    with poison(5, 6, 7), pytest.raises(TrainingError, match="around update 7, 3 times in a row"):
         train(config, tmp_path, Listener())
 
 
@@ -151,10 +151,11 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_looking_later_finds_the_same(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = poisoned(corpus, [1, 2, 3, 12])
-    run(config, tmp_path / "at once")
-    later(monkeypatch)
-    run(config, tmp_path / "later")
+    config = configured(corpus)
+    with poison(1, 2, 3, 12):
+        run(config, tmp_path / "at once")
+        later(monkeypatch)
+        run(config, tmp_path / "later")
     found, wanted = outcome(tmp_path / "later"), outcome(tmp_path / "at once")
     for result in (found, wanted):  # the log names a skipped update when it is looked at
         result["metrics"].sort(key=lambda record: (record["kind"], record["update"]))

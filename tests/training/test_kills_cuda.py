@@ -16,7 +16,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 
 # At this rate nothing is learned: after the first, every validation lowers it.
 SCHEDULE = ("training.learning_rate=1e-9", "training.patience=1", "training.max_halvings=1000")
-SIZE = ("training.updates=120", "training.validation_freq=300", "training.poison=[5, 70]")
+SIZE = ("training.updates=120", "training.validation_freq=300")
+POISONED = "5,70"  # updates
 COUNTED = ("kind", "update", "sentences", "epoch", "batch", "learning_rate", "verdict")
 
 
@@ -39,6 +40,7 @@ def test_killed_again_and_again_it_reads_the_same_sentences_and_counts_the_same(
     monkeypatch.setenv("CAESURA_KERNELS", "reference")  # nothing to compile
     write_corpus(tmp_path, train=200, dev=5)
     settings = ("training.device=cuda", "training.precision=bfloat16", *SCHEDULE, *SIZE)
+    monkeypatch.setenv("POISONED_UPDATES", POISONED)
     assert kill(tmp_path, "updates", 4, 1, "word", *settings) == {"updates": 4}
     runs = tmp_path / "runs"
     whole, killed = (counted(runs / name) for name in ("whole", "killed"))
