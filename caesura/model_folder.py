@@ -80,7 +80,7 @@ def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Mode
     if not folder.is_dir():
         raise InputError(
             f"{folder}: no such model folder; `caesura train CONFIG --out {folder}` makes one; "
-            f"with Caesura comes {' and '.join(own_models())}"
+            f"Caesura brings {' and '.join(own_models())}"
         )
     for name in (*_DESCRIPTION, WEIGHTS):
         if not (folder / name).is_file():
@@ -186,7 +186,14 @@ def _checked_model(
         raise InputError(f"{path}: {wrong[0]} should be a finite number")
     model.load_state_dict(weights, assign=True)
     small = next(model.parameters()).dtype in (torch.bfloat16, torch.float16)  # on disk, not at work
-    return model.float() if small else model
+    return _widened(model) if small else model
+
+
+def _widened(model: Model) -> Model:
+    """The model with parameters in float32; what it counts, as a rate does, stays as exact as it is."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.float()
+    return model
 
 
 def _check_format(path: Path, header: Header) -> None:

@@ -66,9 +66,12 @@ def own_models() -> list[str]:
 def shown(path: str | os.PathLike[str]) -> str:
     """What messages call a file, and where its paths start from.
 
-    Nobody keeps text in an installed package: its recipes are read as if recipes/ were in the current folder.
+    Nobody keeps text in an installed package: its recipes are read as if recipes/ were in the current folder,
+    and the configs of its models as if they were.
     """
     folder, whole = installed(), Path(os.path.abspath(path))
+    if MODELS in whole.parents:
+        return whole.name
     if folder is None or folder not in whole.parents:
         return str(path)
     return str(HERE / whole.relative_to(folder))

@@ -114,4 +114,5 @@ def foreign(language: str, text: Mapping[str, int], least: float = FEW) -> str |
             scripts[unicodedata.name(letter, "other").partition(" ")[0]] += times
     if usual is None or not scripts or sum(scripts[name] for name in usual) >= least * scripts.total():
         return None
-    return scripts.most_common(1)[0][0].capitalize()
+    main = scripts.most_common(1)[0][0].capitalize()
+    return {"Cjk": "Chinese", "Fullwidth": "Latin"}.get(main, main)

@@ -28,7 +28,7 @@ NEEDS = {  # what each kind asks of a cutter
     "pi": "a penalty whose weight can be controlled",
 }
 REMEDIES = {  # what keeps a rate better, by kind; {way}: lower or raise
-    "scaling": "sentences are too short for it; {way} model.segmenter.rate.target",
+    "scaling": "sentences are too short for it; lower model.segmenter.rate.target",
     "quantile": "the threshold is that of training text; {way} model.segmenter.rate.target",
     "logits": "raise model.segmenter.rate.weight or lower training.learning_rate",
     "ratio": "raise model.segmenter.rate.weight or lower training.learning_rate",
@@ -157,8 +157,7 @@ class RateControl(nn.Module):
 
     def remedy(self, short: bool) -> str:
         """The setting to change where segments are too short for the target, or too long."""
-        remedy = REMEDIES[self.by].format(way="raise" if short else "lower")
-        return remedy + "; pi cannot lengthen single characters" * (short and self.by == "pi")
+        return REMEDIES[self.by].format(way="raise" if short else "lower")
 
     def segments(self, characters: Tensor) -> Tensor:
         """[B] whole numbers of segments for sentences of so many characters [B], </s> not counted."""

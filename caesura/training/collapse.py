@@ -15,7 +15,7 @@ from caesura.output import Segmentation
 Kind = Literal["", "single", "long", "off"]
 
 # Where each kind begins, and where it is over: a run that stays near a bound is warned of once.
-SINGLE, SINGLE_OVER = 1.05, 1.2  # symbols per segment
+SINGLE, SINGLE_OVER = 1.15, 1.3  # symbols per segment
 LONG, LONG_OVER = 20.0, 15.0  # symbols per segment
 FEW, FEW_OVER = 1.5, 2.0  # segments per sentence
 OFF, OFF_OVER = TOLERANCE, TOLERANCE / 2  # of the length that is asked for
@@ -66,7 +66,7 @@ def watch(
 ) -> tuple[dict[str, str], list[str]]:
     """What has collapsed at a validation, by part of the model, and a notice of each that is new.
 
-    Only cuts that are learned can; `before` is what the last validation found.
+    Only cuts that are learned, or asked for at a rate, can; `before` is what the last validation found.
     """
     kinds: dict[str, str] = {}
     notices, data = [], model.config.data
@@ -74,8 +74,11 @@ def watch(
     if target is not None:
         kinds["segmenter"] = departure(found.segments.mean, target, before.get("segmenter", ""))
         if kinds["segmenter"] and not before.get("segmenter"):
-            remedy = segmenter.remedy(found.segments.mean < target, 0.0)
-            notices.append(f"segments have left the length that is asked for: {remedy}")
+            short = found.segments.mean < target
+            remedy = f"{'raise' if short else 'lower'} data.cuts.target"  # a rate of cuts that are given
+            if segmenter.control is not None:
+                remedy = segmenter.remedy(short, 0.0)
+            notices.append(f"segments do not have the length that is asked for: {remedy}")
     elif segmenter.learns:
         counts = CutCounts.of(output.segmentation for output in found.outputs)
         kind = kinds["segmenter"] = collapse(counts, before.get("segmenter", ""))
@@ -86,7 +89,9 @@ def watch(
         counts = CutCounts.of(output.targets[0] for output in found.outputs if output.targets)
         kind = kinds["decoder"] = collapse(counts, before.get("decoder", ""))
         if kind and kind != before.get("decoder"):
-            remedy = f"{'lower' if kind == 'single' else 'raise'} model.decoder.tau"
+            single = kind == "single"
+            setting = "tau" if model.decoder_tau.value.item() > 0 or not single else "halting_bias"
+            remedy = f"{'lower' if single else 'raise'} model.decoder.{setting}"
             notices.append(f"{_shape('output segments', kind, counts, data.trg.level)}: {remedy}")
     return {part: kind for part, kind in kinds.items() if kind}, notices
 

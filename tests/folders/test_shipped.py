@@ -1,5 +1,6 @@
 """Models that come with the program: found by name, small, and as good in half the bytes."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_a_model_is_small_and_has_a_card_and_no_path_of_the_machine_that_trained
     data = Translator.from_pretrained(name).config.data
     for files in (data.train, data.dev, data.test):
         assert isinstance(files, Files)
-        assert files.src.parent == folder / "data" / name  # relative to the config
+        assert files.src.parent == Path("data", name).absolute()  # of the folder that one works in
 
 
 def test_it_translates_by_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +40,13 @@ def test_it_translates_by_name_from_any_folder(tmp_path: Path, monkeypatch: pyte
     assert (done.status, cut.replace("|", "").replace("␣", " ")) == (0, "Die Kinder spielen im Garten.")
     assert written == "The children are playing in the garden."
     assert cut.count("|") > 3
+
+
+def test_the_readme_begins_with_what_it_says() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = r'\$ echo "(.+)" \| caesura translate tatoeba-de-en --segments\n(.+)\n'
+    [(source, printed)] = re.findall(shown, readme)
+    assert caesura("translate", NAME, "--segments", stdin=f"{source}\n".encode()).lines == [printed]
 
 
 def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,18 @@ def test_only_cuts_that_are_learned_can_collapse(segmenter: dict[str, Any], lear
         assert bool(notices) == bool(state) == learns
 
 
+def test_segments_that_are_almost_single_characters_have_collapsed() -> None:
+    assert collapse(CutCounts(107_000, 100_000, 1_500), "") == "single"
+
+
+def test_of_cuts_by_entropy_the_rate_of_the_text_is_named() -> None:
+    model = Translator.from_pretrained(Path(__file__).parents[1] / "folders" / "golden" / "format7-entropy")
+    found = as_if_cut(model, cut(9, 9))
+    for mean, way in ((9.0, "lower"), (1.0, "raise")):
+        _, [notice] = watch(model, replace(found, segments=replace(found.segments, mean=mean)), {})
+        assert f"{way} data.cuts.target" in notice
+
+
 def test_given_cuts_are_not_learned() -> None:
     assert not Segmenter(Lookup(9, 4), Given(), Mean()).learns
 
@@ -149,6 +161,8 @@ def test_the_settings_that_are_named_are_there() -> None:
             assert ("rate.weight" in remedy) == (control.weight is not None)
             assert ("rate.gain" in remedy) == (control.tau is not None)
             assert "segmenter.tau" not in remedy
+            if by == "scaling":  # it can only be off where sentences are shorter than a segment
+                assert "lower model.segmenter.rate.target" in remedy
     rated = tiny_model(parts("act", rate={"target": 4.0})).float()
     off = replace(CUT[1], target=4.0, segments=replace(CUT[1].segments, mean=1.0))
     state, notices = watch(rated, off, {})
