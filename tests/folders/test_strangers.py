@@ -229,8 +229,6 @@ SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
         {"kind": "pickle"},
         {"kind": ["char"]},
         {"format": 2},
-        {"counts": [1]},
-        {"counts": [-1] * 12},
     ],
     ids=lambda change: json.dumps(change)[:40],
 )
