@@ -87,8 +87,8 @@ def exchanged(train: tuple[WordCounts, WordCounts], dev: Sides) -> bool:
         # [i][j]: how much of side i of the dev set is in side j of the training text
         shares = [[_share(side, units, count) for count in counts] for side in dev]
         gains = shares[0][1] - shares[0][0], shares[1][0] - shares[1][1]
-        if min(gains) >= 0 and sum(gains) > MARGIN:
-            return True
+        if abs(sum(gains)) > MARGIN:  # these units tell
+            return min(gains) >= 0 and sum(gains) > 0
     return False
 
 

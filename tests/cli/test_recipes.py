@@ -16,7 +16,13 @@ from caesura.experiments.recipe import load_recipe
 from caesura.experiments.recipe_copies import copy_recipe, listed
 
 ROOT = Path(__file__).parents[2]
-SMALL = ("training.updates=2", "training.batch_size=4", "training.device=cpu", "training.threads=1")
+SMALL = (
+    "training.updates=2",
+    "training.warmup=0",
+    "training.batch_size=4",
+    "training.device=cpu",
+    "training.threads=1",
+)
 SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
 
 

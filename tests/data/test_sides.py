@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caesura.data.sides import SCRIPTS, doubts, exchanged, foreign
@@ -55,6 +55,7 @@ lines = st.lists(st.text(), max_size=5)
 
 
 @given(lines, lines, lines, lines)
+@example(["0"], ["A"], [], ["0", "0", "A"])  # words and characters tell different things
 def test_exchanging_both_texts_changes_nothing(
     a: list[str], b: list[str], c: list[str], d: list[str]
 ) -> None:
