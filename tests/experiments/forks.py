@@ -49,7 +49,7 @@ def start(
     """In the place of `Children.start`."""
     python, option, module, *arguments = command
     assert (python, option) == (sys.executable, "-m")
-    run = import_module(f"{module}.program" if module == "caesura.cli" else module).main
+    run = import_module(module).main
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     with warnings.catch_warnings():

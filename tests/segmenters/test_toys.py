@@ -113,7 +113,7 @@ def test_a_toys_loss_is_weighed_as_it_asks(tmp_path: Path) -> None:
 def test_a_killed_toy_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     config = write_toy(tmp_path)
     given = [config, "--out", tmp_path / "killed", *(word for bound in BOUNDS for word in ("--set", bound))]
-    command = [sys.executable, "-c", PROGRAM.format("caesura.cli.program"), "train", *map(str, given)]
+    command = [sys.executable, "-c", PROGRAM.format("caesura.cli"), "train", *map(str, given)]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as child:
         deadline = time.monotonic() + 120
         while not [*(tmp_path / "killed" / "checkpoints").glob("*")] and time.monotonic() < deadline:
