@@ -22,7 +22,7 @@ class System:
     name: str
     segment: float | None = None  # characters per segment of ACT-ENC; None: a lookup table
     parts: dict[str, Any] | None = None  # cutter, pooling and rate behind a bidirectional GRU of 2 x READER
-    written: int | None = None  # symbols a segment of ACT-DEC; None: a recurrent decoder
+    written: int | None = None  # symbols per segment of ACT-DEC; None: a recurrent decoder
     layers: int = 1
     symbols: int = 100
     vocabulary: tuple[int, int] = (117, 97)

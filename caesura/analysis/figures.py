@@ -262,7 +262,7 @@ def attention_place_figure(models: Mapping[str, AttentionStatistics]) -> Figure:
 
 @styled
 def buckets_figure(models: Mapping[str, Sequence[Bucket]], title: str) -> Figure:
-    """BLEU of groups of sentences, a line a model."""
+    """BLEU of groups of sentences, one line per model."""
     figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(bucket.name for buckets in models.values() for bucket in buckets))

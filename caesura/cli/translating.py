@@ -64,7 +64,7 @@ def translate(
     threads: Threads = None,
     testing: Testing = None,
 ) -> None:
-    """Translate line by line: as many lines out as in. Or N a line, with --n-best N."""
+    """Translate line by line: as many lines out as in. Or N per line, with --n-best N."""
     from caesura.cli.streaming import process
     from caesura.inference import sampler
 

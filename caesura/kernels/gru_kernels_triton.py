@@ -159,7 +159,7 @@ def advance_back(
     k = tl.arange(0, DEPTH)
     weight = weight_ptr + (d * W + h)[None, :] * (3 * W) + k[:, None]
     after = of_hidden_ptr + ((d * S + t + 1) * B + b)[:, None] * (3 * W) + k[None, :]
-    # A sum a gate: three chains of products that need not wait for each other.
+    # One sum per gate: three chains of products that need not wait for each other.
     by_r = tl.zeros((ROWS, COLUMNS), tl.float32)
     by_z = tl.zeros((ROWS, COLUMNS), tl.float32)
     by_n = tl.zeros((ROWS, COLUMNS), tl.float32)

@@ -65,7 +65,7 @@ def test_pyplot_is_not_needed(tmp_path: Path) -> None:
         f"save(history_figure({{'x': {RUN}}}), Path({str(tmp_path / 'figure')!r}))\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
 
 
 def test_more_runs_than_colours_still_differ() -> None:
