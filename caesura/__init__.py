@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from caesura.segmenters.base import Cuts as Cuts
     from caesura.segmenters.base import Segments as Segments
     from caesura.segmenters.cutters.act import Act as Act
+    from caesura.segmenters.cutters.bernoulli import Bernoulli as Bernoulli
     from caesura.segmenters.cutters.cif import Cif as Cif
     from caesura.segmenters.cutters.hard import Every as Every
     from caesura.segmenters.cutters.hard import Fixed as Fixed
@@ -35,6 +36,7 @@ _HOME = {
     "Act": "caesura.segmenters.cutters.act",
     "ActSegmenter": "caesura.segmenters.act",
     "BaseSegmenter": "caesura.segmenters.base",
+    "Bernoulli": "caesura.segmenters.cutters.bernoulli",
     "BiGru": "caesura.segmenters.readers.recurrent",
     "Cif": "caesura.segmenters.cutters.cif",
     "Cuts": "caesura.segmenters.base",

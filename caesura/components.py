@@ -71,6 +71,9 @@ def build_parts(
         raise config.error("data.cuts", "this segmenter cuts after every symbol and takes none; remove them")
     if segmenter.needs_given() and config.data.cuts is None:
         raise config.error("model.segmenter.cutter", "needs cuts; set data.cuts, such as {type: whitespace}")
+    if segmenter.cuttings > 1 and config.training.risk_candidates:
+        reason = f"cannot be used with the {segmenter.cuttings} cuttings per sentence of {segmenter.kind}"
+        raise config.error("training.risk_candidates", f"{reason}; remove one of the two")
     encoder = _component(config, "encoder", {"input_dim": segmenter.output_dim})
     sizes = {"vocab_size": trg_size, "memory_dim": encoder.output_dim, "summary_dim": encoder.summary_dim}
     decoder = _component(config, "decoder", sizes)

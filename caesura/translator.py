@@ -134,14 +134,24 @@ class BaseTranslator(nn.Module):
         """The loss of a batch whose source is segmented; a share `sampled` [] of what is fed is drawn."""
         if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
             raise ValueError("a loss needs a batch with targets")
+        copies = segments.cuts.copies
         encoded = self.encoder(segments.vectors, segments.lengths)
-        trg_in = batch.trg_in
+        rows = batch.repeated(copies)
+        trg_in, trg_out, trg_lengths = rows.trg_in, rows.trg_out, rows.trg_lengths
+        assert trg_in is not None
+        assert trg_out is not None
         if sampled is not None:
             trg_in = scheduled_inputs(self.decoder, encoded, trg_in, sampled)
-        decoded = self.decoder(encoded, trg_in, batch.trg_lengths)
+        decoded = self.decoder(encoded, trg_in, trg_lengths)
         logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
         settings = self.config.training
-        cross_entropy, smoothed = _cross_entropy(logits, batch.trg_out.flatten(), settings.label_smoothing)
+        cross_entropy, smoothed = _cross_entropy(
+            logits, trg_out.flatten(), settings.label_smoothing, "sum" if copies == 1 else "none"
+        )
+        if copies > 1:
+            losses = smoothed.view(copies, -1, trg_out.shape[1]).sum(2)  # [K, B]
+            cross_entropy = cross_entropy.sum() / copies
+            smoothed = losses.sum() / copies + self.segmenter.feedback(segments.cuts, losses).sum()
         symbols, real = batch.trg_lengths.sum(), batch.trg_lengths > 0  # rows of padding have no target
         sentences = real.sum()
         total = smoothed / (symbols if settings.normalization == "symbols" else sentences)
@@ -159,7 +169,8 @@ class BaseTranslator(nn.Module):
         """The losses of segmenter and decoder, weighted: means over the sentences that are `real` [B]."""
         weights = {"penalty": self.tau, **self.segmenter.loss_weights}
         losses = [(weights[name], loss) for name, loss in segments.cuts.losses.items()]
-        losses.append((self.decoder_tau, decoded.penalty))
+        penalty = decoded.penalty.view(segments.cuts.copies, -1).mean(0)
+        losses.append((self.decoder_tau, penalty))
         means = [(weight, (loss * real).sum() / real.sum()) for weight, loss in losses]
         return [w.weigh(mean) if isinstance(w, Knob) else w * mean for w, mean in means]
 
@@ -188,30 +199,39 @@ class BaseTranslator(nn.Module):
     def counts(
         self, segments: Segments, lengths: Tensor, real: Tensor, decoded: Decoded, trg_lengths: Tensor
     ) -> dict[str, Tensor]:
-        """Sums over the sentences that are `real` [B], for the log; </s> is never counted."""
-        found = [*count_cuts(segments.ends, lengths)]
+        """Sums over the sentences that are `real` [B], for the log; </s> is never counted.
+
+        Those of K cuttings are means over them.
+        """
+        copies = segments.cuts.copies
+        found = [count.double() / copies for count in count_cuts(segments.ends, lengths.repeat(copies))]
         found += [*sums(self.segmenter.figures, segments.cuts, lengths, real).flatten()]
         if self.decoder.segmenting:
             nothing = torch.zeros_like(found[0])
             symbols, written, live = nothing, nothing, nothing
             if decoded.ends is not None:  # minimum risk forces many targets, which are no measure of the text
-                symbols, written = count_cuts(decoded.ends, trg_lengths)
-                live = symbols - (decoded.ends.sum() - (trg_lengths > 0).sum())
-            found += [symbols, written, live, (decoded.penalty * real).sum()]
+                ends, every = decoded.ends, trg_lengths.repeat(copies)
+                symbols, written = (count.double() / copies for count in count_cuts(ends, every))
+                live = symbols - (ends.sum() - (every > 0).sum()) / copies
+            found += [symbols, written, live, (decoded.penalty * real.repeat(copies)).sum() / copies]
         return dict(zip(self.counted, found, strict=True))
 
     def __call__(self, batch: Batch) -> Loss:
         return super().__call__(batch)
 
 
-def _cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Sums over the targets [N] that are no padding: as they are, and with `smoothing` of each for all of V.
+def _cross_entropy(
+    logits: Tensor, targets: Tensor, smoothing: float, reduction: str = "sum"
+) -> tuple[Tensor, Tensor]:
+    """Of the targets [N], 0 for padding: as they are, and with `smoothing` of each for all of V.
 
-    One softmax of the logits [N, V] serves both.
+    One softmax of the logits [N, V] serves both. Their sums, or with reduction "none" [N] each.
     """
     logs = F.log_softmax(logits, 1)
-    cross_entropy = F.nll_loss(logs, targets, ignore_index=PAD, reduction="sum")
+    cross_entropy = F.nll_loss(logs, targets, ignore_index=PAD, reduction=reduction)
     if not smoothing:
         return cross_entropy, cross_entropy
-    even = -logs.mean(1).masked_fill(targets == PAD, 0).sum()
+    even = -logs.mean(1).masked_fill(targets == PAD, 0)
+    if reduction == "sum":
+        even = even.sum()
     return cross_entropy, (1 - smoothing) * cross_entropy + smoothing * even

@@ -51,6 +51,13 @@ class Batch:
         """Some of the sentences, as wide as they are."""
         return replace(self._each(lambda tensor: tensor[part]), indices=self.indices[part])
 
+    def repeated(self, copies: int) -> Batch:
+        """So many copies of the sentences, all of them once, then all of them again."""
+        if copies == 1:
+            return self
+        wide = self._each(lambda tensor: tensor.repeat(copies, *[1] * (tensor.dim() - 1)))
+        return replace(wide, indices=np.tile(self.indices, copies))
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         there = {name: getattr(self, name) for name in TENSORS}
         changed: dict[str, Any] = {name: change(t) for name, t in there.items() if t is not None}

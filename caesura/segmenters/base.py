@@ -43,6 +43,7 @@ class Cuts:
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
     live: Tensor | None = None  # [B, T]    bool: here the loss reaches the cutter; None: nothing learns
     logits: Tensor | None = None  # [B, T]  of the scores, for a rate that is kept by pushing them
+    copies: int = 1  # K cuttings of each sentence: ends, weights and spill have rows k * B + b, the rest B
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class BaseSegmenter(nn.Module):
     sums_to: float | None = None  # the sum of scores at which a segment ends; None: scores are not summed
     carries: bool = False  # whether the excess over `sums_to` counts for the next segment
     takes_cuts: bool = True  # whether cuts can be given to it
+    cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
 
     def forward(
         self,
@@ -163,6 +165,10 @@ class BaseSegmenter(nn.Module):
 
     def cut_shifted(self, symbols: Tensor, lengths: Tensor, shift: Tensor, given: Tensor | None) -> Draft:
         """`cut` with a shift, where `shiftable`."""
+        raise NotImplementedError
+
+    def feedback(self, cuts: Cuts, losses: Tensor) -> Tensor:
+        """[B] to be added to the losses: what the cutter learns from those of K cuttings [K, B]."""
         raise NotImplementedError
 
     @property

@@ -8,7 +8,7 @@ symbols, S segments, D features.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -21,7 +21,7 @@ from caesura.schedules import Setting, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
 from caesura.segmenters.figures import Figure
 from caesura.segmenters.pieces import OpenSegments, joined, waiting
-from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, kept_control
+from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, kept_control, threshold_for
 from caesura.segmenters.reading import Gaps, Reading
 
 # One line per part: its name in a config, and where its class lives. Extensions add their class itself.
@@ -37,12 +37,15 @@ CUTTERS: dict[str, str | type[Cutter]] = {
     "given": "caesura.segmenters.cutters.hard:Given",
     "act": "caesura.segmenters.cutters.act:Act",
     "cif": "caesura.segmenters.cutters.cif:Cif",
+    "bernoulli": "caesura.segmenters.cutters.bernoulli:Bernoulli",
 }
 POOLINGS: dict[str, str | type[Pooling]] = {
     "mean": "caesura.segmenters.pooling:Mean",
     "weighted": "caesura.segmenters.pooling:Weighted",
     "last": "caesura.segmenters.pooling:Last",
 }
+
+ScoredText = tuple[Tensor, Gaps, Tensor]  # scores [B, T], what is decided, lengths [B]
 
 
 class Part(nn.Module):
@@ -92,6 +95,7 @@ class Cutter(Part):
     shiftable: bool = False  # whether it cuts by logits, and adds `Reading.shift` to them
     rate_kinds: tuple[Kind, ...] = ()  # the ways in which it can keep a rate, its usual one first
     needs_rate: bool = False
+    cuttings: int = 1  # as in BaseSegmenter
     input_dim: int | None = None  # the size of states that it reads; None: any
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
@@ -112,8 +116,23 @@ class Cutter(Part):
         """What keeps its rate; None: nothing does."""
         return kept_control(self)
 
+    @property
+    def threshold(self) -> Tensor | None:
+        """[] for scores, to be set on training text; None: it has none."""
+        kept = self.control is not None and self.control.by == "quantile"
+        return self.control.threshold if kept and self.control is not None else None
+
     def ends_at(self, scores: Tensor, gaps: Gaps, threshold: float) -> Tensor:
-        """[B, T] bool: where scores [B, T] cut under a threshold; for a rate that is kept by quantile."""
+        """[B, T] bool: where scores [B, T] cut under a threshold; for a cutter that has one."""
+        raise NotImplementedError
+
+    def settled_length(self, texts: Sequence[ScoredText]) -> float:
+        """The characters per segment that the threshold should give these texts."""
+        assert self.control is not None
+        return self.control.target.value.item()
+
+    def feedback(self, cuts: Cuts, losses: Tensor) -> Tensor:
+        """As in BaseSegmenter."""
         raise NotImplementedError
 
     def needs_given(self) -> bool:
@@ -155,7 +174,7 @@ class Segmenter(BaseSegmenter):
     """A reader, a cutter and a pooling, in place of `nn.Embedding`: [B, T] symbols to [B, S, D] segments.
 
     `output_dim`: the size of a linear layer after pooling; without one, segments have the reader's size.
-    `rate`: how long segments should be, for cutters that can keep a rate (`Act`, `Cif`, `Random`).
+    `rate`: how long segments should be, for cutters that can keep a rate (`Act`, `Bernoulli`, `Cif`, `Random`).
 
     The last symbol of each sentence counts as </s>: it joins the last segment, and no rate counts it.
     """
@@ -184,7 +203,7 @@ class Segmenter(BaseSegmenter):
         self.output_dim = reader.output_dim if output_dim is None else output_dim
         self.figures, self.sums_to, self.carries = cutter.figures, cutter.sums_to, cutter.carries
         self.losses, self.loss_weights, self.knobs = cutter.losses, cutter.loss_weights, cutter.knobs
-        self.rate_kinds = cutter.rate_kinds
+        self.rate_kinds, self.cuttings = cutter.rate_kinds, cutter.cuttings
         if (control := cutter.control) is not None:
             self.loss_weights = {**self.loss_weights, **control.loss_weights}
             self.losses = (*self.losses, *(name for name in control.loss_weights if name not in self.losses))
@@ -235,10 +254,11 @@ class Segmenter(BaseSegmenter):
 
     @torch.no_grad()
     def settle(self, texts: Iterable[Text]) -> None:
-        """Where the rate is kept by quantile, set the threshold that gives these texts the rate asked for."""
-        if self.control is None or self.control.by != "quantile":
+        """Where the cutter has a threshold, set it so that these texts get the rate asked for."""
+        threshold = self.cutter.threshold
+        if threshold is None:
             return
-        scored = []
+        scored: list[ScoredText] = []
         for symbols, lengths, given in texts:
             logits = self._whole(symbols, lengths, given).cuts.logits
             assert logits is not None
@@ -251,7 +271,7 @@ class Segmenter(BaseSegmenter):
             counts = [count_cuts(self.cutter.ends_at(s, gaps, threshold), n) for s, gaps, n in scored]
             return sum(int(c.characters) for c in counts), sum(int(c.segments) for c in counts)
 
-        self.control.settle(count_at)
+        threshold.fill_(threshold_for(count_at, self.cutter.settled_length(scored)))
 
     def _piece(
         self, symbols: Tensor, lengths: Tensor, state: object | None, final: bool, given: Tensor | None
@@ -277,10 +297,16 @@ class Segmenter(BaseSegmenter):
     def emit(self, draft: Draft, size: int) -> Segments:
         """Pool and project."""
         states, state = draft.parts
+        if draft.cuts.copies > 1:
+            states = states.repeat(draft.cuts.copies, 1, 1)
         counts = draft.cuts.ends.sum(1)
         vectors = self.output(self.pooling(states, draft.cuts, size))
         vectors = vectors.masked_fill(~positions_mask(counts, size)[..., None], 0)
         return Segments(vectors, counts, draft.cuts, state)
+
+    def feedback(self, cuts: Cuts, losses: Tensor) -> Tensor:
+        """What the cutter learns from the losses."""
+        return self.cutter.feedback(cuts, losses)
 
     @property
     def control(self) -> RateControl | None:

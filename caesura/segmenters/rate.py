@@ -1,4 +1,4 @@
-"""How long segments should be, and five ways to keep them so.
+"""How long segments should be, and six ways to keep them so.
 
 Rate = segments over characters of text; the last segment counts, </s> does not. It is asked for as
 characters per segment, N. What is measured of a batch acts on later updates only, so that a sentence's
@@ -19,12 +19,13 @@ from caesura.layers.checks import check_finite, check_sizes
 from caesura.layers.knobs import Knob
 from caesura.schedules import Setting, extremes, first, shown
 
-Kind = Literal["scaling", "quantile", "logits", "ratio", "pi"]
+Kind = Literal["scaling", "quantile", "logits", "ratio", "prior", "pi"]
 NEEDS = {  # what each kind asks of a cutter
     "scaling": "weights that can be scaled to a number of segments",
     "quantile": "scores that a threshold cuts",
     "logits": "logits that a loss can push",
     "ratio": "scores that a loss can push",
+    "prior": "drawn cuts that pass a gradient on",
     "pi": "a penalty whose weight can be controlled",
 }
 REMEDIES = {  # what keeps a rate better, by kind; {way}: lower or raise
@@ -32,8 +33,10 @@ REMEDIES = {  # what keeps a rate better, by kind; {way}: lower or raise
     "quantile": "the threshold is that of training text; {way} model.segmenter.rate.target",
     "logits": "raise model.segmenter.rate.weight or lower training.learning_rate",
     "ratio": "raise model.segmenter.rate.weight or lower training.learning_rate",
+    "prior": "raise model.segmenter.rate.weight or lower training.learning_rate",
     "pi": "raise model.segmenter.rate.gain or lower training.learning_rate",
 }
+WEIGHTED = "logits", "ratio", "prior"  # kinds with a loss, which has a weight
 SMOOTHING = 0.9  # of the cuts that are seen: what each update leaves of the counts before it
 NEAR = 0.5  # relative error within which `pi` adds up errors: further off, a sum would only have to be undone
 THRESHOLD_GAIN = 0.1  # how fast the threshold of `quantile` follows the rate in training
@@ -68,9 +71,10 @@ class Rate:
     `quantile`: a threshold for the scores, which is set on training text.
     `logits`: a loss pushes all logits up or down by how far the rate is from the target.
     `ratio`: the ratio loss of H-Net, with the rate of earlier updates.
+    `prior`: minus the log-probability of a sentence's number of segments, binomial around the target.
     `pi`: a controller sets the weight of the penalty, tau.
 
-    `weight` is that of the loss of `logits` and `ratio`; `gain` and `integral` are those of `pi`.
+    `weight` is that of the loss of `logits`, `ratio` and `prior`; `gain` and `integral` are those of `pi`.
     """
 
     target: Setting
@@ -85,8 +89,8 @@ class Rate:
         check_sizes(target=least)
         if self.by is not None and self.by not in NEEDS:
             raise ValueError(f"by must be one of {', '.join(NEEDS)}, not {self.by}")
-        if self.by == "ratio" and least <= 1:
-            raise ValueError("by ratio needs a target above 1: at 1 its loss is not defined")
+        if self.by in ("ratio", "prior") and least <= 1:
+            raise ValueError(f"by {self.by} needs a target above 1: at 1 its loss is not defined")
         check_finite(weight=extremes(self.weight)[1])
         numbers = {"weight": extremes(self.weight)[0], "gain": self.gain, "integral": self.integral}
         for name, value in numbers.items():
@@ -110,7 +114,7 @@ class RateControl(nn.Module):
         _check_used(rate, self.by)
         self.rate = replace(rate, by=self.by)
         self.target = Knob(rate.target)
-        self.weight = Knob(rate.weight) if self.by in ("logits", "ratio") else None
+        self.weight = Knob(rate.weight) if self.by in WEIGHTED else None
         self.tau = Knob(0.0, kept=True) if self.by == "pi" else None
         if self.by != "scaling":
             self._keep("characters", 0.0)
@@ -187,6 +191,13 @@ class RateControl(nn.Module):
             return {"rate": n / (n - 1) * ((n - 1) * seen * share + (1 - seen) * (1 - share))}
         return {}
 
+    def prior(self, segments: Tensor, characters: Tensor) -> Tensor:
+        """[B]: -log Binomial(segments; characters, 1 / target) / characters, differentiable by `segments`."""
+        n, q = characters.to(segments.dtype), 1 / self.target.value.to(segments.dtype)
+        k = segments.clamp(max=n)
+        choices = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+        return -(choices + k * q.log() + (n - k) * torch.log1p(-q)) / n.clamp(min=1) * (n > 0)
+
     @torch.no_grad()
     def observe(self, count: CutCount, good: Tensor) -> None:
         """Learn from the cuts of an update, for later ones; where it was not `good` [], nothing changes."""
@@ -210,33 +221,35 @@ class RateControl(nn.Module):
             tau = self.rate.gain * error + self.rate.integral * total
             self.tau.value.copy_(torch.where(good, tau, self.tau.value))
 
-    @torch.no_grad()
-    def settle(self, count_at: Callable[[float], tuple[int, int]]) -> None:
-        """Set the threshold; `count_at` gives characters and segments of training text for a threshold."""
-        target = self.target.value.item()
 
-        def too_many(threshold: float) -> bool:
-            characters, segments = count_at(threshold)
-            return segments * target > characters
+def threshold_for(count_at: Callable[[float], tuple[int, int]], target: float) -> float:
+    """The threshold that gives a text `target` characters per segment.
 
-        low, high = 0.0, 1.0
-        while high < WIDEST and too_many(high):
-            low, high = high, 2 * high
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            if too_many(middle):
-                low = middle
-            else:
-                high = middle
-        self.threshold.fill_(high)
+    `count_at` has the characters and segments of the text under a threshold.
+    """
+
+    def too_many(threshold: float) -> bool:
+        characters, segments = count_at(threshold)
+        return segments * target > characters
+
+    low, high = 0.0, 1.0
+    while high < WIDEST and too_many(high):
+        low, high = high, 2 * high
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        if too_many(middle):
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def _check_used(rate: Rate, by: Kind) -> None:
     """Refuse options that this way of keeping a rate does not read."""
     usual = Rate(rate.target)
-    for name, kinds in {"weight": ("logits", "ratio"), "gain": ("pi",), "integral": ("pi",)}.items():
+    for name, kinds in {"weight": WEIGHTED, "gain": ("pi",), "integral": ("pi",)}.items():
         if by not in kinds and getattr(rate, name) != getattr(usual, name):
-            raise ValueError(f"rate.{name} is for {' and '.join(kinds)}, not for {by}; leave it out")
+            raise ValueError(f"rate.{name} is for {', '.join(kinds)}, not for {by}; leave it out")
 
 
 def start_logit(target: Setting, whole: float = 1.0) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import BaseSegmenter, Segments
 from caesura.segmenters.cutters.act import Act
+from caesura.segmenters.cutters.bernoulli import Bernoulli
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
 from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
@@ -32,6 +33,7 @@ CUTTERS: dict[str, Callable[[], Cutter]] = {
     "given": Given,
     "act": lambda: Act(WIDTH, halting_bias=-0.5),
     "cif": lambda: Cif(WIDTH),
+    "bernoulli": lambda: Bernoulli(WIDTH, threshold=0.5),
 }
 POOLINGS: dict[str, Callable[[], Pooling]] = {"mean": Mean, "weighted": Weighted, "last": Last}
 RATED, LEARNING = ("random", "cif"), ("act", "cif")
@@ -52,7 +54,7 @@ def made(reader: str, cutter: str, pooling: str, seed: int = 0, output_dim: int 
     with torch.no_grad():
         for parameter in segmenter.parameters():
             parameter.mul_(2)
-    return segmenter
+    return segmenter.eval()
 
 
 def act_enc(seed: int = 0) -> ActSegmenter:

@@ -165,7 +165,9 @@ def temperature_knob(temperature: Setting) -> Knob:
     return Knob(temperature)
 
 
-def logits(unit: nn.Linear, reading: Reading, temperature: Knob, scale: float = 1.0) -> Tensor:
+def logits(
+    unit: nn.Linear, reading: Reading, temperature: Knob | None = None, scale: float = 1.0
+) -> Tensor:
     """[B, T]: a unit's product with each state times `scale`, over the temperature, in float32 or better.
 
     The bias, which sets the length of segments, and the shift of the reading come on top.
@@ -173,5 +175,6 @@ def logits(unit: nn.Linear, reading: Reading, temperature: Knob, scale: float = 
     full = torch.promote_types(reading.states.dtype, torch.float32)
     with torch.autocast(reading.states.device.type, enabled=False):
         products = F.linear(reading.states.to(full), unit.weight.to(full)).squeeze(2)
-    scores = products * (scale / temperature.value.to(full)) + unit.bias.to(full)
+    factor = scale if temperature is None else scale / temperature.value.to(full)
+    scores = products * factor + unit.bias.to(full)
     return scores if reading.shift is None else scores + reading.shift
