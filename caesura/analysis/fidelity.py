@@ -7,6 +7,9 @@ Stein's identity gives the gradient of the mean of f around l without differenti
 
 Where f is continuous, this equals E[f'(l + s z)], the mean of what autograd says. Where f jumps as a cut
 moves, autograd knows nothing of the jump, and the two differ by exactly what the jumps contribute.
+
+A cutter that draws its cuts has a loss without jumps, the mean over its draws b. Its true gradient is that of
+the score function, E[f(b) (b - p)]; in autograd's place stands the mean of what training estimates.
 B sentences, T source symbols.
 """
 
@@ -59,8 +62,8 @@ class Fidelity:
     bins: list[Bin]
     sentences: int
     positions: int  # gaps that the cutter is free to cut or join
-    samples: int  # shifted copies of each sentence
-    sigma: float  # standard deviation of the shifts of a logit
+    samples: int  # shifted copies of each sentence, or draws
+    sigma: float | None  # standard deviation of the shifts of a logit; None where cuts are drawn
 
 
 def fidelity(
@@ -75,6 +78,7 @@ def fidelity(
 
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
     depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
+    Where training draws cuts, `samples` of these are drawn instead; they depend on the batch and on `seed`.
     """
     if not isinstance(batch, Batch):
         raise TypeError("fidelity takes a batch, such as model.batch(sources, targets)")
@@ -87,10 +91,18 @@ def fidelity(
     pairs = Pairs.of(model, batch)
     free = pairs.inner if batch.src_cuts is None else pairs.inner & (pairs.batch.src_cuts == 0)
     free = free.cpu()
-    noise = _noise(pairs.batch, free, -(-samples // (2 * GROUPS)), seed)
+    count = -(-samples // (2 * GROUPS))
+    if model.segmenter.draws:
+        with resting(model), torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            p, noise, changes = _drawn(pairs, free, 2 * count)
+            slopes = _estimated(pairs, count, progress)
+        return _compared(noise, changes, slopes * free, free, p * (1 - p))
+    noise = _noise(pairs.batch, free, count, seed)
     with resting(model):
         changes, slopes = _sampled(pairs, noise, sigma, progress)
-    found = _compared(noise, changes, slopes * free, free, sigma)
+    compared = _compared(noise, changes, slopes * free, free, torch.ones(()))
+    found = replace(compared, samples=2 * GROUPS * count, sigma=sigma)
     control = model.segmenter.control
     return _without_sums(found) if control is not None and control.by == "scaling" else found
 
@@ -136,16 +148,51 @@ def _sampled(
     return changes.view(groups, count, B), slopes
 
 
-def _compared(noise: Tensor, changes: Tensor, slopes: Tensor, free: Tensor, sigma: float) -> Fidelity:
+@torch.no_grad()
+def _drawn(pairs: Pairs, free: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities [B, T]; of draws, b - p [3, P, B, T] and losses less the others' mean [3, P, B]."""
+    device, B = pairs.batch.src.device, len(free)
+    scores = pairs.forced(torch.arange(B, device=device))[1].scores
+    assert scores is not None
+    p = torch.zeros(free.shape, dtype=torch.float64)
+    p[:, : scores.shape[1]] = scores.double().cpu()
+    drawn = torch.rand(GROUPS, count, *free.shape, dtype=torch.float64) < p
+    marks = torch.where(free, 2 * drawn.to(torch.int8) - 1, 0).to(torch.int8)
+    if pairs.batch.src_cuts is not None:
+        marks = torch.where(free, marks, pairs.batch.src_cuts.cpu())
+    given, rows = marks.flatten(0, 2).to(device), torch.arange(GROUPS * count * B, device=device) % B
+    losses = torch.zeros(len(rows), dtype=torch.float64)
+    for at in pairs.chunks(rows):
+        losses[at.cpu()] = pairs.losses(rows[at], given[at]).cpu()
+    each = losses.view(GROUPS, count, B)
+    return p, (drawn.double() - p) * free, (each - each.mean(1, keepdim=True)) * count / (count - 1)
+
+
+def _estimated(pairs: Pairs, count: int, progress: Callable[[int], None]) -> Tensor:
+    """[3, B, T]: of three groups, the mean of so many of the estimates that training makes."""
+    shape = pairs.batch.src.shape
+    getattr(pairs.model.segmenter, "cutter", pairs.model.segmenter).train()  # `resting` puts it back
+    slopes, rows = torch.zeros(GROUPS, *shape).double(), torch.arange(GROUPS * count * shape[0]) % shape[0]
+    for both in pairs.chunks(rows.to(pairs.batch.src.device)):
+        at = both.cpu()
+        shift = torch.zeros(len(at), shape[1], dtype=next(pairs.model.parameters()).dtype)
+        _, slope = pairs.slopes(rows[at].to(both.device), shift.to(both.device))
+        slopes.index_put_((at // (count * shape[0]), rows[at]), slope.double().cpu() / count, accumulate=True)
+        progress(2 * len(at))
+    return slopes
+
+
+def _compared(noise: Tensor, changes: Tensor, slopes: Tensor, free: Tensor, variance: Tensor) -> Fidelity:
     """Estimate squared lengths and products from groups that are independent, so that noise does not add up.
 
     Each group in turn is the control: its mean slope g is taken off what the other two measure, and added
-    again, (df - z g) z + g, which has the same mean and less noise. Given g, the other two are independent.
+    again, (df - z g / v) z + g with v the `variance` of the noise z, which has the same mean and less noise.
+    Given g, the other two are independent.
     """
     products, truths, points = [], [], []
     for control in range(GROUPS):
         g, two = slopes[control], [(control + 1) % GROUPS, (control + 2) % GROUPS]
-        rest = changes[two] - (noise[two] * g).sum(-1)
+        rest = changes[two] - (noise[two] * (g / variance.clamp(min=1e-6))).sum(-1)
         true = g + (rest[..., None] * noise[two]).mean(1)  # [2, B, T]
         a, b = slopes[two]
         terms = torch.stack((a * b, true[0] * true[1], (a * true[1] + b * true[0]) / 2))
@@ -168,8 +215,8 @@ def _compared(noise: Tensor, changes: Tensor, slopes: Tensor, free: Tensor, sigm
         bins=_bins(torch.cat(points, 1), int(free.sum())),
         sentences=len(free),
         positions=int(free.sum()),
-        samples=2 * GROUPS * noise.shape[1],
-        sigma=sigma,
+        samples=GROUPS * noise.shape[1],
+        sigma=None,
     )
 
 

@@ -82,7 +82,7 @@ class Pairs:
     def forced(
         self, rows: Tensor, given: Tensor | None = None, shift: Tensor | None = None
     ) -> tuple[Tensor, Segments]:
-        """The same, and the segments."""
+        """The same, and the segments; of K cuttings, the losses [K * N] of each."""
         batch, model = self.batch, self.model
         assert batch.trg_in is not None
         assert batch.trg_out is not None
@@ -98,17 +98,25 @@ class Pairs:
         else:
             segments = model.segmenter.shifted(src[:, :T], lengths, shift[:, :T], given)
         encoded = model.encoder(segments.vectors, segments.lengths)
-        logits = model.decoder(encoded, trg_in[:, :U].contiguous(), written).logits
+        copies = segments.cuts.copies
+        written = written.repeat(copies)
+        logits = model.decoder(encoded, trg_in[:, :U].repeat(copies, 1), written).logits
         full = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        targets = trg_out[:, :U].reshape(-1)
+        targets = trg_out[:, :U].repeat(copies, 1).flatten()
         each = F.cross_entropy(full.flatten(0, 1), targets, ignore_index=PAD, reduction="none")
-        return each.view(len(rows), U).double().sum(1) / written, segments
+        return each.view(len(written), U).double().sum(1) / written, segments
 
     def slopes(self, rows: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses [N] with a `shift` [N, T], and what autograd says is their gradient by it."""
+        """Losses [N] with a `shift` [N, T], and what training says is their gradient by it.
+
+        Of K cuttings, the mean, and the gradient with what the cutter learns from their losses.
+        """
         with torch.enable_grad():
             leaf = shift.detach().clone().requires_grad_()
-            losses = self.losses(rows, shift=leaf)
+            each, segments = self.forced(rows, shift=leaf)
+            losses, copies = each.view(-1, len(rows)).mean(0), segments.cuts.copies
+            if copies > 1:
+                losses = losses + self.model.segmenter.feedback(segments.cuts, each.view(copies, -1))
             if not losses.requires_grad:
                 return losses.detach(), torch.zeros_like(leaf)
             return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]

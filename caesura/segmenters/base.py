@@ -112,6 +112,7 @@ class BaseSegmenter(nn.Module):
     carries: bool = False  # whether the excess over `sums_to` counts for the next segment
     takes_cuts: bool = True  # whether cuts can be given to it
     cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
+    draws: bool = False  # whether cuts are drawn in training
 
     def forward(
         self,

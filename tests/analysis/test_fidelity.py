@@ -237,3 +237,24 @@ def test_acts_gradient_has_the_wrong_sign_and_cifs_is_the_true_one(toy: tuple[Tr
     assert found.cosine is not None
     assert found.cosine > 0.98
     assert found.norm_ratio == pytest.approx(1, abs=0.05)
+
+
+def drawing(gradient: str) -> dict[str, object]:
+    return {**CIF, "cutter": {"type": "bernoulli", "gradient": gradient}, "rate": None}
+
+
+@pytest.mark.parametrize("gradient", ["score", "disarm", "self-critical"])
+def test_estimates_from_losses_are_those_of_the_loss(gradient: str) -> None:
+    found = fidelity(tiny_model(drawing(gradient)), batch_of(), samples=1500)
+    assert found.cosine is not None
+    assert found.cosine_error is not None
+    assert found.cosine == pytest.approx(1.0, abs=max(0.15, 3 * found.cosine_error))
+    assert found.norm_ratio == pytest.approx(1.0, abs=0.2)
+    assert found.sigma is None
+
+
+def test_straight_through_is_not() -> None:
+    found = fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500)
+    assert found.cosine is not None
+    assert found.cosine < 0.8
+    assert fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500) == found

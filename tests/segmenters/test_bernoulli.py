@@ -23,7 +23,9 @@ N = 6  # symbols, </s> included: four gaps that may be cut
 def segmenter(gradient: Gradient = "score", rate: Rate | None = None, **options: object) -> Segmenter:
     torch.manual_seed(3)
     cutter = Bernoulli(4, gradient, **options)  # type: ignore[arg-type]
-    layer = Segmenter(Lookup(VOCABULARY, 4), cutter, Weighted() if cutter.needs_weights() else Mean(), rate=rate)
+    layer = Segmenter(
+        Lookup(VOCABULARY, 4), cutter, Weighted() if cutter.needs_weights() else Mean(), rate=rate
+    )
     with torch.no_grad():
         cutter.score.weight.mul_(6)
     return layer.double()
@@ -92,7 +94,9 @@ def test_straight_through_is_dynamic_pooling() -> None:
         close(segments.vectors[b, :size], vectors, 1e-12)
         (wanted,) = torch.autograd.grad((vectors * probe[b, :size]).sum(), l)
         close(gradient[b, :n], wanted, 1e-12)
-        assert not gradient[b, :n][segments.ends[b, :n]].abs().gt(1e-12).any()  # a cut that is there gets none
+        assert (
+            not gradient[b, :n][segments.ends[b, :n]].abs().gt(1e-12).any()
+        )  # a cut that is there gets none
 
 
 def test_draws_have_their_probabilities_and_evaluation_has_none() -> None:

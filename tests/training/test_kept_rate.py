@@ -25,7 +25,10 @@ from caesura.training.checkpoint import list_checkpoints
 
 pytestmark = pytest.mark.usefixtures("frequent_log")
 READER = "{type: gru, embedding_dim: 6, size: 8}"
-KINDS = {"scaling": "cif", "pi": "act", "logits": "act", "ratio": "act", "quantile": "act"}
+KINDS = {
+    **{"scaling": "cif", "pi": "act", "ratio": "act", "quantile": "act"},
+    **dict.fromkeys(("logits", "prior"), "bernoulli, gradient: straight-through"),
+}
 
 
 def kept(corpus: Path, by: str, target: str = "3.0", *settings: str) -> Config:

@@ -79,6 +79,7 @@ READER = "reader: {type: bigru, embedding_dim: 8, size: 8}"
 FORMS = [
     ("act-act",),
     ("char", f"model.segmenter={{{READER}, cutter: cif, pooling: weighted, rate: {{target: 3.0}}}}"),
+    ("char", f"model.segmenter={{{READER}, cutter: bernoulli, pooling: mean, rate: {{target: 3.0}}}}"),
     ("act", "model.segmenter.tau=0", "model.segmenter.rate={target: 3.0, by: pi}"),
     ("bpe", "data.joint=true"),
 ]

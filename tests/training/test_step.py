@@ -17,6 +17,7 @@ from caesura.inference import Translator
 from caesura.kernels import graphs
 from caesura.kernels.graphs import Played
 from caesura.segmenters.base import BaseSegmenter
+from caesura.segmenters.cutters.bernoulli import Bernoulli
 from caesura.training import step as steps
 from caesura.training.feed import feed, padded
 from caesura.training.step import SUMS, Step
@@ -192,12 +193,16 @@ def test_graphs_cut_where_the_config_says(precision: str, monkeypatch: pytest.Mo
 @needs_cuda
 @pytest.mark.parametrize("given", [None, (0, 2), (-1, 2)], ids=["own", "some", "all"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("cutter", ["every", "fixed", "random", "given", "act", "cif"])
+@pytest.mark.parametrize("cutter", ["every", "fixed", "random", "given", "act", "cif", "bernoulli"])
 def test_graphs_serve_every_cutter(
     cutter: str, precision: str, given: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if cutter == "given" and given is None:
         pytest.skip("it cuts only where cuts are given")
+    # Drawn cuts would differ between the two; these follow from the scores.
+    monkeypatch.setattr(
+        Bernoulli, "_draw", lambda self, scores, free: torch.stack((scores > 0, scores > 0.5))
+    )
     learns = cutter in ("act", "cif")
     segmenter = {
         "reader": {"type": "gru" if cutter == "random" else "bigru", "embedding_dim": 4, "size": 3},

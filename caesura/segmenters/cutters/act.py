@@ -165,9 +165,7 @@ def temperature_knob(temperature: Setting) -> Knob:
     return Knob(temperature)
 
 
-def logits(
-    unit: nn.Linear, reading: Reading, temperature: Knob | None = None, scale: float = 1.0
-) -> Tensor:
+def logits(unit: nn.Linear, reading: Reading, temperature: Knob | None = None, scale: float = 1.0) -> Tensor:
     """[B, T]: a unit's product with each state times `scale`, over the temperature, in float32 or better.
 
     The bias, which sets the length of segments, and the shift of the reading come on top.

@@ -57,7 +57,7 @@ class Bernoulli(Cutter):
     rate is asked for.
     """
 
-    shiftable = True
+    shiftable = draws = True
 
     def __init__(
         self,
@@ -79,7 +79,9 @@ class Bernoulli(Cutter):
             self.temperature = temperature_knob(TEMPERATURE if temperature is None else temperature)
             self.knobs = {"temperature": self.temperature}
         elif temperature is not None:
-            raise ValueError(f"temperature is for gradient straight-through, not for {gradient}; leave it out")
+            raise ValueError(
+                f"temperature is for gradient straight-through, not for {gradient}; leave it out"
+            )
         if threshold is not None:
             check_shares(threshold=threshold)
         self.fixed_threshold = threshold
@@ -129,7 +131,9 @@ class Bernoulli(Cutter):
         if self.training and self.temperature is not None:
             return self._relaxed(scores, free, reading, gaps)
         p = torch.sigmoid(scores)
-        chosen = self._draw(scores, free) if self.training else p[None] > self.evaluation_threshold.to(p.dtype)
+        chosen = (
+            self._draw(scores, free) if self.training else p[None] > self.evaluation_threshold.to(p.dtype)
+        )
         ends = gaps.settle(chosen).flatten(0, 1)
         mask = reading.mask.repeat(len(chosen), 1)
         # Straight-through gives a gap that is cut no gradient.
