@@ -140,6 +140,7 @@ class BaseTranslator(nn.Module):
         trg_in, trg_out, trg_lengths = rows.trg_in, rows.trg_out, rows.trg_lengths
         assert trg_in is not None
         assert trg_out is not None
+        assert trg_lengths is not None
         if sampled is not None:
             trg_in = scheduled_inputs(self.decoder, encoded, trg_in, sampled)
         decoded = self.decoder(encoded, trg_in, trg_lengths)

@@ -129,6 +129,12 @@ def sweep(
         bool,
         typer.Option("--test/--no-test", help="score each on the config's test set; --no-test: a quick look"),
     ] = True,
+    moved: Annotated[
+        int,
+        typer.Option(
+            "--moved", min=0, help="move the cuts of so many sentences: gradient fidelity and flips"
+        ),
+    ] = 0,
     search: Search = None,
     budget: Budget = None,
     parallel: Parallel = 1,
@@ -161,7 +167,8 @@ def sweep(
     chosen = None if seeds is None else parse_seeds(seeds)
     request = Request(
         config, common=common, seeds=chosen, beside=tuple(baselines), data=data, out=folder,
-        over=tuple(over or ()), listed=rows, gold=gold, test=test, trials=search, limits=limits,
+        over=tuple(over or ()), listed=rows, gold=gold, test=test, moved=moved, trials=search,
+        limits=limits,
     )  # fmt: skip
     try:
         with FleetDisplay() as display:

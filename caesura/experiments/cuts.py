@@ -1,7 +1,8 @@
 """`python -m caesura.experiments.cuts MODEL` measures where a trained model cuts; a sweep does it for each.
 
 Boundaries against white space and gold, and how coordinated halting is, on a sample of the config's test set
-(else its dev set), as one line of JSON. Nothing is searched, so it takes seconds.
+(else its dev set), as one line of JSON. Nothing is searched, so it takes seconds. On request, what moving the
+cuts of some sentences would change: gradient fidelity and flips.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from caesura.analysis.agreement import Agreement, Agreements, with_own_text
 from caesura.analysis.coordination import Coordination, coordination
 from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import Line, read_text, subsample
+from caesura.analysis.moved import movable, move_cuts
 from caesura.errors import explain
 from caesura.inference import Translator
 from caesura.streams import print_json
@@ -25,8 +27,13 @@ from caesura.training.prepare import parallel_text
 SAMPLE = 2_000  # sentences
 
 
-def measure(model: Translator, gold: Gold | None = None, sample: int = SAMPLE) -> dict[str, Any]:
-    """Boundary scores against every reference there is, and the coordination of both sides' halting."""
+def measure(
+    model: Translator, gold: Gold | None = None, sample: int = SAMPLE, moved: int = 0
+) -> dict[str, Any]:
+    """Boundary scores against every reference there is, and the coordination of both sides' halting.
+
+    With `moved`, also fidelity and flips of so many sentences.
+    """
     lines = subsample([line for line in _lines(model) if line.source.strip()], sample, seed=1)
     cuts = [output.segmentation for output in model.process([line.source for line in lines], None)]
     agreements = Agreements(None, gold)
@@ -37,8 +44,11 @@ def measure(model: Translator, gold: Gold | None = None, sample: int = SAMPLE) -
     if model.decoder.segmenting:  # forced through the references, as in training, which the paper speaks of
         told = [line.reference or "" for line in lines]
         both["target"] = coordination(model.segment_targets([line.source for line in lines], told))
+    chosen = [line for line in lines if movable(line.source, line.reference)][:moved]
+    moves = move_cuts(model, [line.source for line in chosen], [line.reference or "" for line in chosen])
     return {
         "sentences": len(lines),
+        "moved": None if moves is None else asdict(moves),
         "boundaries": {table.reference: _boundaries(table) for table in found},
         "coordination": {side: asdict(c) if c else None for side, c in both.items()},
     }
@@ -65,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model folder")
     parser.add_argument("--gold", metavar="FILE", help="a file of gold segments (docs/analysis.md)")
     parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help="sentences, at most")
+    parser.add_argument("--moved", type=int, default=0, metavar="N", help="sentences whose cuts are moved")
     given = parser.parse_args(arguments)
     try:
         import torch
@@ -72,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = Translator.from_pretrained(given.model)
         if model.config.training.device != "cpu" and torch.cuda.is_available():
             model.to("cuda")
-        found = measure(model, read_gold(given.gold) if given.gold else None, given.sample)
+        found = measure(model, read_gold(given.gold) if given.gold else None, given.sample, given.moved)
     except Exception as problem:
         return explain(problem)
     print_json(found)

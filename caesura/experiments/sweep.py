@@ -54,6 +54,7 @@ class Request(Plan):
     listed: Path | None = None
     gold: str | None = None
     test: bool = True  # evaluate each on the test set
+    moved: int = 0  # sentences whose cuts are moved: gradient fidelity and flips of each
     trials: int | None = None  # of a search; None: a grid or a list
     limits: Limits = Limits()  # noqa: RUF009  frozen
 
@@ -69,10 +70,12 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
     return not any(member.failure.exists() for member in experiment.points)
 
 
-def cuts_measure(gold: str | None) -> Measure:
-    """Where each trained model cuts; measured again where the gold is another one."""
+def cuts_measure(gold: str | None, moved: int = 0) -> Measure:
+    """Where each trained model cuts; measured again where the gold is another one, or more is asked for."""
     name = "cuts" if gold is None else f"cuts-{checksum(gold)[:8]}"
     option = () if gold is None else ("--gold", gold)
+    if moved:
+        name, option = f"{name}-moved-{moved}", (*option, "--moved", str(moved))
     command = "caesura.experiments.cuts"
     return Measure(name, lambda member: (command, str(member.folder), *option), "measuring its cuts")
 
@@ -81,7 +84,7 @@ class GridSweep(Experiment):
     """A sweep over a grid or a list, whose results are in sweep.json."""
 
     def __init__(self, request: Request) -> None:
-        measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold))
+        measures = (*((TEST,) if request.test else ()), cuts_measure(request.gold, request.moved))
         super().__init__(request.out, measures, request.limits.budget)
         self.request, self.before = request, read_sweep(request.out)
         self.points: dict[Member, Point] = {}
@@ -226,8 +229,17 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
         measured=[*outcome.measured],
         test=tested and {key: rounded(tested[key]) or 0.0 for key in SCORES},
         boundaries={name: _numbers(row) for name, row in cuts.get("boundaries", {}).items()},
+        moved=_moves(cuts.get("moved")),
         coordination={side: row and _numbers(row) for side, row in cuts.get("coordination", {}).items()},
     )
+
+
+def _moves(moved: dict[str, Any] | None) -> dict[str, float]:
+    """What is kept of fidelity and flips."""
+    gradient, flips = (moved or {}).get("fidelity") or {}, (moved or {}).get("flips") or {}
+    numbers = {key: gradient.get(key) for key in ("cosine", "cosine_error", "norm_ratio")}
+    numbers |= {key: flips.get(key) for key in ("best", "greedy", "hardening", "agreeing")}
+    return _numbers(numbers)
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:

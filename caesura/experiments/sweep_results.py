@@ -85,6 +85,7 @@ class SweepRun:
     test: dict[str, float] | None = None  # scores on the test set
     boundaries: dict[str, dict[str, float]] = field(default_factory=dict)  # by reference
     coordination: dict[str, dict[str, float] | None] = field(default_factory=dict)  # source, target
+    moved: dict[str, float] = field(default_factory=dict)  # fidelity and flips
 
     @property
     def group(self) -> str:

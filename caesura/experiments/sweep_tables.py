@@ -13,6 +13,7 @@ from caesura.terminal import duration
 
 Getter = Callable[[SweepRun], float | None]
 Measures = list[tuple[Column, Getter]]
+MOVES = {"cosine": "fidelity", "cosine_error": "±", "best": "best flip", "hardening": "hardening"}
 PHASES = {"start": SweepRun.first, "best": SweepRun.at_best, "end": SweepRun.last}
 
 
@@ -41,6 +42,10 @@ def _measures(sweep: Sweep) -> Measures:
     for side, prefix in (("source", ""), ("target", "output ")):
         found.append((Column(f"{prefix}lock-step", ".2f"), _halting(side, "overhead")))
         found.append((Column(f"{prefix}coordination", ".2f"), _halting(side, "coordination")))
+    for key, heading in MOVES.items():
+        found.append((Column(heading, ".3f"), _move(key)))
+    if any(run.moved for run in sweep.runs):  # cutters are compared: what they cost belongs beside
+        found.append((Column("parameters", ","), lambda r: r.parameters))
     found.append((Column("ms per update", ".1f"), lambda r: r.milliseconds))
     return [(column, get) for column, get in found if any(get(run) is not None for run in sweep.runs)]
 
@@ -65,6 +70,10 @@ def _boundary(reference: str, kind: str) -> Getter:
         return found.get(kind) if found.get("gold", 0) >= ENOUGH else None
 
     return get
+
+
+def _move(key: str) -> Getter:
+    return lambda run: run.moved.get(key)
 
 
 def _halting(side: str, kind: str) -> Getter:

@@ -175,7 +175,7 @@ class Segmenter(BaseSegmenter):
     """A reader, a cutter and a pooling, in place of `nn.Embedding`: [B, T] symbols to [B, S, D] segments.
 
     `output_dim`: the size of a linear layer after pooling; without one, segments have the reader's size.
-    `rate`: how long segments should be, for cutters that can keep a rate (`Act`, `Bernoulli`, `Cif`, `Random`).
+    `rate`: how long segments should be, for cutters that can keep a rate, such as `Act` and `Cif`.
 
     The last symbol of each sentence counts as </s>: it joins the last segment, and no rate counts it.
     """

@@ -1,4 +1,4 @@
-"""Several cuttings of each sentence in one batch: the reader runs once, and all else is as if each came alone."""
+"""Several cuttings of each sentence in one batch: the reader runs once, all else as if each came alone."""
 
 from __future__ import annotations
 

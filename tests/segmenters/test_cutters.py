@@ -139,14 +139,14 @@ def own_cuts(found: Segments) -> Tensor:
     return torch.where(found.ends, 1, -1).to(torch.int8)
 
 
-def assert_identical(found: Segments, wanted: Segments) -> None:
+def assert_identical(found: Segments, wanted: Segments, live: bool = True) -> None:
     count = min(found.vectors.shape[1], wanted.vectors.shape[1])
     assert not found.vectors[:, count:].any()
     assert not wanted.vectors[:, count:].any()
     assert found.vectors[:, :count].equal(wanted.vectors[:, :count])
     for name in ("lengths", "ends", "weights", "penalty"):
         assert getattr(found, name).equal(getattr(wanted, name)), name
-    for name in ("spill", "scores", "live"):
+    for name in ("spill", "scores", *(("live",) if live else ())):
         one, other = getattr(found, name), getattr(wanted, name)
         assert one is other is None or one.equal(other), name
 
@@ -163,7 +163,8 @@ def test_a_hard_cutter_that_is_given_its_own_cuts_returns_its_own_result(
         -1, 2, symbols.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int8
     )
     found = segmenter(symbols, sizes, given=cuts if segmenter.needs_given() else None)
-    assert_identical(segmenter(symbols, sizes, given=own_cuts(found)), found)
+    # Where all cuts are given, a cutter that draws has nothing to learn.
+    assert_identical(segmenter(symbols, sizes, given=own_cuts(found)), found, live=not segmenter.draws)
 
 
 @settings(max_examples=25)

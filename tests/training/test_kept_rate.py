@@ -26,7 +26,8 @@ from caesura.training.checkpoint import list_checkpoints
 pytestmark = pytest.mark.usefixtures("frequent_log")
 READER = "{type: gru, embedding_dim: 6, size: 8}"
 KINDS = {
-    **{"scaling": "cif", "pi": "act", "ratio": "act", "quantile": "act"},
+    "scaling": "cif",
+    **dict.fromkeys(("pi", "ratio", "quantile"), "act"),
     **dict.fromkeys(("logits", "prior"), "bernoulli, gradient: straight-through"),
 }
 
