@@ -132,7 +132,7 @@ def sweep(
     moved: Annotated[
         int,
         typer.Option(
-            "--moved", min=0, help="move the cuts of so many sentences: gradient fidelity and flips"
+            "--moved", min=0, help="move the cuts of so many sentences: fidelity and flips"
         ),
     ] = 0,
     search: Search = None,
