@@ -116,6 +116,14 @@ class Cutter(Part):
         """[B, T] bool: where scores [B, T] cut under a threshold; for a rate that is kept by quantile."""
         raise NotImplementedError
 
+    def blend(self, states: Tensor, cuts: Cuts) -> Tensor:
+        """What is pooled in place of the states [B, T, D]; zero on padding."""
+        return states
+
+    def finish(self, vectors: Tensor, cuts: Cuts) -> Tensor:
+        """What becomes of the pooled vectors [B, S, D]; beyond a sentence's last segment anything finite."""
+        return vectors
+
     def needs_given(self) -> bool:
         """Whether it cuts only where cuts are given."""
         return False
@@ -278,7 +286,8 @@ class Segmenter(BaseSegmenter):
         """Pool and project."""
         states, state = draft.parts
         counts = draft.cuts.ends.sum(1)
-        vectors = self.output(self.pooling(states, draft.cuts, size))
+        pooled = self.pooling(self.cutter.blend(states, draft.cuts), draft.cuts, size)
+        vectors = self.output(self.cutter.finish(pooled, draft.cuts))
         vectors = vectors.masked_fill(~positions_mask(counts, size)[..., None], 0)
         return Segments(vectors, counts, draft.cuts, state)
 
