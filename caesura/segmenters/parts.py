@@ -29,6 +29,8 @@ READERS: dict[str, str | type[Reader]] = {
     "lookup": "caesura.segmenters.readers.lookup:Lookup",
     "gru": "caesura.segmenters.readers.recurrent:Gru",
     "bigru": "caesura.segmenters.readers.recurrent:BiGru",
+    "conv": "caesura.segmenters.readers.conv:Conv",
+    "blocks": "caesura.segmenters.readers.blocks:Blocks",
 }
 CUTTERS: dict[str, str | type[Cutter]] = {
     "every": "caesura.segmenters.cutters.hard:Every",
@@ -37,11 +39,15 @@ CUTTERS: dict[str, str | type[Cutter]] = {
     "given": "caesura.segmenters.cutters.hard:Given",
     "act": "caesura.segmenters.cutters.act:Act",
     "cif": "caesura.segmenters.cutters.cif:Cif",
+    "routing": "caesura.segmenters.cutters.routing:Routing",
 }
 POOLINGS: dict[str, str | type[Pooling]] = {
     "mean": "caesura.segmenters.pooling:Mean",
     "weighted": "caesura.segmenters.pooling:Weighted",
     "last": "caesura.segmenters.pooling:Last",
+    "start": "caesura.segmenters.pooling:Start",
+    "max": "caesura.segmenters.pooling:Max",
+    "attention": "caesura.segmenters.pooling:Attention",
 }
 
 
@@ -163,7 +169,7 @@ class Segmenter(BaseSegmenter):
     """A reader, a cutter and a pooling, in place of `nn.Embedding`: [B, T] symbols to [B, S, D] segments.
 
     `output_dim`: the size of a linear layer after pooling; without one, segments have the reader's size.
-    `rate`: how long segments should be, for cutters that can keep a rate (`Act`, `Cif`, `Random`).
+    `rate`: how long segments should be, for cutters that can keep a rate (`Act`, `Cif`, `Routing`, `Random`).
 
     The last symbol of each sentence counts as </s>: it joins the last segment, and no rate counts it.
     """
