@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from caesura.segmenters.cutters.hard import Fixed as Fixed
     from caesura.segmenters.cutters.hard import Given as Given
     from caesura.segmenters.cutters.hard import Random as Random
+    from caesura.segmenters.cutters.routing import Routing as Routing
     from caesura.segmenters.lookup import LookupSegmenter as LookupSegmenter
     from caesura.segmenters.parts import Segmenter as Segmenter
+    from caesura.segmenters.pooling import Attention as Attention
     from caesura.segmenters.pooling import Last as Last
+    from caesura.segmenters.pooling import Max as Max
     from caesura.segmenters.pooling import Mean as Mean
+    from caesura.segmenters.pooling import Start as Start
     from caesura.segmenters.pooling import Weighted as Weighted
     from caesura.segmenters.rate import Rate as Rate
+    from caesura.segmenters.readers.blocks import Blocks as Blocks
+    from caesura.segmenters.readers.conv import Conv as Conv
     from caesura.segmenters.readers.lookup import Lookup as Lookup
     from caesura.segmenters.readers.recurrent import BiGru as BiGru
     from caesura.segmenters.readers.recurrent import Gru as Gru
@@ -35,10 +41,13 @@ __version__ = "0.2.0.dev0"
 _HOME = {
     "Act": "caesura.segmenters.cutters.act",
     "ActSegmenter": "caesura.segmenters.act",
+    "Attention": "caesura.segmenters.pooling",
     "BaseSegmenter": "caesura.segmenters.base",
     "Bernoulli": "caesura.segmenters.cutters.bernoulli",
     "BiGru": "caesura.segmenters.readers.recurrent",
+    "Blocks": "caesura.segmenters.readers.blocks",
     "Cif": "caesura.segmenters.cutters.cif",
+    "Conv": "caesura.segmenters.readers.conv",
     "Cuts": "caesura.segmenters.base",
     "Every": "caesura.segmenters.cutters.hard",
     "Fixed": "caesura.segmenters.cutters.hard",
@@ -47,11 +56,14 @@ _HOME = {
     "Last": "caesura.segmenters.pooling",
     "Lookup": "caesura.segmenters.readers.lookup",
     "LookupSegmenter": "caesura.segmenters.lookup",
+    "Max": "caesura.segmenters.pooling",
     "Mean": "caesura.segmenters.pooling",
     "Random": "caesura.segmenters.cutters.hard",
     "Rate": "caesura.segmenters.rate",
+    "Routing": "caesura.segmenters.cutters.routing",
     "Segmenter": "caesura.segmenters.parts",
     "Segments": "caesura.segmenters.base",
+    "Start": "caesura.segmenters.pooling",
     "Translator": "caesura.inference",
     "Weighted": "caesura.segmenters.pooling",
     "fidelity": "caesura.analysis.fidelity",

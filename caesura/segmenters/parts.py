@@ -29,6 +29,8 @@ READERS: dict[str, str | type[Reader]] = {
     "lookup": "caesura.segmenters.readers.lookup:Lookup",
     "gru": "caesura.segmenters.readers.recurrent:Gru",
     "bigru": "caesura.segmenters.readers.recurrent:BiGru",
+    "conv": "caesura.segmenters.readers.conv:Conv",
+    "blocks": "caesura.segmenters.readers.blocks:Blocks",
 }
 CUTTERS: dict[str, str | type[Cutter]] = {
     "every": "caesura.segmenters.cutters.hard:Every",
@@ -38,11 +40,15 @@ CUTTERS: dict[str, str | type[Cutter]] = {
     "act": "caesura.segmenters.cutters.act:Act",
     "cif": "caesura.segmenters.cutters.cif:Cif",
     "bernoulli": "caesura.segmenters.cutters.bernoulli:Bernoulli",
+    "routing": "caesura.segmenters.cutters.routing:Routing",
 }
 POOLINGS: dict[str, str | type[Pooling]] = {
     "mean": "caesura.segmenters.pooling:Mean",
     "weighted": "caesura.segmenters.pooling:Weighted",
     "last": "caesura.segmenters.pooling:Last",
+    "start": "caesura.segmenters.pooling:Start",
+    "max": "caesura.segmenters.pooling:Max",
+    "attention": "caesura.segmenters.pooling:Attention",
 }
 
 ScoredText = tuple[Tensor, Gaps, Tensor]  # scores [B, T], what is decided, lengths [B]
@@ -135,6 +141,14 @@ class Cutter(Part):
     def feedback(self, cuts: Cuts, losses: Tensor) -> Tensor:
         """As in BaseSegmenter."""
         raise NotImplementedError
+
+    def blend(self, states: Tensor, cuts: Cuts) -> Tensor:
+        """What is pooled in place of the states [B, T, D]; zero on padding."""
+        return states
+
+    def finish(self, vectors: Tensor, cuts: Cuts) -> Tensor:
+        """What becomes of the pooled vectors [B, S, D]; beyond a sentence's last segment anything finite."""
+        return vectors
 
     def needs_given(self) -> bool:
         """Whether it cuts only where cuts are given."""
@@ -301,7 +315,8 @@ class Segmenter(BaseSegmenter):
         if draft.cuts.copies > 1:
             states = states.repeat(draft.cuts.copies, 1, 1)
         counts = draft.cuts.ends.sum(1)
-        vectors = self.output(self.pooling(states, draft.cuts, size))
+        pooled = self.pooling(self.cutter.blend(states, draft.cuts), draft.cuts, size)
+        vectors = self.output(self.cutter.finish(pooled, draft.cuts))
         vectors = vectors.masked_fill(~positions_mask(counts, size)[..., None], 0)
         return Segments(vectors, counts, draft.cuts, state)
 

@@ -20,6 +20,7 @@ READER = {"type": "bigru", "embedding_dim": 4, "size": 3}
 CIF = {"type": "parts", "reader": READER, "cutter": {"type": "cif"}, "pooling": "weighted"}
 CIF |= {"rate": {"target": 2.0}}
 CUTTER_ACT = {**CIF, "cutter": {"type": "act", "halting_bias": -0.5}, "rate": None}
+ROUTING = {**CIF, "cutter": "routing", "pooling": "start", "rate": None}
 FIXED = {**CIF, "cutter": {"type": "fixed", "k": 2}, "rate": None}
 EXACT = 1e-9
 
@@ -83,7 +84,9 @@ def test_autograd_is_the_slope_of_the_loss(segmenter: dict) -> None:
     assert not losses.requires_grad  # nor does anything keep the graph
 
 
-@pytest.mark.parametrize("segmenter", [ACT, CUTTER_ACT, CIF], ids=["ACT-ENC", "act", "cif"])
+@pytest.mark.parametrize(
+    "segmenter", [ACT, CUTTER_ACT, CIF, ROUTING], ids=["ACT-ENC", "act", "cif", "routing"]
+)
 def test_sentences_are_measured_the_same_alone_and_in_company(
     segmenter: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +195,9 @@ def test_wrong_arguments_are_refused() -> None:
         model.segmenter.shifted(batch.src, batch.src_lengths, torch.zeros(1, 2))
 
 
-@pytest.mark.parametrize("segmenter", [ACT, CIF, CUTTER_ACT], ids=["ACT-ENC", "cif", "act"])
+@pytest.mark.parametrize(
+    "segmenter", [ACT, CIF, CUTTER_ACT, ROUTING], ids=["ACT-ENC", "cif", "act", "routing"]
+)
 @pytest.mark.parametrize("given", [False, True], ids=["free", "given"])
 def test_a_shift_of_nothing_changes_nothing(segmenter: dict, given: bool) -> None:
     model, batch = tiny_model(segmenter), batch_of()

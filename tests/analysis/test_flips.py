@@ -15,8 +15,9 @@ CIF |= {"rate": {"target": 2.0}}
 CUTTER_ACT = {**CIF, "cutter": {"type": "act", "halting_bias": -0.5}, "rate": None}
 FIXED = {**CIF, "cutter": {"type": "fixed", "k": 2}, "rate": None}
 RANDOM = {**CIF, "cutter": {"type": "random"}}
-EVERY = [ACT, CIF, CUTTER_ACT, FIXED, RANDOM]
-NAMES = ["ACT-ENC", "cif", "act", "fixed", "random"]
+ROUTING = {**CIF, "cutter": "routing", "pooling": "start", "rate": None}
+EVERY = [ACT, CIF, CUTTER_ACT, FIXED, RANDOM, ROUTING]
+NAMES = ["ACT-ENC", "cif", "act", "fixed", "random", "routing"]
 SOURCES, TARGETS = ["abcdefgh", "hgabba", "ab", "c", "ddcca"], ["abcd", "bbca", "", "e", "cabbage"[:3]]
 every_segmenter = pytest.mark.parametrize("segmenter", EVERY, ids=NAMES)
 
@@ -76,7 +77,7 @@ def test_greedy_flips_take_the_best_and_never_raise_the_loss(segmenter: dict) ->
     assert min(left) >= three.reached - 2e-6
 
 
-@pytest.mark.parametrize("segmenter", [ACT, CIF, FIXED], ids=["ACT-ENC", "cif", "fixed"])
+@pytest.mark.parametrize("segmenter", [ACT, CIF, FIXED, ROUTING], ids=["ACT-ENC", "cif", "fixed", "routing"])
 def test_flips_are_the_same_alone_in_company_and_in_small_batches(
     segmenter: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:

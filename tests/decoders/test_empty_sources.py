@@ -16,16 +16,19 @@ from caesura.search.beam import beam_search
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.cutters.cif import Cif
+from caesura.segmenters.cutters.routing import Routing
 from caesura.segmenters.lookup import LookupSegmenter
 from caesura.segmenters.parts import Segmenter
-from caesura.segmenters.pooling import Weighted
+from caesura.segmenters.pooling import Attention, Weighted
 from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.conv import Conv
 from caesura.segmenters.readers.recurrent import BiGru
 
 SEGMENTERS = {
     "lookup": lambda: LookupSegmenter(9, 5),
     "act": lambda: ActSegmenter(9, 4, 3, 5, halting_bias=0.0),
     "cif": lambda: Segmenter(BiGru(9, 4, 3), Cif(6), Weighted(), output_dim=5, rate=Rate(2.0)),
+    "routing": lambda: Segmenter(Conv(9, 4, [3, 3]), Routing(6), Attention(6, 4), output_dim=5),
 }
 DECODERS = {
     "recurrent": lambda: RecurrentDecoder(8, 6, 6, 4, 5, 3),

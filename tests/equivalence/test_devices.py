@@ -7,6 +7,13 @@ from helpers import ACT, LOOKUP, ragged, sentences, tiny_model
 from caesura.data.batching import collate
 from caesura.segmenters.act import ActSegmenter
 
+ROUTING = {
+    "type": "parts",
+    "reader": {"type": "conv", "embedding_dim": 4, "filters": [3, 3, 2]},
+    "cutter": "routing",
+    "pooling": "max",
+    "output_dim": 5,
+}
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 
@@ -45,7 +52,7 @@ def test_a_bfloat16_module_segments_like_a_float32_one() -> None:
     assert distance(low.vectors.double(), full.vectors.double()) < 0.03
 
 
-@pytest.mark.parametrize("segmenter", [LOOKUP, ACT])
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING])
 def test_translations_in_bfloat16_are_scored_like_those_in_float32_within_bf16(
     segmenter: dict[str, object],
 ) -> None:
@@ -67,7 +74,7 @@ def test_a_gpu_gives_the_gradients_of_the_cpu(autocast: bool) -> None:
 
 
 @needs_cuda
-@pytest.mark.parametrize("segmenter", [LOOKUP, ACT])
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING])
 def test_a_gpu_gives_the_loss_and_the_translations_of_the_cpu(segmenter: dict[str, object]) -> None:
     model = tiny_model(segmenter)
     sources, targets = sentences(7, seed=1), sentences(7, seed=2, vocab_size=9)

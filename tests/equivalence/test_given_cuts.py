@@ -27,10 +27,11 @@ PARTS: dict[str, Any] = {
     "pooling": "mean",
     "output_dim": 5,
 }
+ROUTING = PARTS | {"cutter": {"type": "routing", "smoothing": "character"}, "pooling": "attention"}
 GIVEN = PARTS | {"cutter": "given"}
 TEXTS = ["abcdefgh", "ba", "c", "hgfedcbahgf", "", "abcabc", "x bc d"]
 TARGETS = ["abc", "", "d", "edcba", "", "aaaaaaaaaaaaaaaaaaaa", "☃b"]
-SEGMENTERS = pytest.mark.parametrize("segmenter", [ACT, PARTS], ids=["act", "parts"])
+SEGMENTERS = pytest.mark.parametrize("segmenter", [ACT, PARTS, ROUTING], ids=["act", "parts", "routing"])
 
 
 def with_cuts(cuts: dict[str, Any], segmenter: dict[str, Any] = PARTS, level: str = "char") -> Config:

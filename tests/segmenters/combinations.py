@@ -14,9 +14,12 @@ from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.cutters.bernoulli import Bernoulli
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
+from caesura.segmenters.cutters.routing import Routing
 from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
-from caesura.segmenters.pooling import Last, Mean, Weighted
+from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.blocks import Blocks
+from caesura.segmenters.readers.conv import Conv
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import BiGru, Gru
 
@@ -25,6 +28,8 @@ READERS: dict[str, Callable[[], Reader]] = {
     "lookup": lambda: Lookup(VOCABULARY, WIDTH),
     "gru": lambda: Gru(VOCABULARY, 3, WIDTH),
     "bigru": lambda: BiGru(VOCABULARY, 3, WIDTH // 2),
+    "conv": lambda: Conv(VOCABULARY, 3, [1, 2, 1], highway_layers=1),
+    "blocks": lambda: Blocks(VOCABULARY, WIDTH, largest=3, width=2, calibrate=True),
 }
 CUTTERS: dict[str, Callable[[], Cutter]] = {
     "every": Every,
@@ -34,13 +39,36 @@ CUTTERS: dict[str, Callable[[], Cutter]] = {
     "act": lambda: Act(WIDTH, halting_bias=-0.5),
     "cif": lambda: Cif(WIDTH),
     "bernoulli": lambda: Bernoulli(WIDTH, threshold=0.5),
+    "routing": lambda: Routing(WIDTH),
+    "routing, by character": lambda: Routing(WIDTH, "character"),
+    "routing, plain": lambda: Routing(WIDTH, "none"),
 }
-POOLINGS: dict[str, Callable[[], Pooling]] = {"mean": Mean, "weighted": Weighted, "last": Last}
+POOLINGS: dict[str, Callable[[], Pooling]] = {
+    "mean": Mean,
+    "weighted": Weighted,
+    "last": Last,
+    "start": Start,
+    "max": Max,
+    "attention": lambda: Attention(WIDTH, 3),
+}
 RATED, LEARNING = ("random", "cif"), ("act", "cif")
+ROUTING = tuple(name for name in CUTTERS if name.startswith("routing"))
+# Not every three parts that go together, which would take too long, but each with some of the others.
 COMBINATIONS = [
-    parts
-    for parts in product(READERS, CUTTERS, POOLINGS)
-    if parts[1] not in LEARNING or parts[2] == "weighted"
+    (reader, cutter, pooling)
+    for reader, cutter, pooling in product(READERS, CUTTERS, POOLINGS)
+    if (cutter not in LEARNING or pooling == "weighted")
+    and (
+        (
+            reader in ("lookup", "gru", "bigru")
+            and cutter not in ROUTING
+            and pooling in ("mean", "weighted", "last")
+        )
+        or (reader == "gru" and cutter == "routing")
+        or (reader == "bigru" and cutter in ROUTING and pooling == "mean")
+        or (reader == "lookup" and cutter == "fixed")
+        or (reader in ("conv", "blocks") and cutter == "fixed" and pooling == "last")
+    )
 ]
 NAMES = [" ".join(parts) for parts in COMBINATIONS]
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from caesura.segmenters.cutters.hard import Every, Fixed, Given
 from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
-from caesura.segmenters.pooling import Last, Mean, Weighted
+from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import Gru
 
 READERS = {"lookup": lambda: Lookup(9, 4), "gru": lambda: Gru(9, 3, 4)}
 CUTTERS = {"every": Every, "fixed 2": lambda: Fixed(2), "fixed 2.5": lambda: Fixed(2.5), "given": Given}
-POOLINGS = {"mean": Mean, "weighted": Weighted, "last": Last}
+POOLINGS = {"mean": Mean, "weighted": Weighted, "last": Last, "start": Start, "max": Max}
+POOLINGS |= {"attention": lambda: Attention(4, 3)}
 
 
 def layer(reader: str, cutter: str, pooling: str) -> Segmenter:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from combinations import VOCABULARY, act_enc, cuts_for, made
+from combinations import ROUTING, VOCABULARY, act_enc, cuts_for, made
 from helpers import ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-UNITS = ("act", "cif")
+UNITS = ("act", "cif", *ROUTING)
 ROUNDING = 1e-13  # of sums that go on across segments, and are subtracted again
 given_cuts = st.sampled_from(["none", "free", "some", "all"])
 

@@ -8,9 +8,14 @@ from combinations import COMBINATIONS, LENGTH, NAMES, VOCABULARY, cuts_for, made
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from caesura.kernels import VARIABLE
-from caesura.segmenters.base import Segments
+from caesura.segmenters.base import Cuts, Segments
+from caesura.segmenters.cutters.hard import Fixed
+from caesura.segmenters.parts import Segmenter
+from caesura.segmenters.pooling import Mean
+from caesura.segmenters.readers.lookup import Lookup
 
 every_combination = pytest.mark.parametrize("parts", COMBINATIONS, ids=NAMES)
 
@@ -163,3 +168,30 @@ def test_cuts_given_to_a_row_do_not_change_the_others() -> None:
         assert found.ends[1, 1]
         assert found.ends[0].equal(free.ends[0])
         close(found.vectors[0, :count], free.vectors[0, :count], 1e-12)
+
+
+class Changing(Fixed):
+    """Pools twice the states, and takes one from what comes out."""
+
+    def blend(self, states: Tensor, cuts: Cuts) -> Tensor:
+        return 2 * states
+
+    def finish(self, vectors: Tensor, cuts: Cuts) -> Tensor:
+        return vectors - 1
+
+
+def test_a_cutter_may_change_what_is_pooled_and_what_comes_out() -> None:
+    torch.manual_seed(0)
+    plain = Segmenter(Lookup(9, 4), Fixed(2), Mean(), output_dim=3).double()
+    changing = Segmenter(plain.reader, Changing(2), Mean(), output_dim=3)
+    changing.output = plain.output
+    symbols, lengths = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 0, 0, 0]]), torch.tensor([5, 2])
+    found, pooled = changing(symbols, lengths), plain.pooling(*_inputs(plain, symbols, lengths))
+    close(found.vectors[0], plain.output(2 * pooled[0] - 1), 1e-12)
+    assert not found.vectors[1, 1:].any()
+
+
+def _inputs(segmenter: Segmenter, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Cuts, int]:
+    """What its pooling gets."""
+    found = segmenter(symbols, lengths)
+    return segmenter.reader(symbols, lengths), found.cuts, found.vectors.shape[1]

@@ -11,9 +11,19 @@ from torch import Tensor
 
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.parts import Pooling
-from caesura.segmenters.pooling import Last, Mean, Weighted
+from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.spans import before, even_weights, first_and_last, slots, totals
 
+torch.manual_seed(0)
+EACH = {
+    "mean": Mean(),
+    "weighted": Weighted(),
+    "last": Last(),
+    "start": Start(),
+    "max": Max(),
+    "attention": Attention(3, 4).double(),
+}
+every_pooling = pytest.mark.parametrize("pooling", EACH.values(), ids=EACH.keys())
 rows_of_ends = st.lists(st.lists(st.booleans(), max_size=8), min_size=1, max_size=4)
 
 
@@ -42,14 +52,25 @@ def loop(pooling: Pooling, states: Tensor, cuts: Cuts, n: int) -> Tensor:
         members.append(states[t])
         total = total + cuts.weights[t] * states[t]
         if cuts.ends[t]:
-            kinds = {Mean: torch.stack(members).mean(0), Weighted: total, Last: states[t]}
+            segment = torch.stack(members)
+            kinds = {Mean: segment.mean(0), Weighted: total, Last: states[t], Start: segment[0]}
+            kinds |= {Max: segment.max(0).values, Attention: attended(pooling, members)}
             pooled.append(kinds[type(pooling)])
             total = zero if cuts.spill is None else cuts.spill[t] * states[t]
             members = []
     return torch.stack(pooled)
 
 
-@pytest.mark.parametrize("pooling", [Mean(), Weighted(), Last()], ids=["mean", "weighted", "last"])
+def attended(pooling: Pooling, members: list[Tensor]) -> Tensor | None:
+    """sum of e exp(v . tanh(W e + b)) over the sum of exp(v . tanh(W e + b))."""
+    if not isinstance(pooling, Attention):
+        return None
+    W, b, v = pooling.project.weight, pooling.project.bias, pooling.query.weight[0]
+    given = [torch.exp(v @ torch.tanh(W @ state + b)) for state in members]
+    return sum(share * state for share, state in zip(given, members, strict=True)) / sum(given)
+
+
+@every_pooling
 @settings(max_examples=20)
 @given(rows_of_ends, st.integers(0, 99), st.booleans())
 def test_it_is_its_loop(pooling: Pooling, rows: list[list[bool]], seed: int, spilling: bool) -> None:
@@ -64,7 +85,7 @@ def test_it_is_its_loop(pooling: Pooling, rows: list[list[bool]], seed: int, spi
             close(found[b, : len(wanted)], wanted, 1e-12)
 
 
-@pytest.mark.parametrize("pooling", [Mean(), Weighted(), Last()], ids=["mean", "weighted", "last"])
+@every_pooling
 def test_the_gradient_is_the_slope(pooling: Pooling) -> None:
     states, cuts, _ = problem([[False, True, False], [False] * 2, []], 2, spilling=True)
     assert cuts.spill is not None
@@ -73,6 +94,7 @@ def test_the_gradient_is_the_slope(pooling: Pooling) -> None:
         return pooling(states, Cuts(cuts.ends, weights, cuts.segments, spill), int(cuts.segments))
 
     leaves = [states.requires_grad_()]
+    assert pooling.uses_weights == isinstance(pooling, Weighted)
     if pooling.uses_weights:
         leaves += [cuts.weights.requires_grad_(), cuts.spill.requires_grad_()]
     assert torch.autograd.gradcheck(
@@ -116,3 +138,38 @@ def test_bfloat16_states_are_weighed_in_float32() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         again = Weighted()(states.bfloat16().float(), cuts, int(cuts.segments))
     close(again, found, 1e-6)
+
+
+def test_the_gradient_of_attention_in_its_weights_is_the_slope() -> None:
+    states, cuts, _ = problem([[False, True, False], [False] * 2, []], 2, spilling=False)
+    pooling = Attention(3, 2).double()
+    names, values = zip(
+        *((n, p.detach().requires_grad_()) for n, p in pooling.named_parameters()), strict=True
+    )
+
+    def pooled(*weights: Tensor) -> Tensor:
+        named = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(pooling, named, (states, cuts, int(cuts.segments)))
+
+    assert torch.autograd.gradcheck(pooled, values)
+
+
+@every_pooling
+def test_padding_has_no_gradient(pooling: Pooling) -> None:
+    states, cuts, lengths = problem([[False, True, False], [True], []], 1, spilling=False)
+    found = pooling(states.requires_grad_(), cuts, int(cuts.segments))
+    total = sum(found[b, : int(count)].square().sum() for b, count in enumerate(cuts.ends.sum(1)))
+    (gradient,) = torch.autograd.grad(total, states)
+    for b, n in enumerate(lengths):
+        assert gradient[b, :n].any()
+        assert not gradient[b, n:].any()
+
+
+def test_equal_largest_values_share_the_gradient() -> None:
+    states = torch.tensor([[[0.0], [0.0], [-1.0], [-2.0], [0.0]]]).requires_grad_()  # the last is padding
+    ends = torch.tensor([[False, True, False, True, False]])
+    vectors = Max()(states, Cuts(ends, torch.ones(1, 5), 2), 3)
+    assert vectors.tolist() == [[[0.0], [-1.0], [0.0]]]
+    vectors[:, :2].sum().backward()
+    assert states.grad is not None
+    assert states.grad.flatten().tolist() == [0.5, 0.5, 1.0, 0.0, 0.0]

@@ -15,10 +15,13 @@ from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
+from caesura.segmenters.cutters.routing import Routing
 from caesura.segmenters.lookup import LookupSegmenter
 from caesura.segmenters.parts import Cutter, Segmenter
-from caesura.segmenters.pooling import Last, Mean, Weighted
+from caesura.segmenters.pooling import Attention, Last, Mean, Weighted
 from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.blocks import Blocks
+from caesura.segmenters.readers.conv import Conv
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import BiGru, Gru
 
@@ -52,6 +55,13 @@ def one_sentence(problem: pytest.ExceptionInfo[Exception], *words: str) -> None:
         (lambda: Random(2**31), "seed"),
         (lambda: Act(4, epsilon=1.0), "epsilon"),
         (lambda: Act(4, halting_bias=math.nan), "halting_bias"),
+        (lambda: Routing(4, "word"), "smoothing"),  # type: ignore[arg-type]
+        (lambda: Conv(9, 4, []), "filters"),
+        (lambda: Conv(9, 4, [3, 0]), "filters"),
+        (lambda: Conv(9, 4, highway_layers=-1), "highway_layers"),
+        (lambda: Blocks(9, 4, largest=0), "largest"),
+        (lambda: Blocks(9, 4, width=0), "width"),
+        (lambda: Attention(4, 0), "size"),
     ],
 )
 def test_a_bad_option_is_named_first(build: Callable[[], object], name: str) -> None:
@@ -96,6 +106,9 @@ SYMBOLS, LENGTHS = torch.tensor([[4, 5, 6]]), torch.tensor([3])
         (("lookup", "cif", "weighted"), ("cif",)),
         (("gru", "act", "weighted"), ("cutter act", "ActSegmenter")),
         (("gru", "random", "mean"), ("random",)),
+        (("gru", "routing", "mean"), ("cutter routing",)),
+        (("conv", "fixed", "mean"), ("reader conv",)),
+        (("blocks", "fixed", "mean"), ("reader blocks",)),
     ],
 )
 @pytest.mark.parametrize("streaming", [{"final": False}, {"state": object()}], ids=["piece", "state"])
@@ -162,12 +175,23 @@ def test_a_cutter_has_to_fit_its_reader() -> None:
     one_sentence(problem, "lookup")
 
 
+def test_a_pooling_has_to_fit_its_reader() -> None:
+    segmenter = Segmenter(Lookup(9, 4), Fixed(2), Attention(5))
+    with pytest.raises(
+        ValueError, match=r"^pooling attention has input_dim 5, but its states have 4"
+    ) as problem:
+        segmenter(SYMBOLS, LENGTHS)
+    one_sentence(problem)
+
+
 @pytest.mark.parametrize(
     ("build", "by"),
     [
         (lambda: Segmenter(Lookup(9, 4), Act(4), Weighted(), rate=Rate(3.0, "scaling")), "scaling"),
         (lambda: Segmenter(Lookup(9, 4), Cif(4), Weighted(), rate=Rate(3.0, "quantile")), "quantile"),
         (lambda: Segmenter(Lookup(9, 4), Random(), Weighted(), rate=Rate(3.0, "pi")), "pi"),
+        (lambda: Segmenter(Lookup(9, 4), Routing(4), Mean(), rate=Rate(3.0, "pi")), "pi"),
+        (lambda: Segmenter(Lookup(9, 4), Routing(4), Mean(), rate=Rate(3.0, "scaling")), "scaling"),
         (lambda: ActSegmenter(9, 4, 4, 4, rate=Rate(3.0, "quantile")), "quantile"),
     ],
 )

@@ -60,6 +60,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_pa
     assert {record["temperature"] for record in records(tmp_path / "whole", "train")} == {2.0, 1.0}
 
 
+def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
+    reader = "{type: conv, embedding_dim: 6, filters: [3, 3, 2], highway_layers: 1, dropout: 0.2}"
+    own = ["type=parts", f"reader={reader}", "cutter=routing", "pooling={type: attention, size: 4}"]
+    own += ["output_dim=6", "rate={target: 3.0, by: quantile}"]
+    config = configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in own), *DROPOUT)
+    run(config, tmp_path / "whole")
+    run(config, tmp_path / "stopped", 3, 10)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+
+
 def test_a_schedule_of_tau_is_followed_and_logged(corpus: Path, tmp_path: Path) -> None:
     config = configured(corpus, "act", "model.segmenter.tau={start: 0.0, end: 1.0, updates: 8}")
     run(config, tmp_path)

@@ -24,6 +24,13 @@ from caesura.training.step import SUMS, Step
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 BOTH = pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+ROUTING = {
+    "reader": {"type": "blocks", "embedding_dim": 6, "calibrate": True},
+    "cutter": {"type": "routing", "smoothing": "character"},
+    "pooling": {"type": "attention", "size": 4},
+    "output_dim": 5,
+    "rate": {"target": 3.0},
+}
 PAIRS = list(zip(sentences(40, seed=1, longest=30), sentences(40, seed=2, vocab_size=9), strict=True))
 
 
@@ -37,7 +44,7 @@ def close(found: dict[str, Tensor], wanted: dict[str, Tensor], within: float) ->
         assert float((found[name] - value).norm()) <= within * (float(value.norm()) + 1e-3), name
 
 
-@BOTH
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING], ids=["lookup", "act", "routing"])
 @pytest.mark.parametrize("normalization", ["symbols", "sentences"])
 def test_padding_in_every_direction_changes_neither_sums_nor_gradients(
     segmenter: dict[str, Any], normalization: str
@@ -193,7 +200,9 @@ def test_graphs_cut_where_the_config_says(precision: str, monkeypatch: pytest.Mo
 @needs_cuda
 @pytest.mark.parametrize("given", [None, (0, 2), (-1, 2)], ids=["own", "some", "all"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("cutter", ["every", "fixed", "random", "given", "act", "cif", "bernoulli"])
+@pytest.mark.parametrize(
+    "cutter", ["every", "fixed", "random", "given", "act", "cif", "bernoulli", "routing"]
+)
 def test_graphs_serve_every_cutter(
     cutter: str, precision: str, given: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +225,27 @@ def test_graphs_serve_every_cutter(
     step = side_by_side(segmenter, RECURRENT, precision, monkeypatch, given, data=data)
     assert step.graphs is not None
     assert len(step.graphs) >= 2
+
+
+@needs_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("reader", "smoothing", "pooling"),
+    [("conv", "segment", "start"), ("conv", "character", "max"), ("blocks", "character", "attention")],
+)
+def test_graphs_serve_every_part(
+    reader: str, smoothing: str, pooling: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"filters": [3, 3], "highway_layers": 1} if reader == "conv" else {"calibrate": True}
+    segmenter = {
+        "reader": {"type": reader, "embedding_dim": 6, **options},
+        "cutter": {"type": "routing", "smoothing": smoothing},
+        "pooling": pooling,
+        "output_dim": 5,
+        "rate": {"target": {"start": 4.0, "end": 2.0, "updates": 20}, "by": "quantile"},
+    }
+    step = side_by_side(segmenter, RECURRENT, precision, monkeypatch)
+    assert step.graphs is not None
 
 
 RISING = {"start": 0.0, "end": 2.0, "updates": 20}
