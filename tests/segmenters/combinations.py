@@ -32,9 +32,10 @@ CUTTERS: dict[str, Callable[[], Cutter]] = {
     "given": Given,
     "act": lambda: Act(WIDTH, halting_bias=-0.5),
     "cif": lambda: Cif(WIDTH),
+    "carry": lambda: Act(WIDTH, halting_bias=-0.5, carry=True),
 }
 POOLINGS: dict[str, Callable[[], Pooling]] = {"mean": Mean, "weighted": Weighted, "last": Last}
-RATED, LEARNING = ("random", "cif"), ("act", "cif")
+RATED, LEARNING = ("random", "cif"), ("act", "cif", "carry")
 COMBINATIONS = [
     parts
     for parts in product(READERS, CUTTERS, POOLINGS)
