@@ -19,6 +19,7 @@ ROUNDS, FOLD = (
     32,
 )  # of the search for the shift; each round narrows its range 32 times, 30 bisections in all
 SMALL = 1e-6  # the margin that keeps every a below 1, so that no symbol ends two segments
+SLACK = 1e-6  # what a sum may lack of a whole number: equal scores in float32 have to reach it
 
 
 class Fired(NamedTuple):
@@ -96,3 +97,30 @@ def integrate(a: Tensor, count: Tensor, number: Tensor) -> Fired:
     weights = torch.where(closes, open_ + 1 - (c - a), a)
     weights = torch.where(number == count, 1.0, weights) * text  # one segment per character
     return Fired(a, ends, weights, (c - open_ - 1).clamp(min=0) * ends)
+
+
+def passed(c: Tensor) -> Tensor:
+    """[B, T]: the whole numbers that running sums c [B, T] of weights up to 1 have passed after each symbol.
+
+    Rounding can neither take one back nor let one symbol pass two.
+    """
+    places = torch.arange(c.shape[1], device=c.device)
+    if not c.shape[1]:
+        return c.long()
+    whole = (c.detach() + SLACK).floor().long().cummax(1).values
+    return places + (whole - places).clamp(max=1).cummin(1).values
+
+
+def accumulate(a: Tensor, count: Tensor) -> Fired:
+    """Each symbol's part in the segments of `a` [B, T] as it is, on the first `count` [B] symbols.
+
+    As many segments as `a` says. The last one has what is there, undivided; the last symbol ends none, as a
+    segment after it would have no text.
+    """
+    places = torch.arange(a.shape[1], device=a.device)
+    c = a.cumsum(1)
+    after = passed(c)
+    open_ = torch.cat((torch.zeros_like(after[:, :1]), after[:, :-1]), 1)
+    ends = (after > open_) & (places < count[:, None] - 1)
+    spill = torch.minimum((c - open_ - 1).clamp(min=0), a) * ends
+    return Fired(a, ends, a - spill, spill)

@@ -277,7 +277,7 @@ class Segmenter(BaseSegmenter):
         for symbols, lengths, given in texts:
             logits = self._whole(symbols, lengths, given).cuts.logits
             assert logits is not None
-            # A loop over symbols for each threshold: on the host, where it is many small steps.
+            # On the host, because every threshold that is tried has its own small steps.
             sizes, mask = lengths.cpu(), positions_mask(lengths, symbols.shape[1]).cpu()
             gaps = Gaps.of(sizes, mask, None if given is None else given.cpu())
             scored.append((torch.sigmoid(logits.cpu()) * mask, gaps, sizes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def slots(ends: Tensor) -> Tensor:
@@ -44,3 +45,33 @@ def totals(ends: Tensor, values: Tensor) -> Tensor:
     first, last = first_and_last(ends)
     sums = torch.cat((torch.zeros_like(values[:, :1]), values.cumsum(1)), 1)
     return sums.gather(1, last + 1) - sums.gather(1, first)
+
+
+@torch.no_grad()
+def summed_ends(values: Tensor, enough: float, cut: Tensor, keep: Tensor) -> Tensor:
+    """[B, T] bool: where segments end if each goes on until its `values` [B, T] sum to `enough`.
+
+    It ends at every `cut` [B, T] too, and never at a `keep` [B, T] that is no cut. From each place where a
+    segment could begin, the next such place is computed; then all that follow from the first one are marked,
+    twice as many per round.
+    """
+    size = values.shape[1]
+    if not size:
+        return cut
+    sums = F.pad(values.double().cumsum(1).cummax(1).values, (1, 0))  # rounding must not let a sum fall
+    full = torch.searchsorted(sums[:, 1:].contiguous(), sums[:, :-1] + enough)
+    last = torch.minimum(F.pad(_next(~keep), (0, 1), value=size).gather(1, full), _next(cut))
+    jumps = F.pad(last + 1, (0, 2), value=size + 1)  # size + 1: nothing begins any more
+    begins = torch.zeros_like(jumps, dtype=torch.bool)
+    begins[:, 0] = True
+    for _ in range(size.bit_length()):
+        begins = begins.scatter(1, torch.where(begins, jumps, size + 1), True)
+        jumps = jumps.gather(1, jumps)
+    return begins[:, 1:-1]
+
+
+def _next(marked: Tensor) -> Tensor:
+    """[B, T]: the first place from here on that is `marked` [B, T]; T where there is none."""
+    size = marked.shape[1]
+    places = torch.arange(size, device=marked.device)
+    return torch.where(marked, places, size).flip(1).cummin(1).values.flip(1)

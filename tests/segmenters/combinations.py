@@ -39,6 +39,7 @@ CUTTERS: dict[str, Callable[[], Cutter]] = {
     "act": lambda: Act(WIDTH, halting_bias=-0.5),
     "cif": lambda: Cif(WIDTH),
     "bernoulli": lambda: Bernoulli(WIDTH, threshold=0.5),
+    "carry": lambda: Act(WIDTH, halting_bias=-0.5, carry=True),
     "routing": lambda: Routing(WIDTH),
     "routing, by character": lambda: Routing(WIDTH, "character"),
     "routing, plain": lambda: Routing(WIDTH, "none"),
@@ -51,7 +52,7 @@ POOLINGS: dict[str, Callable[[], Pooling]] = {
     "max": Max,
     "attention": lambda: Attention(WIDTH, 3),
 }
-RATED, LEARNING = ("random", "cif"), ("act", "cif")
+RATED, LEARNING = ("random", "cif"), ("act", "cif", "carry")
 ROUTING = tuple(name for name in CUTTERS if name.startswith("routing"))
 # Not every three parts that go together, which would take too long, but each with some of the others.
 COMBINATIONS = [

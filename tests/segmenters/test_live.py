@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-UNITS = ("act", "cif", *ROUTING)
+UNITS = ("act", "cif", "carry", *ROUTING)
 ROUNDING = 1e-13  # of sums that go on across segments, and are subtracted again
 given_cuts = st.sampled_from(["none", "free", "some", "all"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from combinations import COMBINATIONS, LENGTH, NAMES, VOCABULARY, cuts_for, made, run
+from combinations import COMBINATIONS, LEARNING, LENGTH, NAMES, VOCABULARY, cuts_for, made, run
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,7 +116,7 @@ def test_room_is_the_most_segments_of_a_length(parts: tuple[str, str, str]) -> N
         lengths = torch.arange(40) % size + 1
         room = segmenter.room(size)
         found = run(segmenter, symbols[:, :size], lengths)
-        assert (room is None) == (parts[1] in ("act", "given", "bernoulli"))
+        assert (room is None) == (parts[1] in ("act", "carry", "given", "bernoulli"))
         if room is not None:
             assert int(found.lengths.max()) == room
             assert found.vectors.shape[1] == room
@@ -125,7 +125,7 @@ def test_room_is_the_most_segments_of_a_length(parts: tuple[str, str, str]) -> N
             assert int(found.cuts.segments) == int(found.lengths.max()) == found.vectors.shape[1]
 
 
-@pytest.mark.parametrize("parts", [p for p in COMBINATIONS if p[0] == "lookup" and p[1] in ("act", "cif")])
+@pytest.mark.parametrize("parts", [p for p in COMBINATIONS if p[0] == "lookup" and p[1] in LEARNING])
 @pytest.mark.parametrize("cut", [False, True], ids=["free", "given"])
 def test_the_gradient_of_the_whole_is_the_slope(parts: tuple[str, str, str], cut: bool) -> None:
     segmenter = made(*parts, seed=2)

@@ -201,7 +201,7 @@ def test_graphs_cut_where_the_config_says(precision: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("given", [None, (0, 2), (-1, 2)], ids=["own", "some", "all"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
-    "cutter", ["every", "fixed", "random", "given", "act", "cif", "bernoulli", "routing"]
+    "cutter", ["every", "fixed", "random", "given", "act", "cif", "carry", "bernoulli", "routing"]
 )
 def test_graphs_serve_every_cutter(
     cutter: str, precision: str, given: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
@@ -212,10 +212,11 @@ def test_graphs_serve_every_cutter(
     monkeypatch.setattr(
         Bernoulli, "_draw", lambda self, scores, free: torch.stack((scores > 0, scores > 0.5))
     )
-    learns = cutter in ("act", "cif")
+    learns = cutter in ("act", "cif", "carry")
+    options = {"fixed": {"k": 2.5}, "carry": {"type": "act", "carry": True}}
     segmenter = {
         "reader": {"type": "gru" if cutter == "random" else "bigru", "embedding_dim": 4, "size": 3},
-        "cutter": {"type": cutter, **({"k": 2.5} if cutter == "fixed" else {})},
+        "cutter": {"type": cutter, **options.get(cutter, {})},
         "pooling": "weighted" if learns else "last" if cutter == "every" else "mean",
         "output_dim": 5,
         **({"rate": {"target": 2.0}} if cutter in ("random", "cif") else {}),

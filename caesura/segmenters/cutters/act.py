@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from caesura.kernels.cif import accumulate, passed
 from caesura.layers.checks import check_finite, check_shares
 from caesura.layers.knobs import Knob
-from caesura.schedules import Setting, extremes, shown
+from caesura.schedules import Setting, extremes, first, shown
 from caesura.segmenters.base import Cuts
+from caesura.segmenters.cutters.fired import SPILL, settled
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.segmenters.parts import Cutter, Gaps, Reading
 from caesura.segmenters.rate import Kind, Rate, start_logit
-from caesura.segmenters.spans import before
+from caesura.segmenters.spans import before, summed_ends, totals
 
 PENALTY = Figure(
     name="penalty",
@@ -33,6 +37,8 @@ REMAINDER = Figure(
     ),
 )
 FIGURES = (LIVE, PENALTY, REMAINDER)
+CARRIED = replace(PENALTY, definition="(1 - R) / T before tau, R the sum of all scores; it may be negative")
+EPSILON = 0.01  # the paper's
 FEW, MOST = 0.05, 0.9  # shares of live characters below and above which a model gets a remark
 LITTLE = 0.1  # below which training warns as it starts
 
@@ -60,9 +66,13 @@ class Act(Cutter):
 
     Unlike ACT-ENC, it scores the states of any reader, and a new segment does not start from the last one's
     mean. A symbol's weight is its score; the last one gets what is left of 1.
+
+    With `carry`, what the last symbol's score has over 1 goes to the next segment instead of being cut off:
+    a segment ends where the sum of all scores passes a whole number, and the last one of a sentence has what
+    is there, undivided. This is CIF without scaling (docs/paper_notes.md, 18).
     """
 
-    figures = FIGURES
+    figures: tuple[Figure, ...]
     losses = ("penalty",)
     shiftable = True
     rate_kinds: tuple[Kind, ...] = ("pi", "logits", "ratio", "quantile")
@@ -70,24 +80,30 @@ class Act(Cutter):
     def __init__(
         self,
         input_dim: int,
-        epsilon: float = 0.01,
+        epsilon: float = EPSILON,
         halting_bias: float = 1.0,
         temperature: Setting = 1.0,
+        carry: bool = False,
     ) -> None:
         super().__init__()
         check_shares(epsilon=epsilon)
+        if carry and epsilon != EPSILON:
+            reason = "with carry, segments end where scores pass a whole number; leave it out"
+            raise ValueError(f"epsilon is {epsilon:g}, but {reason}")
         check_finite(halting_bias=halting_bias)
         self.input_dim = input_dim
         self.halting = nn.Linear(input_dim, 1)
         nn.init.constant_(self.halting.bias, halting_bias)
-        self.epsilon, self.sums_to = epsilon, 1 - epsilon
+        self.epsilon, self.carries = epsilon, carry
+        self.sums_to = 1.0 if carry else 1 - epsilon
+        self.figures = (LIVE, CARRIED, SPILL) if carry else FIGURES
         self.temperature = temperature_knob(temperature)
         self.knobs = {"temperature": self.temperature}
         self.scale = 1.0  # of the states, as the halting unit reads them
 
     def extra_repr(self) -> str:
         """What its modules do not tell."""
-        return f"epsilon={self.epsilon:g}"
+        return "carry=True" if self.carries else f"epsilon={self.epsilon:g}"
 
     def needs_weights(self) -> bool:
         """It learns through them."""
@@ -98,11 +114,13 @@ class Act(Cutter):
         return "the penalty of cutter act is that of a whole sentence; ActSegmenter can"
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
-        """The ends are found one after the other, all else at once."""
+        """Scores, ends and weights, all symbols at once."""
         unscaled = logits(self.halting, reading, self.temperature, self.scale)
         h = torch.sigmoid(unscaled) * reading.mask
         if self.control is not None and (threshold := self.control.current_threshold) is not None:
             h = _divided(h, threshold)
+        if self.carries:
+            return self._carried(h, unscaled, reading, gaps)
         ends = self._ends(h, gaps)
         left = 1 - before(ends, h.double()).to(h.dtype).clamp(max=1)  # of the 1 that a segment has to give
         going = reading.mask & ~ends & (h <= left)
@@ -117,6 +135,25 @@ class Act(Cutter):
             logits=unscaled,
         )
 
+    def _carried(self, h: Tensor, unscaled: Tensor, reading: Reading, gaps: Gaps) -> Cuts:
+        """What is over goes to the next segment; sums in float64."""
+        h, text = h * reading.text, reading.text
+        ends, weights, spill = settled(accumulate(h.double(), reading.characters), reading, gaps)
+        live = text & (h < 1)  # a threshold may have cut a score off at 1
+        if gaps.given is not None:  # a symbol that is a segment of its own weighs 1, whatever its score
+            live = live & (~gaps.given | (totals(ends, text.long()) > 1))
+        # ACT's, and every score is in R: none is cut off. So a higher tau shortens segments here too.
+        penalty = (1 - h.sum(1)) / reading.lengths.clamp(min=1)
+        return Cuts(
+            ends=ends,
+            weights=weights.to(h.dtype),
+            spill=spill.to(h.dtype),
+            scores=h,
+            losses={"penalty": penalty * (reading.lengths > 0)},
+            live=live,
+            logits=unscaled,
+        )
+
     def keep_rate(self, rate: Rate | None) -> None:
         """With a rate, the first segments are as long as it asks, whatever `halting_bias` is.
 
@@ -128,25 +165,26 @@ class Act(Cutter):
         if rate is not None and self.control is not None:
             if self.control.by != "quantile":
                 self.scale = self.halting.in_features**-0.5
-            nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
+            # With carry, a segment has all of 1 on average, not half a score more.
+            whole = 1 - 0.5 / first(rate.target) if self.carries else self.sums_to
+            nn.init.constant_(self.halting.bias, start_logit(rate.target, whole))
             self.control.start_at(1.0)
 
     def ends_at(self, scores: Tensor, gaps: Gaps, threshold: float) -> Tensor:
         """Where segments end if the scores are divided by a threshold."""
         return self._ends(_divided(scores, scores.new_tensor(threshold)), gaps)
 
-    @torch.no_grad()
     def _ends(self, scores: Tensor, gaps: Gaps) -> Tensor:
-        """Algorithm 1's l. 10 and 12, symbol by symbol, for all sentences at once."""
-        H, ends = scores.new_zeros(len(scores)), []
-        for h_t, cut, keep in zip(scores.unbind(1), gaps.cut.unbind(1), gaps.keep.unbind(1), strict=True):
-            f = ((H + h_t >= 1 - self.epsilon) & ~keep) | cut
-            H = (H + h_t).masked_fill(f, 0)
-            ends.append(f)
-        return torch.stack(ends, 1) if ends else gaps.cut
+        """Algorithm 1's l. 10 and 12, for all symbols at once."""
+        if not self.carries:
+            return summed_ends(scores, 1 - self.epsilon, gaps.cut, gaps.keep)
+        numbers = F.pad(passed(scores.double().cumsum(1)), (1, 0))
+        return gaps.settle(numbers[:, 1:] > numbers[:, :-1])
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
-        """Where it is close to an extreme."""
+        """Where it is close to an extreme; with carry, every character is live at any length."""
+        if self.carries:
+            return None
         return remark(live, length, first, "model.segmenter.cutter", self.control is not None)
 
     def flops(self, symbols: int) -> int:

@@ -8,26 +8,17 @@ change continuously as a boundary moves: the gradient reaches the cuts.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from caesura.kernels.cif import fire
 from caesura.schedules import Setting
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.cutters.act import logits, temperature_knob
-from caesura.segmenters.figures import LIVE, Figure
+from caesura.segmenters.cutters.fired import SPILL, settled
+from caesura.segmenters.figures import LIVE
 from caesura.segmenters.parts import Cutter, Gaps, Reading
 from caesura.segmenters.rate import Kind
 from caesura.segmenters.spans import totals
-
-SPILL = Figure(
-    name="spill",
-    heading="spill",
-    unit="of a boundary character",
-    definition="share of a boundary character's weight that the next segment gets; 0: all cuts are hard",
-    count=lambda cuts, lengths: (_shared(cuts), cuts.ends.sum(1) - (lengths > 0).long()),
-    format=".1%",
-    headline=True,
-)
 
 
 class Cif(Cutter):
@@ -65,26 +56,19 @@ class Cif(Cutter):
         """As many segments as the rate asks for, whatever the scores are."""
         assert self.control is not None
         number = self.control.segments(reading.characters)  # [B]
-        scaled, own, weights, spill = fire(
-            logits(self.score, reading, self.temperature), reading.characters, number
-        )
+        fired = fire(logits(self.score, reading, self.temperature), reading.characters, number)
         learns = reading.text & (number < reading.characters)[:, None]
-        closing = reading.mask & ~reading.text & (reading.characters == 0)[:, None]  # </s> alone
-        ends, weights = gaps.settle(own), weights + closing
-        if gaps.given is not None:  # hard segments: weights are divided by their sum within each
-            total = totals(ends, scaled.double()).to(scaled.dtype)
-            hard = torch.where(reading.text, scaled / total.clamp(min=1e-30), closing.to(scaled.dtype))
+        ends, weights, spill = settled(fired, reading, gaps)
+        if gaps.given is not None:
             # All scores share one shift: where a segment has two symbols, every score of its sentence counts.
             shared = (reading.text & (totals(ends, reading.text.long()) > 1)).any(1, keepdim=True)
-            weights = torch.where(gaps.given, hard, weights)
-            spill = torch.where(gaps.given, 0.0, spill)
             learns = torch.where(gaps.given, reading.text & shared, learns)
         full = torch.promote_types(reading.states.dtype, torch.float32)
         return Cuts(
             ends=ends,
             weights=weights.to(full),
             spill=spill.to(full),
-            scores=scaled.to(full),
+            scores=fired.a.to(full),
             live=learns,
         )
 
@@ -95,9 +79,3 @@ class Cif(Cutter):
     def flops(self, symbols: int) -> int:
         """One product per symbol."""
         return 2 * symbols * self.score.in_features
-
-
-def _shared(cuts: Cuts) -> Tensor:
-    """[B]: what boundary symbols give to the next segment, each as a share of what it gives in all."""
-    assert cuts.spill is not None
-    return (cuts.spill / (cuts.weights + cuts.spill).clamp(min=1e-30) * cuts.ends).sum(1)

@@ -1,0 +1,45 @@
+"""What cutters share that add up weights and hand on what is over: CIF, and ACT with carry."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from caesura.kernels.cif import Fired
+from caesura.segmenters.base import Cuts
+from caesura.segmenters.figures import Figure
+from caesura.segmenters.reading import Gaps, Reading
+from caesura.segmenters.spans import totals
+
+
+def _shared(cuts: Cuts) -> Tensor:
+    """[B]: what boundary symbols give to the next segment, each as a share of what it gives in all."""
+    assert cuts.spill is not None
+    return (cuts.spill / (cuts.weights + cuts.spill).clamp(min=1e-30) * cuts.ends).sum(1)
+
+
+SPILL = Figure(
+    name="spill",
+    heading="spill",
+    unit="of a boundary character",
+    definition="share of a boundary character's weight that the next segment gets; 0: all cuts are hard",
+    count=lambda cuts, lengths: (_shared(cuts), cuts.ends.sum(1) - (lengths > 0).long()),
+    format=".1%",
+    headline=True,
+)
+
+
+def settled(fired: Fired, reading: Reading, gaps: Gaps) -> tuple[Tensor, Tensor, Tensor]:
+    """Ends, weights and spill [B, T] once given cuts are obeyed.
+
+    A sentence with given cuts has hard segments: weights are divided by their sum within each. </s> closes
+    the last segment and gives nothing, unless it is all there is.
+    """
+    closing = reading.mask & ~reading.text & (reading.characters == 0)[:, None]  # </s> alone
+    ends, weights, spill = gaps.settle(fired.ends), fired.weights + closing, fired.spill
+    if gaps.given is not None:
+        total = totals(ends, fired.a.double()).to(fired.a.dtype)
+        hard = torch.where(reading.text, fired.a / total.clamp(min=1e-30), closing.to(fired.a.dtype))
+        weights = torch.where(gaps.given, hard, weights)
+        spill = torch.where(gaps.given, 0.0, spill)
+    return ends, weights, spill
