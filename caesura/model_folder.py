@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from caesura import __version__
 from caesura.config import Config, EntropyCuts, SymbolCuts, load_config
 from caesura.config.cookbook import own_models
-from caesura.data.entropy import NgramCuts, load_ngrams
+from caesura.data.entropy import EntropyModelCuts, load_ngrams
+from caesura.data.entropy_gru import GruCuts, load_gru
 from caesura.data.files import checksum, refuse_links, write_beside
 from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
@@ -22,17 +23,18 @@ from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
-CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY, CUTS_NGRAMS = (
+CONFIG, WEIGHTS, SRC_VOCABULARY, TRG_VOCABULARY, CUTS_VOCABULARY, CUTS_NGRAMS, CUTS_GRU = (
     "config.yaml",
     "model.safetensors",
     "src.vocab.json",
     "trg.vocab.json",
     "cuts.vocab.json",  # only where data.cuts are the ends of learnt symbols
-    "cuts.ngrams.npz",  # only where data.cuts are by entropy
+    "cuts.ngrams.npz",  # only where data.cuts are by the entropy of n-grams
+    "cuts.gru.safetensors",  # only where they are by that of a GRU
 )
 
 _DESCRIPTION = (CONFIG, SRC_VOCABULARY, TRG_VOCABULARY)
-LEARNT_CUTS = (CUTS_VOCABULARY, CUTS_NGRAMS)
+LEARNT_CUTS = (CUTS_VOCABULARY, CUTS_NGRAMS, CUTS_GRU)
 _FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -64,7 +66,7 @@ class Vocabularies(NamedTuple):
 
     src: Vocabulary
     trg: Vocabulary
-    cuts: Vocabulary | NgramCuts | None = None  # what `data.cuts` needs to cut any source
+    cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
 
 
 def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Model]) -> Model:
@@ -103,11 +105,13 @@ def load_vocabularies(folder: Path, config: Config) -> Vocabularies:
     settings = config.data.cuts
     if not isinstance(settings, SymbolCuts | EntropyCuts):
         return Vocabularies(src, trg)
-    path = folder / (CUTS_NGRAMS if isinstance(settings, EntropyCuts) else CUTS_VOCABULARY)
+    by_gru = isinstance(settings, EntropyCuts) and settings.model == "gru"
+    by_entropy = CUTS_GRU if by_gru else CUTS_NGRAMS
+    path = folder / (by_entropy if isinstance(settings, EntropyCuts) else CUTS_VOCABULARY)
     if not path.is_file():
         raise InputError(f"{folder}: not a complete model folder, {path.name} is missing")
     if isinstance(settings, EntropyCuts):
-        return Vocabularies(src, trg, load_ngrams(path, settings))
+        return Vocabularies(src, trg, (load_gru if by_gru else load_ngrams)(path, settings))
     cuts = load_vocabulary(path)
     if cuts.kind != settings.type:
         raise InputError(f"{path}: of kind {cuts.kind}; data.cuts of this model are of type {settings.type}")
@@ -116,7 +120,9 @@ def load_vocabularies(folder: Path, config: Config) -> Vocabularies:
 
 def save_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
     """Write what `load_vocabularies` gives back."""
-    cuts = CUTS_NGRAMS if isinstance(vocabularies.cuts, NgramCuts) else CUTS_VOCABULARY
+    cuts = CUTS_VOCABULARY
+    if isinstance(vocabularies.cuts, EntropyModelCuts):
+        cuts = CUTS_GRU if isinstance(vocabularies.cuts, GruCuts) else CUTS_NGRAMS
     names = SRC_VOCABULARY, TRG_VOCABULARY, cuts
     for vocabulary, name in zip(vocabularies, names, strict=True):
         if vocabulary is not None:

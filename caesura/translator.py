@@ -16,7 +16,7 @@ from caesura.config import Config, EntropyCuts
 from caesura.config.cookbook import find_model
 from caesura.data.batching import Batch
 from caesura.data.cuts import SymbolEnds, TextCuts, text_cuts
-from caesura.data.entropy import NgramCuts
+from caesura.data.entropy import EntropyModelCuts
 from caesura.data.vocabulary import PAD, Vocabulary
 from caesura.decoders.base import Decoded, Decoder
 from caesura.encoders.base import Encoded, Encoder
@@ -69,11 +69,11 @@ class BaseTranslator(nn.Module):
         config: Config,
         src_vocabulary: Vocabulary,
         trg_vocabulary: Vocabulary,
-        learnt_cuts: Vocabulary | NgramCuts | None = None,
+        learnt_cuts: Vocabulary | EntropyModelCuts | None = None,
     ) -> Self:
         """A new model with random weights as the config describes it.
 
-        `learnt_cuts` are the symbols or n-grams that `data.cuts` needs, where it needs any.
+        `learnt_cuts` are the symbols or the model of characters that `data.cuts` needs, where it needs any.
         """
         parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary), src_vocabulary)
         cuts = text_cuts(config.data.cuts, learnt_cuts)
@@ -95,7 +95,7 @@ class BaseTranslator(nn.Module):
         With a `dtype` such as torch.bfloat16 the weights are rounded to it.
         """
         learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
-        learnt = learnt if isinstance(learnt, Vocabulary | NgramCuts) else None
+        learnt = learnt if isinstance(learnt, Vocabulary | EntropyModelCuts) else None
         vocabularies = Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)
         weights = self.state_dict()
         if dtype is not None:

@@ -124,16 +124,41 @@ class SymbolCuts(Section):
     voc_limit: int = Field(ge=5, le=MOST_PIECES, description="how many symbols there are")
 
 
+_ENTROPY_OPTIONS = {"ngram": {"order": 6}, "gru": {"size": 256, "updates": 1000}}
+
+
 class EntropyCuts(Section):
-    """Cuts before characters that are hard to predict, by n-grams counted in the source."""
+    """Cuts before characters that are hard to predict, by a model of the source's characters."""
 
     type: Literal["entropy"] = Field(description="how uncertain the next character is")
     target: float = Field(ge=1, description="characters per segment, on the training text")
-    order: int = Field(default=6, ge=2, le=16, description="characters of the longest n-grams")
+    model: Literal["ngram", "gru"] = Field(default="ngram", description="what predicts characters")
+    order: int | None = Field(
+        default=None, ge=2, le=16, description="of model ngram: characters of the longest n-grams; null: 6"
+    )
+    size: int | None = Field(
+        default=None, ge=1, le=512, description="of model gru: numbers in its state; null: 256"
+    )
+    updates: int | None = Field(
+        default=None, ge=1, description="of model gru: how long it is trained; null: 1000"
+    )
     by: Literal["global", "rise"] = Field(
         default="global",
         description="what a threshold is for: the entropy, or its rise from the character before",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_of_the_model(cls, value: Any) -> Any:
+        """Fill in what its model takes, and refuse what only the other one takes."""
+        if not isinstance(value, Mapping) or value.get("model", "ngram") not in ("ngram", "gru"):
+            return value
+        kind = value.get("model", "ngram")
+        for key in (key for other in _ENTROPY_OPTIONS if other != kind for key in _ENTROPY_OPTIONS[other]):
+            if value.get(key) is not None:
+                raise wrong(key, f"is not an option of model {kind}; remove it")
+        options = _ENTROPY_OPTIONS[kind].items()
+        return {**value, **{key: default for key, default in options if value.get(key) is None}}
 
 
 class FileCuts(Section):

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.cuts import CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
+from caesura.data.cuts import AHEAD, CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
 from caesura.data.files import PACKED, Errors, digest, is_tsv, read_lines, stored, write_beside
 from caesura.data.held import make_folder
 from caesura.data.vocabulary import Vocabulary
@@ -283,7 +284,8 @@ class _Filter:
 
     def pairs(self, errors: Errors, progress: Callable[[int], None] | None) -> Iterator[_Numbers]:
         cuts = None if self.cuts is None else self.cuts.reader(errors)
-        for src, trg, _ in self.text.pairs(errors, with_bounds=False):
+        lines = self.text.pairs(errors, with_bounds=False)
+        for src, trg, _ in lines if cuts is None else _announced(lines, cuts):
             self.read += 1
             if cuts is not None:
                 cuts.advance(src)
@@ -318,6 +320,13 @@ class _Filter:
             return src_ids, trg_ids, None
         places = places_of(self.vocabularies[0].encode_spans(src)[1])
         return src_ids, trg_ids, cuts.cuts(src, places)
+
+
+def _announced(pairs: Iterator[Pair], cuts: CutsReader) -> Iterator[Pair]:
+    """The pairs, whose sources `cuts` hears of before, many at a time."""
+    while some := [*islice(pairs, AHEAD)]:
+        cuts.ahead(src for src, _, _ in some)
+        yield from some
 
 
 def _header_sum(header: dict[str, Any]) -> int:

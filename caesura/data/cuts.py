@@ -1,6 +1,6 @@
 """Where segments of a source text should end: by rules, at the ends of symbols, or as a file says.
 
-Those by the entropy of n-grams are in `entropy.py`.
+Those by entropy are in `entropy.py`.
 
 A cut is a character offset strictly inside the text. For a model cuts become one number per source symbol,
 int8: 1 cut after this symbol, -1 do not, 0 free. There is none for </s>.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from operator import index
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # What a caller says of one text: nothing, all offsets to cut at, or some with 1 (cut) or -1 (do not).
 GivenCuts = Sequence[int] | Mapping[int, int] | None
 
+AHEAD = 1024  # lines that are cut together
+MAX_AHEAD = 10_000  # characters of such a line: longer ones may not be wanted at all
+
 _SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
 
 
@@ -41,6 +44,10 @@ class TextCuts(ABC):
     def offsets(self, text: str) -> list[int]:
         """Where to cut a text: rising, strictly inside it."""
 
+    def several_offsets(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for several texts, which may take less time together."""
+        return [self.offsets(text) for text in texts]
+
     @property
     @abstractmethod
     def fingerprint(self) -> list[Any]:
@@ -48,7 +55,12 @@ class TextCuts(ABC):
 
     def __call__(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
         """Per symbol, given their places [n, 2]: 1 or 0; a cut inside a symbol is left out."""
-        after, between = symbols_before(self.offsets(text), places)
+        return self.marks(self.offsets(text), places)
+
+    @staticmethod
+    def marks(offsets: Sequence[int], places: NDArray[np.int32]) -> NDArray[np.int8]:
+        """The same from offsets."""
+        after, between = symbols_before(offsets, places)
         return _marked(len(places), after[between])
 
     def reader(self, errors: Errors = "strict") -> CutsReader:
@@ -119,16 +131,27 @@ class OffsetFile:
 
 
 class CutsReader:
-    """The cuts of a text, line by line: `advance` at every line, `cuts` where they are wanted."""
+    """The cuts of a text, line by line: `advance` at every line, `cuts` where they are wanted.
+
+    Lines that `ahead` names before are cut together.
+    """
 
     def __init__(self, source: TextCuts) -> None:
         self._source = source
+        self._ahead: dict[str, list[int]] = {}
+
+    def ahead(self, texts: Iterable[str | None]) -> None:
+        """The next lines, None where one could not be read."""
+        some = [*{text: None for text in texts if text is not None and len(text) <= MAX_AHEAD}]
+        self._ahead = dict(zip(some, self._source.several_offsets(some), strict=True))
 
     def advance(self, text: str | None) -> None:
         """Go on to the next line; None where it could not be read."""
 
     def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
         """The cuts of this line, given the places [n, 2] of its symbols."""
+        if text in self._ahead:
+            return TextCuts.marks(self._ahead[text], places)
         return self._source(text, places)
 
     def finish(self, text: str | Path, lines: int) -> None:
@@ -143,6 +166,9 @@ class FileReader(CutsReader):
         self._lines = read_lines(path, errors)
         self._number, self._ended = 0, False
         self._offsets: list[int] = []
+
+    def ahead(self, texts: Iterable[str | None]) -> None:
+        """They are read one by one."""
 
     def advance(self, text: str | None) -> None:
         line = next(self._lines, _END)
@@ -189,13 +215,13 @@ def text_cuts(
 ) -> TextCuts | None:
     """What a config's `data.cuts` says about any text; None where it says nothing or names files.
 
-    `learnt` is what training text taught: the symbols that end, or cuts by the entropy of n-grams.
+    `learnt` is what training text taught: the symbols that end, or cuts by entropy.
     """
     if settings is None or settings.type == "file":
         return None
     if settings.type == "entropy":
         if not isinstance(learnt, TextCuts):
-            raise ValueError("data.cuts of type entropy need n-grams")
+            raise ValueError("data.cuts of type entropy need the model that was learnt")
         return learnt
     if settings.type in ("bpe", "unigram", "wordpiece"):
         if not isinstance(learnt, Vocabulary) or learnt.kind != settings.type:

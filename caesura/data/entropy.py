@@ -1,4 +1,7 @@
-"""Cuts where the next character is hard to predict: where an n-gram model's entropy is above a threshold."""
+"""Cuts where the next character is hard to predict: where a model's entropy is above a threshold.
+
+Here the model is one of n-grams; in `entropy_gru.py` it is a GRU.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import io
 import re
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -19,13 +23,13 @@ from numpy.typing import NDArray
 from caesura.data.cuts import TextCuts
 from caesura.data.files import read_bounded, write_beside
 from caesura.data.ngrams import BOUNDARY, Floats, Level, NgramModel, count_ngrams
-from caesura.data.vocabulary import MAX_BYTES
 from caesura.errors import InputError
 
 if TYPE_CHECKING:
     from caesura.config import EntropyCuts
 
 FORMAT = 1
+MAX_BYTES = 16_000_000  # of a file
 MAX_NGRAMS = 1 << 24  # of a file, of all lengths
 MAX_COUNT = 1 << 48  # of one of them
 MAX_ENTRIES = 100  # in the zip, which has 7; chance alone may look like one
@@ -33,27 +37,59 @@ TOLERANCE = 0.05  # of a target: many entropies of a text may be equal, and allo
 _EQUAL = 1e-9  # bits: other machines may round differently, but should cut at the same places
 
 
-class NgramCuts(TextCuts):
-    """Cuts before each character whose entropy, or its rise from the one before, is above a threshold."""
+class EntropyModelCuts(TextCuts):
+    """Cuts before each character whose entropy, or its rise from the one before, is above a threshold.
 
-    def __init__(self, model: NgramModel, threshold: float, rise: bool = False) -> None:
-        self.model, self.threshold, self.rise = model, threshold, rise
+    `text` is the digest of the file whose lines the model and the threshold were learnt from, "" where it is
+    not known.
+    """
 
-    @classmethod
-    def learn(cls, lines: Iterable[str], settings: EntropyCuts) -> NgramCuts:
-        """Count a text, and find the threshold that cuts it into segments of the requested length."""
-        rise = settings.by == "rise"
-        whole = count_ngrams(lines, settings.order + rise)  # with the previous character's history
-        model = NgramModel(whole.alphabet, whole.levels[: settings.order])
-        return cls(model, _threshold(model, whole.levels, settings), rise)
+    def __init__(self, threshold: float, rise: bool, text: str) -> None:
+        self.threshold, self.rise, self.text = threshold, rise, text
+
+    @abstractmethod
+    def entropies(self, texts: Sequence[str]) -> list[Floats]:
+        """Per character of each text, how uncertain it is given what is before it, in bits."""
+
+    @abstractmethod
+    def save(self, path: str | Path) -> None:
+        """Write model and threshold, as data alone."""
 
     def scores(self, text: str) -> Floats:
         """Per character, the bits that are compared with the threshold; no cut comes before the first one."""
-        entropies = self.model.entropies(text)
-        return np.diff(entropies, prepend=np.nan) if self.rise else entropies
+        return self.several_scores([text])[0]
+
+    def several_scores(self, texts: Sequence[str]) -> list[Floats]:
+        """The same for several texts."""
+        found = self.entropies(texts)
+        return [np.diff(values, prepend=np.nan) for values in found] if self.rise else found
 
     def offsets(self, text: str) -> list[int]:
-        return (np.flatnonzero(self.scores(text)[1:] > self.threshold) + 1).tolist()
+        return self.several_offsets([text])[0]
+
+    def several_offsets(self, texts: Sequence[str]) -> list[list[int]]:
+        found = self.several_scores(texts)
+        return [(np.flatnonzero(scores[1:] > self.threshold) + 1).tolist() for scores in found]
+
+
+class NgramCuts(EntropyModelCuts):
+    """Cuts by the entropy of n-grams."""
+
+    def __init__(self, model: NgramModel, threshold: float, rise: bool = False, text: str = "") -> None:
+        super().__init__(threshold, rise, text)
+        self.model = model
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], settings: EntropyCuts, text: str = "") -> NgramCuts:
+        """Count a text, and find the threshold that cuts it into segments of the requested length."""
+        assert settings.order is not None  # the config fills it in
+        rise = settings.by == "rise"
+        whole = count_ngrams(lines, settings.order + rise)  # with the previous character's history
+        model = NgramModel(whole.alphabet, whole.levels[: settings.order])
+        return cls(model, _threshold(model, whole.levels, settings), rise, text)
+
+    def entropies(self, texts: Sequence[str]) -> list[Floats]:
+        return [self.model.entropies(text) for text in texts]
 
     @property
     def fingerprint(self) -> list[Any]:
@@ -71,10 +107,12 @@ class NgramCuts(TextCuts):
         """Write counts and threshold as a .npz."""
         content = io.BytesIO()
         arrays = {name: _narrow(values) for name, values in self._arrays().items()}
+        if self.text:
+            arrays["text"] = np.frombuffer(self.text.encode(), np.uint8)
         np.savez_compressed(content, format=FORMAT, threshold=self.threshold, **arrays)  # type: ignore[arg-type]
         if content.tell() > MAX_BYTES or arrays["counts"].size > MAX_NGRAMS:
             raise InputError(
-                f"{path}: over {MAX_NGRAMS:,} n-grams, or {MAX_BYTES >> 20} MiB of them; set a smaller "
+                f"{path}: over {MAX_NGRAMS:,} n-grams, or {MAX_BYTES // 10**6} MB of them; set a smaller "
                 "data.cuts.order"
             )
         with write_beside(path) as file:
@@ -108,7 +146,7 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
                 raise ValueError(f"its format is {number}, and this version reads {FORMAT}")
             if not np.isfinite(threshold):
                 raise ValueError("its threshold should be a finite number")
-            model = _model(packed)
+            model, text = _model(packed), _text(packed)
     except (*_ZIP_ERRORS, ValueError, TypeError, KeyError, OSError, MemoryError, OverflowError) as problem:
         reason = str(problem).partition("\n")[0] or type(problem).__name__
         raise InputError(f"{path}: not a file of n-grams: {reason}") from problem
@@ -116,9 +154,10 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
         raise InputError(
             f"{path}: n-grams of up to {model.order}; data.cuts.order of this model is {settings.order}"
         )
-    return NgramCuts(model, threshold, settings.by == "rise")
+    return NgramCuts(model, threshold, settings.by == "rise", text)
 
 
+DIGEST = re.compile(rb"[0-9a-f]{1,128}")
 _ENTRY = b"PK\1\2"  # starts one in a zip's list
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # numpy's; others may ask for much memory
@@ -151,6 +190,16 @@ def _whole_numbers(packed: zipfile.ZipFile, name: str) -> NDArray[np.int64]:
     if values.ndim != 1 or values.dtype.kind != "u" or values.max(initial=0) > MAX_COUNT:
         raise ValueError(f"{name} should be a list of whole numbers, each at most {MAX_COUNT:,}")
     return values.astype(np.int64)
+
+
+def _text(packed: zipfile.ZipFile) -> str:
+    """The digest of the text that was counted; "" in a file that does not have it."""
+    if "text.npy" not in packed.namelist():
+        return ""
+    values = _array(packed, "text")
+    if values.ndim != 1 or values.dtype != np.uint8 or not DIGEST.fullmatch(content := values.tobytes()):
+        raise ValueError("text should be a digest")
+    return content.decode()
 
 
 def _model(packed: zipfile.ZipFile) -> NgramModel:
@@ -186,19 +235,24 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts) -> float:
-    """The threshold whose segments have a mean length as close as possible to the requested one.
-
-    The last segment of each line counts: (cuts + lines) / characters = 1 / target.
-    """
+    """The threshold for the text that was counted."""
     values, weights = (
         np.concatenate(parts) for parts in zip(*_gaps(model, levels, settings.by == "rise"), strict=True)
     )
     first = levels[0]
     lines = int(first.counts[first.symbols == BOUNDARY].sum())
-    characters = int(first.counts.sum()) - lines
-    if settings.target * lines > characters:
+    return find_threshold(values, weights, lines, int(first.counts.sum()) - lines, settings.target)
+
+
+def find_threshold(values: Floats, weights: Any, lines: int, characters: int, target: float) -> float:
+    """The threshold whose segments have a mean length as close as possible to the requested one.
+
+    `values` are those of gaps inside lines, each there as often as its weight says. The last segment of each
+    line counts: (cuts + lines) / characters = 1 / target.
+    """
+    if target * lines > characters:
         raise ValueError(
-            f"target {settings.target:g} is longer than the average line of the training text, "
+            f"target {target:g} is longer than the average line of the training text, "
             f"{characters / lines:.2f} characters; choose a smaller one"
         )
     order = np.argsort(-values, kind="stable")
@@ -206,13 +260,13 @@ def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts
     # A threshold may be before the first value, after the last, and between two that are not equal.
     free = np.flatnonzero(np.concatenate(([True], -np.diff(values) > _EQUAL, [True][: len(values)])))
     lengths = characters / (cuts[free] + lines)
-    errors = np.abs(lengths / settings.target - 1)
+    errors = np.abs(lengths / target - 1)
     best = int(errors.argmin())
     if errors[best] > TOLERANCE:
         near = " or ".join(f"{n:.2f}" for n in lengths[max(0, best - 1) : best + 2][::-1])
         raise ValueError(
-            f"target {settings.target:g} cannot be met, because many entropies are equal; "
-            f"choose {near}, or another order"
+            f"target {target:g} cannot be met, because many entropies are equal; choose {near}, "
+            "or another model of characters"
         )
     at = free[best]
     if not 0 < at < len(values):  # nowhere, or everywhere

@@ -61,7 +61,7 @@ class NgramModel:
         """Per character of a text, how uncertain it is given what is before it, in bits."""
         numbers = np.empty(len(text) + 1, np.int64)
         numbers[0] = BOUNDARY
-        numbers[1:] = _numbers(_points(text), self.alphabet)
+        numbers[1:] = numbers_of(points_of(text), self.alphabet)
         history = numbers[:-1]  # what is before each character ends here
         tables = self.tables.entropies
         found = np.full(len(text), tables[0][0])
@@ -134,7 +134,7 @@ def count_ngrams(lines: Iterable[str], order: int) -> NgramModel:
     width = (len(alphabet) + 1).bit_length()
     words, counts = np.empty((-(-order // (_BITS // width)), 0), np.int64), np.empty(0, np.int64)
     for block in blocks:
-        numbers = _numbers(block, alphabet)
+        numbers = numbers_of(block, alphabet)
         numbers[block == _NEWLINE] = BOUNDARY
         more = _windows(numbers, order, width)
         words, counts = _merged(words, counts, *_counted(more))
@@ -153,17 +153,18 @@ def _blocks(lines: Iterable[str]) -> Iterator[NDArray[np.uint32]]:
             some.append(line)
             size += len(line) + 1
         if size >= AT_ONCE:
-            yield _points("\n".join(["", *some, ""]))
+            yield points_of("\n".join(["", *some, ""]))
             some, size = [], 0
     if some:
-        yield _points("\n".join(["", *some, ""]))
+        yield points_of("\n".join(["", *some, ""]))
 
 
-def _points(text: str) -> NDArray[np.uint32]:
+def points_of(text: str) -> NDArray[np.uint32]:
+    """The code points of a text."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _numbers(points: NDArray[np.uint32], alphabet: NDArray[np.uint32]) -> Ints:
+def numbers_of(points: NDArray[np.uint32], alphabet: NDArray[np.uint32]) -> Ints:
     """The numbers of characters; 0 for one that is not in the alphabet."""
     at = np.minimum(np.searchsorted(alphabet, points), len(alphabet) - 1)
     return np.where(alphabet[at] == points, at + BOUNDARY + 1, 0)

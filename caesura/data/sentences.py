@@ -82,6 +82,7 @@ class Numbered(Sequence[str]):
         The source is not asked about lines that are `unread`, because they were too long.
         """
         reader, cuts = source.reader(errors), []
+        reader.ahead(text for number, text in enumerate(self._texts, 1) if number not in unread)
         for number, (text, places) in enumerate(zip(self._texts, self.places, strict=True), 1):
             reader.advance(None if number in unread else text)
             cuts.append(reader.cuts(text, places))
@@ -116,17 +117,10 @@ def with_given(
     if given is None and texts.cuts is not None:
         return texts
     cuts: list[NDArray[np.int8] | None] = []
+    found = {} if source is None or texts.cuts is not None else _found(texts, given, source)
     for i, (text, places) in enumerate(zip(texts, texts.places, strict=True)):
         entry = None if given is None else given[i]
-        own = None if texts.cuts is None else texts.cuts[i]
-        # A list of offsets replaces whatever the source would find, and nothing is cut in an empty text.
-        if (
-            own is None
-            and source is not None
-            and len(places)
-            and (entry is None or isinstance(entry, Mapping))
-        ):
-            own = source(text, places)
+        own = found.get(i) if texts.cuts is None else texts.cuts[i]
         if needed and own is None and entry is None and len(places):
             raise InputError(f"sentence {i + 1}: {NO_CUTS}")
         cuts.append(combine(entry, own, text, places, f"sentence {i + 1}"))
@@ -134,6 +128,23 @@ def with_given(
         return texts
     free = [np.zeros(len(ids), np.int8) for ids in texts.ids]
     return texts.with_cuts([zeros if own is None else own for own, zeros in zip(cuts, free, strict=True)])
+
+
+def _found(
+    texts: Numbered, given: Sequence[GivenCuts] | None, source: TextCuts
+) -> dict[int, NDArray[np.int8]]:
+    """The cuts that a source finds, by the number of the text.
+
+    A list of offsets replaces whatever it would find, and nothing is cut in an empty text.
+    """
+    entries = [None] * len(texts) if given is None else given
+    wanted = [
+        i
+        for i, entry in enumerate(entries)
+        if len(texts.places[i]) and (entry is None or isinstance(entry, Mapping))
+    ]
+    offsets = source.several_offsets([texts[i] for i in wanted])
+    return {i: source.marks(own, texts.places[i]) for i, own in zip(wanted, offsets, strict=True)}
 
 
 def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = None) -> Sentences:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
-from caesura.data.entropy import NgramCuts
+from caesura.data.entropy import EntropyModelCuts, NgramCuts
+from caesura.data.entropy_gru import GruCuts
 from caesura.data.files import PACKED, digest, packed_instead, stored
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.sides import doubts
@@ -34,7 +36,7 @@ class Prepared:
     corpus: Corpus
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
-    learnt_cuts: Vocabulary | NgramCuts | None = None  # what `data.cuts` needs to cut any source
+    learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
     notices: Sequence[str] = ()  # what to know about the text before training begins on it
 
 
@@ -44,10 +46,12 @@ def prepare(
     resuming: bool,
     progress: Callable[[str, int], None],
     say: Callable[[str], None] | None = None,
+    device: str = "cpu",
 ) -> Prepared:
     """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set.
 
-    The words of the training text are counted into the folder, for the analysis of unknown and invented ones.
+    A GRU that `data.cuts` may ask for is trained on the `device`. The words of the training text are counted
+    into the folder, for the analysis of unknown and invented ones.
     """
     data = config.data
     text = parallel_text(data.train)
@@ -57,12 +61,13 @@ def prepare(
     notices: list[str] = []
     if resuming:
         vocabularies = load_vocabularies(folder, config)
+        _refuse_other_text(vocabularies, text, folder)
     else:
         pairs = text.pairs(data.errors, with_bounds=False)
         if not any(src and src.strip() and trg and trg.strip() for src, trg, _ in pairs):
             raise InputError(f"{text.src}: nothing to train on; is the file empty?")
         tallies = WordTally(), WordTally()
-        vocabularies = _train_vocabularies(config, text, tallies, progress)
+        vocabularies = _train_vocabularies(config, text, tallies, progress, device)
         words = tallies[0].result(), tallies[1].result()
         save_words(folder / WORDS, *words)
         languages = data.src.lang, data.trg.lang
@@ -96,6 +101,16 @@ def prepare(
     )
 
 
+def _refuse_other_text(vocabularies: Vocabularies, text: ParallelText, folder: Path) -> None:
+    """Refuse a threshold of entropies that was found on another text than the one to train on."""
+    cuts = vocabularies.cuts
+    if isinstance(cuts, EntropyModelCuts) and cuts.text and cuts.text != digest(text.src):
+        raise InputError(
+            f"{folder}: the threshold of its cuts by entropy is from another text than {text.src}; "
+            "choose another --out"
+        )
+
+
 def small_text(pairs: int, settings: Training) -> Iterator[str]:
     """What to expect of a training text of few pairs, and of training without a bound on it."""
     if pairs < FEW_PAIRS:
@@ -116,7 +131,7 @@ def small_text(pairs: int, settings: Training) -> Iterator[str]:
 def cuts_of(
     config: Config,
     part: Literal["train", "dev", "test"],
-    learnt: Vocabulary | NgramCuts | None = None,
+    learnt: Vocabulary | EntropyModelCuts | None = None,
 ) -> TextCuts | OffsetFile | None:
     """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
     cuts = config.data.cuts
@@ -199,6 +214,7 @@ def _train_vocabularies(
     text: ParallelText,
     tallies: tuple[WordTally, WordTally],
     progress: Callable[[str, int], None],
+    device: str,
 ) -> Vocabularies:
     """All vocabularies; each side is read once, so its words are counted on the way, but for cuts."""
     data = config.data
@@ -220,8 +236,12 @@ def _train_vocabularies(
     src = train_vocabulary(data.src.level, lines(0), data.src.voc_limit)
     trg = train_vocabulary(data.trg.level, lines(1), data.trg.voc_limit)
     if isinstance(data.cuts, EntropyCuts):
+        source = lines(0, counted=False), data.cuts, digest(text.src)
         with config.blame("data.cuts"):
-            return Vocabularies(src, trg, NgramCuts.learn(lines(0, counted=False), data.cuts))
+            if data.cuts.model == "ngram":
+                return Vocabularies(src, trg, NgramCuts.learn(*source))
+            training = partial(progress, "training the GRU that cuts")
+            return Vocabularies(src, trg, GruCuts.learn(*source, device, training))
     if not isinstance(data.cuts, SymbolCuts):
         return Vocabularies(src, trg)
     try:

@@ -181,13 +181,14 @@ def open_run(
             raise Stop
         reporter.working(what, done)
 
-    data = prepare(config, folder, bool(checkpoints), working, reporter.say)
+    device = _device(config)
+    data = prepare(config, folder, bool(checkpoints), working, reporter.say, device.type)
     if config.testing.max_output_ratio is None:
         config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     # Under the config that the run was begun with, so that its file is the same beside all weights.
     vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
-    model = Translator.build(begun or config, *vocabularies).to(_device(config))
+    model = Translator.build(begun or config, *vocabularies).to(device)
     _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)

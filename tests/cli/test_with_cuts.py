@@ -1,6 +1,7 @@
 """Models with given cuts through the program: trained, gone on with, and text with cuts translated."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from cli.program import caesura, refusal, write_config, write_corpus
 from caesura.data.corpus import Corpus
 from caesura.evaluation.pieces import join_pieces, split_pieces
 from caesura.inference import Translator
-from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
+from caesura.model_folder import CUTS_GRU, CUTS_NGRAMS, CUTS_VOCABULARY
 
 PARTS = (
     "model.segmenter={type: parts, reader: {type: bigru, embedding_dim: 6, size: 5}, "
@@ -106,7 +107,7 @@ def write_offsets(folder: Path) -> None:
         (folder / f"{part}.cuts").write_text("".join(row + "\n" for row in offsets), encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["whitespace", "unigram", "entropy", "file"])
+@pytest.mark.parametrize("kind", ["whitespace", "unigram", "entropy", "gru", "file"])
 def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: str, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     write_offsets(tmp_path)
@@ -114,6 +115,7 @@ def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: s
         "whitespace": "{type: whitespace}",
         "unigram": "{type: unigram, voc_limit: 45}",
         "entropy": "{type: entropy, order: 4, target: 3.0}",
+        "gru": "{type: entropy, model: gru, size: 5, updates: 3, target: 3.0}",
         "file": f"{{type: file, train: {tmp_path}/train.cuts, dev: {tmp_path}/dev.cuts}}",
     }[kind]
     out = tmp_path / "out"
@@ -126,7 +128,8 @@ def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: s
     assert "going on from update 2" in done.out
     assert (out / CUTS_VOCABULARY).exists() == (kind == "unigram")
     assert (out / CUTS_NGRAMS).exists() == (kind == "entropy")
-    assert ("asked 3" in (out / "README.md").read_text()) == (kind == "entropy")
+    assert (out / CUTS_GRU).exists() == (kind == "gru")
+    assert ("asked 3" in (out / "README.md").read_text()) == (kind in ("entropy", "gru"))
     model = Translator.from_pretrained(out)
     texts = (tmp_path / "dev.de").read_text(encoding="utf-8").splitlines()
     if kind == "file":
@@ -172,6 +175,35 @@ def test_a_changed_offset_file_is_noticed_and_a_missing_one_named(tmp_path: Path
     assert "dev.de has 12 lines" in refusal(caesura(*other))
     path.write_text("99\n" + content.partition("\n")[2])
     assert f"{path}:1: " in refusal(caesura(*other))
+
+
+@pytest.mark.parametrize("model", ["ngram", "gru, size: 5, updates: 3"])
+def test_a_kept_model_of_characters_is_used_again_unless_it_is_of_another_text(
+    model: str, tmp_path: Path
+) -> None:
+    write_corpus(tmp_path)
+    cuts = f"data.cuts={{type: entropy, target: 3.0, model: {model}}}"
+    one, two = tmp_path / "one", tmp_path / "two"
+    command = train(tmp_path, one, cuts)
+    assert caesura(*command, "--set", "training.updates=2").status == 0
+    name = CUTS_GRU if "gru" in model else CUTS_NGRAMS
+    kept = (one / name).read_bytes()
+    shutil.copytree(one, two)
+    with (tmp_path / "train.de").open("a") as src, (tmp_path / "train.en").open("a") as trg:
+        src.write("zehn\n"), trg.write("ten\n")
+    assert caesura(*train(tmp_path, tmp_path / "three", cuts)).status == 0
+    other = (tmp_path / "three" / name).read_bytes()
+    assert other != kept
+    shutil.copy(tmp_path / "three" / name, two / name)
+    lines = (tmp_path / "train.de").read_text().splitlines(), (tmp_path / "train.en").read_text().splitlines()
+    for path, own in zip(("train.de", "train.en"), lines, strict=True):
+        (tmp_path / path).write_text("".join(line + "\n" for line in own[:-1]))
+    said = refusal(caesura(*train(tmp_path, two, cuts)))
+    assert said.startswith(f"{two}: the threshold of its cuts by entropy is from another text")
+    assert caesura(*command).status == 0
+    assert (one / name).read_bytes() == kept
+    (two / name).write_bytes(b"{}")
+    assert refusal(caesura(*train(tmp_path, two, cuts))).startswith(f"{two / name}: not a file of ")
 
 
 def test_cuts_that_a_model_cannot_have_are_refused_with_their_place(tmp_path: Path) -> None:

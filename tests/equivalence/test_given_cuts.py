@@ -13,13 +13,14 @@ from helpers import ACT, ACT_DECODER, LOOKUP, make_config, score_targets, tiny_m
 from caesura.config import Config
 from caesura.data.batching import collate
 from caesura.data.cuts import SymbolEnds
-from caesura.data.entropy import NgramCuts
+from caesura.data.entropy import EntropyModelCuts, NgramCuts
+from caesura.data.entropy_gru import GruCuts
 from caesura.data.sentences import KnownCuts, Numbered
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.inference import Translator
-from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
+from caesura.model_folder import CUTS_GRU, CUTS_NGRAMS, CUTS_VOCABULARY
 
 PARTS: dict[str, Any] = {
     "reader": {"type": "bigru", "embedding_dim": 5, "size": 4},
@@ -177,13 +178,17 @@ def test_a_model_cuts_new_text_as_its_config_says(segmenter: dict[str, Any], tmp
     assert loaded.translate(TEXTS) == model.translate(TEXTS)
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "entropy"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece", "entropy", "gru"])
 def test_what_cuts_were_learnt_from_text_is_in_the_model_folder(kind: str, tmp_path: Path) -> None:
     text = ["in gruppen spielen", "die gruppen spielten", "jung im gras spielen"] * 3
-    learnt: Vocabulary | NgramCuts
+    learnt: Vocabulary | EntropyModelCuts
     if kind == "entropy":
         config = with_cuts({"type": kind, "target": 3.0, "order": 4}, GIVEN)
         learnt = NgramCuts.learn(text, config.data.cuts)  # type: ignore[arg-type]
+    elif kind == "gru":
+        options = {"model": kind, "size": 5, "updates": 20}
+        config = with_cuts({"type": "entropy", "target": 3.0, **options}, GIVEN)
+        learnt = GruCuts.learn(text, config.data.cuts)  # type: ignore[arg-type]
     else:
         config, learnt = with_cuts({"type": kind, "voc_limit": 36}, GIVEN), train_vocabulary(kind, text, 36)
     chars = train_vocabulary("char", text)
@@ -193,10 +198,10 @@ def test_what_cuts_were_learnt_from_text_is_in_the_model_folder(kind: str, tmp_p
     found = loaded.cuts.vocabulary if isinstance(loaded.cuts, SymbolEnds) else loaded.cuts
     assert found is not None
     assert found.fingerprint == learnt.fingerprint
-    assert loaded.target_length == (3.0 if kind == "entropy" else None)
+    assert loaded.target_length == (3.0 if kind in ("entropy", "gru") else None)
     assert loaded.segment(text) == model.segment(text)
     assert loaded.segment(text)[0] != list(text[0])
-    path = tmp_path / (CUTS_NGRAMS if kind == "entropy" else CUTS_VOCABULARY)
+    path = tmp_path / {"entropy": CUTS_NGRAMS, "gru": CUTS_GRU}.get(kind, CUTS_VOCABULARY)
     content = path.read_bytes()
     path.write_bytes(content + b" ")
     with pytest.raises(InputError, match=rf"{path.name}: damaged or changed"):

@@ -29,7 +29,7 @@ from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, load_words
 from caesura.errors import InputError
 from caesura.inference import Translator
-from caesura.model_folder import CUTS_NGRAMS
+from caesura.model_folder import CUTS_GRU, CUTS_NGRAMS
 from caesura.training.journal import METRICS
 
 DESCRIPTION = ("config.yaml", "src.vocab.json", "trg.vocab.json")
@@ -83,7 +83,7 @@ def sign(folder: Path) -> None:
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     facts = read_facts(folder / "model.safetensors")
-    names = [name for name in (*DESCRIPTION, CUTS_NGRAMS) if (folder / name).exists()]
+    names = [name for name in (*DESCRIPTION, CUTS_NGRAMS, CUTS_GRU) if (folder / name).exists()]
     facts["files"] = {name: checksum(folder / name) for name in names}
     save_tensors(folder / "model.safetensors", tensors, facts)
 
