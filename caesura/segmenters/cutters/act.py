@@ -166,7 +166,7 @@ class Act(Cutter):
             if self.control.by != "quantile":
                 self.scale = self.halting.in_features**-0.5
             # With carry, a segment has all of 1 on average, not half a score more.
-            whole = 1 - 0.5 / first(rate.target) if self.carries else self.sums_to
+            whole = 1 - 0.5 / first(rate.target) if self.carries else 1 - self.epsilon
             nn.init.constant_(self.halting.bias, start_logit(rate.target, whole))
             self.control.start_at(1.0)
 
