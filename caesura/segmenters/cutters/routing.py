@@ -50,8 +50,10 @@ class Routing(Cutter):
         self.key = nn.Linear(input_dim, input_dim, bias=False)
         # H-Net starts from identity matrices. Neighbouring states of a fresh GRU are so much alike that
         # nothing would be cut; with two matrices that have nothing in common, about half of the gaps are.
+        # A cosine does not depend on their scale, but Adam does: it moves every weight by about the learning
+        # rate, which should be small beside the weight. So weights start at about 1.
         for projection in (self.query, self.key):
-            nn.init.orthogonal_(projection.weight)
+            nn.init.orthogonal_(projection.weight, gain=input_dim**0.5)
 
     def extra_repr(self) -> str:
         """What its modules do not show."""
