@@ -162,9 +162,7 @@ def test_segments_start_near_the_target_and_a_threshold_keeps_it(by: Kind, targe
 
 
 @given(some_cuts, st.floats(0.3, 3.0), st.integers(0, 99))
-def test_ends_by_doubling_are_those_of_a_loop(
-    rows: list[list[int]], enough: float, seed: int
-) -> None:
+def test_ends_by_doubling_are_those_of_a_loop(rows: list[list[int]], enough: float, seed: int) -> None:
     width = max(map(len, rows)) + 1
     marks = torch.tensor([row + [-1] * (width - len(row)) for row in rows])
     values = torch.rand(marks.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

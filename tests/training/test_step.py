@@ -22,7 +22,9 @@ from caesura.training.feed import feed, padded
 from caesura.training.step import SUMS, Step
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-BOTH = pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+BOTH = pytest.mark.parametrize(
+    "segmenter", [LOOKUP, ACT, ACT | {"bidirectional": True}], ids=["lookup", "act", "both ways"]
+)
 PAIRS = list(zip(sentences(40, seed=1, longest=30), sentences(40, seed=2, vocab_size=9), strict=True))
 
 

@@ -37,9 +37,7 @@ REMAINDER = Figure(
     ),
 )
 FIGURES = (LIVE, PENALTY, REMAINDER)
-CARRIED = replace(
-    PENALTY, definition="(1 - R) / T before tau, R the sum of all scores; it may be negative"
-)
+CARRIED = replace(PENALTY, definition="(1 - R) / T before tau, R the sum of all scores; it may be negative")
 EPSILON = 0.01  # the paper's
 FEW, MOST = 0.05, 0.9  # shares of live characters below and above which a model gets a remark
 LITTLE = 0.1  # below which training warns as it starts
@@ -168,7 +166,7 @@ class Act(Cutter):
             if self.control.by != "quantile":
                 self.scale = self.halting.in_features**-0.5
             # With carry, a segment has all of 1 on average, not half a score more.
-            whole = 1 - 0.5 / first(rate.target) if self.carries else self.sums_to
+            whole = 1 - 0.5 / first(rate.target) if self.carries else 1 - self.epsilon
             nn.init.constant_(self.halting.bias, start_logit(rate.target, whole))
             self.control.start_at(1.0)
 
