@@ -32,6 +32,16 @@ class ActState:
     count: Tensor  # [B]     symbols read so far
 
 
+class BackwardCell(nn.Module):
+    """The second cell of a bidirectional ACT-ENC: it reads from the end, and weighs a segment's states."""
+
+    def __init__(self, embedding_dim: int, act_size: int, output_dim: int) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(embedding_dim, act_size)
+        self.halting = nn.Linear(act_size, 1)
+        self.output = nn.Linear(act_size, output_dim, bias=False)  # the first cell's has one
+
+
 class ActSegmenter(BaseSegmenter):
     """A layer in place of `nn.Embedding` that learns where to cut: [B, T] symbols to [B, S, D] segments.
 
@@ -45,6 +55,10 @@ class ActSegmenter(BaseSegmenter):
 
     With a `rate`, a controller sets the weight of the penalty, and the first segments are as long as it asks,
     whatever `halting_bias` is.
+
+    With `bidirectional`, a second cell with weights of its own reads from the end, under the cuts of the
+    first: its scores decide weights alone. A segment's vector is the projection of both means, concatenated;
+    its size stays `output_dim`. Weights and scores of the cuts are the first cell's.
     """
 
     losses = ("penalty",)
@@ -61,6 +75,7 @@ class ActSegmenter(BaseSegmenter):
         learn_halting: bool = True,
         cut_after: SymbolIds = (),
         rate: Rate | None = None,
+        bidirectional: bool = False,
     ) -> None:
         super().__init__()
         check_sizes(embedding_dim=embedding_dim, act_size=act_size, output_dim=output_dim)
@@ -78,10 +93,12 @@ class ActSegmenter(BaseSegmenter):
         self.sums_to = 1 - epsilon
         self.figures = FIGURES if learn_halting else tuple(f for f in FIGURES if f is not LIVE)
         # Not given by the paper; it decides the segment length training starts from (docs/paper_notes.md, 7).
-        nn.init.constant_(self.halting.bias, halting_bias)
-        if not learn_halting:  # drawn all the same, so that the other weights do not depend on this option
-            nn.init.zeros_(self.halting.weight)
-            self.halting.requires_grad_(False)
+        self.back = BackwardCell(embedding_dim, act_size, output_dim) if bidirectional else None
+        for unit in self._halting_units():
+            nn.init.constant_(unit.bias, halting_bias)
+            if not learn_halting:  # drawn all the same, so that other weights do not depend on this option
+                nn.init.zeros_(unit.weight)
+                unit.requires_grad_(False)
         if rate is not None:
             self._keep_rate(rate)
 
@@ -91,12 +108,17 @@ class ActSegmenter(BaseSegmenter):
         control = RateControl(rate, "ACT-ENC", self.rate_kinds)
         self.add_module("rate_control", control)
         self.knobs, self.loss_weights = control.knobs, control.loss_weights
-        nn.init.constant_(self.halting.bias, start_logit(rate.target, 1 - self.epsilon))
+        for unit in self._halting_units():
+            nn.init.constant_(unit.bias, start_logit(rate.target, 1 - self.epsilon))
+
+    def _halting_units(self) -> list[nn.Linear]:
+        return [self.halting] if self.back is None else [self.halting, self.back.halting]
 
     def extra_repr(self) -> str:
         """What its modules do not tell: epsilon, and what is not as usual."""
         said = [f"epsilon={self.epsilon:g}"]
         said += [] if self.learn_halting else ["learn_halting=False"]
+        said += [] if self.back is None else ["bidirectional=True"]
         return ", ".join(said + ([f"cut_after={[*self.cut_after]}"] if self.cut_after else []))
 
     def cut(
@@ -108,6 +130,9 @@ class ActSegmenter(BaseSegmenter):
         given: Tensor | None = None,
     ) -> Draft:
         """Scan `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
+        if self.back is not None and (state is not None or not final):
+            reason = "with bidirectional, a second cell reads from the end"
+            raise ValueError(f"this segmenter cannot take a sentence in pieces: {reason}")
         if state is not None and not isinstance(state, ActState):
             raise TypeError(f"state should be what an ActSegmenter returned, not a {type(state).__name__}")
         if state is not None and len(state.count) != len(symbols):
@@ -141,12 +166,16 @@ class ActSegmenter(BaseSegmenter):
             losses={"penalty": penalty},
             live=live,
         )
-        return Draft(cuts, (scan.vectors, scan.lengths, None if final else after))
+        back = None if self.back is None else self._scan_back(self.back, symbols, lengths, scan.ends)
+        return Draft(cuts, (scan.vectors, scan.lengths, None if final else after, back))
 
     def emit(self, draft: Draft, size: int) -> Segments:
         """One output projection per segment, as its p sum to 1 (docs/paper_notes.md, 2)."""
-        vectors, lengths, after = draft.parts
-        return Segments(self._project(vectors[:, :size]), lengths, draft.cuts, after)
+        means, lengths, after, back = draft.parts
+        vectors = self._project(means[:, :size])
+        if self.back is not None:
+            vectors = vectors + _project_back(self.back, back, lengths, size)
+        return Segments(vectors, lengths, draft.cuts, after)
 
     def check_tau(self, tau: Setting) -> None:
         """A penalty moves the halting unit alone."""
@@ -167,13 +196,13 @@ class ActSegmenter(BaseSegmenter):
         return remark(live, length, first, "model.segmenter", self.control is not None)
 
     def flops(self, symbols: int, segments: int) -> int:
-        """The cell and the halting unit per symbol, the output layer per segment."""
+        """The cell and the halting unit per symbol, the output layer per segment; of both directions."""
         width = self.cell.hidden_size
         each = gru_flops(self.cell.input_size, width) + 2 * width
-        return symbols * each + segments * 2 * width * self.output_dim
+        return len(self._halting_units()) * (symbols * each + segments * 2 * width * self.output_dim)
 
     def shared_cell(self) -> dict[str, nn.Module]:
-        """S, W_h and W_o, under ACT-DEC's names."""
+        """S, W_h and W_o, under ACT-DEC's names; of two cells, those of the first."""
         if not self.learn_halting:
             raise ValueError("share needs learn_halting: true in the segmenter, whose unit it takes")
         return {"inner": self.cell, "halting": self.halting, "output": self.output}
@@ -194,35 +223,59 @@ class ActSegmenter(BaseSegmenter):
         shift: Tensor | None = None,
     ) -> tuple[ActSegments, ActState]:
         """Algorithm 1's loop over all sentences at once, with masks; no shape depends on the cuts."""
+        left = lengths[:, None] - torch.arange(symbols.shape[1], device=symbols.device)
+        forced = left == 1 if final else torch.zeros_like(left, dtype=torch.bool)
+        for symbol in self.cut_after:
+            forced = forced | (symbols == symbol)
+        if given is not None:  # </s> ends the last segment whatever is given
+            forced = torch.where(forced, torch.ones_like(given), given)
+        segments, carry = self._run(self.cell, self.halting, symbols, left > 0, forced, state, shift)
+        count = lengths if state is None else state.count + lengths
+        return segments, ActState(*carry, count.to(carry.R.dtype))
+
+    def _scan_back(self, back: BackwardCell, symbols: Tensor, lengths: Tensor, ends: Tensor) -> Tensor:
+        """[B, T, > A]: the second cell's means, the last segment first.
+
+        Read from the end, a segment ends at the symbol that begins it.
+        """
+        begins = torch.cat((torch.ones_like(ends[:, :1]), ends[:, :-1]), 1)
+        mirror = (lengths[:, None] - 1 - torch.arange(symbols.shape[1], device=symbols.device)).clamp(min=0)
+        forced = torch.where(begins, 1, -1).to(torch.int8).gather(1, mirror)
+        mask = positions_mask(lengths, symbols.shape[1])
+        return self._run(back.cell, back.halting, symbols.gather(1, mirror), mask, forced)[0].vectors
+
+    def _run(
+        self,
+        cell: nn.GRUCell,
+        halting: nn.Linear,
+        symbols: Tensor,
+        mask: Tensor,
+        forced: Tensor,
+        state: ActState | None = None,
+        shift: Tensor | None = None,
+    ) -> tuple[ActSegments, ActCarry]:
+        """One cell over `symbols` [B, T], with halts `forced` as of `act_segments`."""
         device = symbols.device
         # Over a small vocabulary, a table of projections is a small product: autocast need not round it.
         table = self.embedding.num_embeddings <= symbols.numel()
         rows = self.embedding.weight if table else self.embedding(symbols)
         rounded = torch.is_autocast_enabled(device.type) and not table
         with torch.autocast(device.type, enabled=rounded):
-            projections = F.linear(rows, self.cell.weight_ih, self.cell.bias_ih)
+            projections = F.linear(rows, cell.weight_ih, cell.bias_ih)
         # State, mean and halting sum stay in float32 or better, whatever autocast does to the products.
         projections = projections.to(torch.promote_types(projections.dtype, torch.float32))
-        weights = self.cell.weight_hh, self.cell.bias_hh, self.halting.weight, self.halting.bias
-        size, steps = symbols.shape
-        left = lengths[:, None] - torch.arange(steps, device=device)
-        forced = left == 1 if final else torch.zeros_like(left, dtype=torch.bool)
-        for symbol in self.cut_after:
-            forced = forced | (symbols == symbol)
-        if given is not None:  # </s> ends the last segment whatever is given
-            forced = torch.where(forced, torch.ones_like(given), given)
-        at = state or self.start(size, projections)
-        segments, carry = act_segments(
+        weights = cell.weight_hh, cell.bias_hh, halting.weight, halting.bias
+        at = state or self.start(len(symbols), projections)
+        return act_segments(
             projections,
             symbols if table else None,
             ActWeights(*(weight.to(projections.dtype) for weight in weights)),
             ActCarry(at.hidden, at.mean, at.halting_sum, at.non_halting),
-            left > 0,
+            mask,
             forced,
             self.epsilon,
             shift,
         )
-        return segments, ActState(*carry, at.count + lengths)
 
     def _project(self, means: Tensor) -> Tensor:
         """[B, S, D] from the means, each with its 1."""
@@ -232,6 +285,17 @@ class ActSegmenter(BaseSegmenter):
         if not torch.is_autocast_enabled(means.device.type):
             means = means.to(weight.dtype)
         return F.linear(means, weight)
+
+
+def _project_back(back: BackwardCell, means: Tensor, lengths: Tensor, size: int) -> Tensor:
+    """[B, size, D] from the second cell's means, whose order is turned round."""
+    mirror = (lengths[:, None] - 1 - torch.arange(size, device=means.device)).clamp(min=0)
+    means = means[..., : back.output.in_features]
+    turned = means.gather(1, mirror[..., None].expand(-1, -1, means.shape[2]))
+    turned = turned.masked_fill(~positions_mask(lengths, size)[..., None], 0)
+    if not torch.is_autocast_enabled(means.device.type):
+        turned = turned.to(back.output.weight.dtype)
+    return F.linear(turned, back.output.weight)
 
 
 def _ids(given: SymbolIds, vocab_size: int) -> tuple[int, ...]:

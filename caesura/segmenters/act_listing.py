@@ -47,3 +47,28 @@ def act_enc(layer: ActSegmenter, x: Tensor) -> Listing:
             s_mean, o_mean, H = zero, zero, zero  # l. 19
     R = (1 - R) / len(x)  # l. 22
     return Listing(torch.cat(outputs), ends, torch.stack(weights), torch.stack(scores), R)
+
+
+def act_enc_both_ways(layer: ActSegmenter, x: Tensor) -> Listing:
+    """The same for a bidirectional `layer`: Algorithm 1, and once more from the end under the same cuts."""
+    assert layer.back is not None
+    ahead = act_enc(layer, x)
+    outputs: list[Tensor] = []
+    zero = layer.embedding.weight.new_zeros(())
+    s_mean, o_mean, H = zero, zero, zero  # l. 3, 4
+    s = zero.expand(1, layer.cell.hidden_size)  # l. 5
+    for t in range(len(x) - 1, -1, -1):  # l. 6, from the end
+        s = layer.back.cell(layer.embedding(x[t])[None], s)  # l. 7
+        o = layer.back.output(s)  # l. 8
+        h = torch.sigmoid(layer.back.halting(s)).squeeze()  # l. 9
+        f = t == 0 or ahead.ends[t - 1]  # in place of l. 10: a segment begins here
+        p = 1 - H if f else torch.minimum(h, 1 - H)  # l. 11, where a halt may come late
+        H = H + p  # l. 12
+        s_mean = s_mean + p * s  # l. 13
+        o_mean = o_mean + p * o  # l. 14
+        if f:  # l. 16
+            outputs.insert(0, o_mean)  # l. 17
+            s = s_mean  # l. 18
+            s_mean, o_mean, H = zero, zero, zero  # l. 19
+    # W_o [s; s'] + b_o of both states, concatenated, is the sum of both outputs.
+    return ahead._replace(vectors=ahead.vectors + torch.cat(outputs))

@@ -23,7 +23,9 @@ from caesura.training.feed import feed, padded
 from caesura.training.step import SUMS, Step
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-BOTH = pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
+BOTH = pytest.mark.parametrize(
+    "segmenter", [LOOKUP, ACT, ACT | {"bidirectional": True}], ids=["lookup", "act", "both ways"]
+)
 ROUTING = {
     "reader": {"type": "blocks", "embedding_dim": 6, "calibrate": True},
     "cutter": {"type": "routing", "smoothing": "character"},
