@@ -1,6 +1,7 @@
 """Model folders as a stranger might make them, drawn at random, and what the program may do with one."""
 
 import json
+import math
 import os
 import random
 import shutil
@@ -10,15 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from cli.program import Done
 from folders.hostile_ngrams import hostile_ngrams
 from folders.test_bounds import HEADERS, ROWS, first, header_of, resized, write_header
 from folders.test_strangers import DAMAGES, DESCRIPTION, FILES, forge_vocabulary, sign
 from safetensors import SafetensorError
 
+from caesura.data.tensors import load_tensors, save_tensors
 from caesura.data.vocabulary import SPECIALS
 from caesura.errors import InputError
-from caesura.model_folder import CUTS_NGRAMS, CUTS_VOCABULARY
+from caesura.model_folder import CUTS_GRU, CUTS_NGRAMS, CUTS_VOCABULARY
 from caesura.visible import LINE
 
 OWNED = "\x1b]0;owned\x07\x9b2J\u202e\u2028"
@@ -29,7 +32,7 @@ SPOILT = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, 
 
 
 def _damage(folder: Path, rng: random.Random) -> None:
-    path = folder / rng.choice([*FILES, CUTS_NGRAMS])
+    path = folder / rng.choice([*FILES, CUTS_NGRAMS, CUTS_GRU])
     path.write_bytes(DAMAGES[rng.choice([*DAMAGES])](path.read_bytes(), rng))
 
 
@@ -95,6 +98,24 @@ def _ngrams(folder: Path, rng: random.Random) -> None:
     hostile_ngrams(folder / CUTS_NGRAMS, rng)
 
 
+def _gru(folder: Path, rng: random.Random) -> None:
+    """Another header, other facts, or other weights with a checksum that is right."""
+    path = folder / CUTS_GRU
+    if rng.random() < 0.3:
+        write_header(path, HEADERS[rng.choice([*HEADERS])](header_of(path)), path.stat().st_size)
+        return
+    tensors, facts = load_tensors(path)
+    name = rng.choice([*tensors])
+    value = rng.choice([0, 1, -1, 2**31 - 1, 1e30, math.nan, math.inf, -math.inf])
+    with suppress(RuntimeError):  # no such whole number
+        tensors[name].flatten()[rng.randrange(tensors[name].numel())] = value
+    if rng.random() < 0.5:
+        facts[rng.choice([*facts])] = rng.choice([0, 1, 1e308, math.nan, 10**400, OWNED, None, [1]])
+    if rng.random() < 0.3:
+        tensors[rng.choice([*tensors, OWNED])] = torch.zeros(rng.choice([0, 1, 1000]))
+    save_tensors(path, tensors, facts)
+
+
 def _header(folder: Path, rng: random.Random) -> None:
     path = folder / "model.safetensors"
     size = path.stat().st_size
@@ -120,7 +141,7 @@ def _facts(folder: Path, rng: random.Random) -> None:
 
 def _replaced(folder: Path, rng: random.Random) -> None:
     """A pipe, a folder, a link, nothing or a terabyte in the place of a file."""
-    path = folder / rng.choice([*FILES, CUTS_VOCABULARY, CUTS_NGRAMS])
+    path = folder / rng.choice([*FILES, CUTS_VOCABULARY, CUTS_NGRAMS, CUTS_GRU])
     path.unlink(missing_ok=True)
     kind = rng.randrange(6)
     if kind == 0:
@@ -139,6 +160,7 @@ def _replaced(folder: Path, rng: random.Random) -> None:
 # In an order in which one can follow another; those of many rows take long, and come seldom.
 CHANGES: dict[str, Change] = {
     "ngrams": _ngrams,
+    "gru": _gru,
     "damage": _damage,
     "config": _config,
     "rows": _rows,
@@ -159,10 +181,14 @@ def hostile_folder(originals: Sequence[Path], home: Path, rng: random.Random) ->
     possible = [name for name in CHANGES if name != "rows" or rng.random() < 0.1]
     if (folder / CUTS_NGRAMS).exists():
         possible += ["ngrams"] * 4
+    if (folder / CUTS_GRU).exists():
+        possible += ["gru"] * 4
+    else:
+        possible.remove("gru")
     drawn = rng.sample(possible, rng.choice((1, 1, 2, 3)))
     names = [name for name in CHANGES if name in drawn]
     for name in names:
-        with suppress(*SPOILT):
+        with suppress(InputError, *SPOILT):
             CHANGES[name](folder, rng)
     if rng.random() < 0.7 and not {"sparse", "header", "replaced"} & {*names}:
         try:

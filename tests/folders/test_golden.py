@@ -8,6 +8,7 @@ import pytest
 from caesura import __version__
 from caesura.components import resolve
 from caesura.data.entropy import NgramCuts
+from caesura.data.entropy_gru import GruCuts
 from caesura.data.files import checksum
 from caesura.data.tensors import load_tensors, save_tensors
 from caesura.errors import InputError
@@ -39,7 +40,15 @@ def test_a_folder_with_n_grams_cuts_as_it_did() -> None:
     assert model.cuts.scores("abh").tolist() == pytest.approx(ENTROPIES, abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["", "-entropy"])
+def test_a_folder_with_a_gru_of_characters_cuts_as_it_did() -> None:
+    """Exactly, on any machine: the GRU's sums are of whole numbers."""
+    model = Translator.from_pretrained(GOLDEN / "format7-gru")
+    assert model.segment(["abc", "hgfedcba", ""]) == [["ab", "c"], ["hg", "fe", "dcba"], []]
+    assert isinstance(model.cuts, GruCuts)
+    assert model.cuts.scores("abh").tolist() == [3.0609989166259766, 3.013789176940918, 3.1120758056640625]
+
+
+@pytest.mark.parametrize("kind", ["", "-entropy", "-gru"])
 def test_what_is_written_now_is_of_the_newest_golden_format(kind: str, tmp_path: Path) -> None:
     newest = GOLDEN / f"format{FORMAT}{kind}"
     Translator.from_pretrained(newest).save_pretrained(tmp_path)

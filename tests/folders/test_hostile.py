@@ -23,10 +23,10 @@ STDIN = "\n".join(TEXT).encode()
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Model folders, one of them with n-grams; not to be written to."""
+    """Model folders, one of them with n-grams and one with a GRU that cuts; not to be written to."""
     folder = tmp_path_factory.mktemp("hostile") / "act"
     tiny_model(ACT, decoder=ACT_DECODER).float().save_pretrained(folder)
-    folders = [folder, GOLDEN / "format7-entropy"]
+    folders = [folder, GOLDEN / "format7-entropy", GOLDEN / "format7-gru"]
     for path in folders:
         assert judge(caesura("translate", path, stdin=STDIN)) == "translated"  # what is loaded once
     return folders
@@ -72,7 +72,7 @@ def check(outcomes: Counter[str], changes: str, done: Done) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "rounds"), [(0, 40), *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(1, 5))]
+    ("seed", "rounds"), [(0, 60), *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(1, 5))]
 )
 def test_a_hostile_folder_is_refused_or_translates_and_nothing_is_written(
     originals: list[Path], tmp_path: Path, seed: int, rounds: int
@@ -87,7 +87,7 @@ def test_a_hostile_folder_is_refused_or_translates_and_nothing_is_written(
         shutil.rmtree(home)
     print(dict(outcomes))
     for original in originals:
-        assert outcomes[f"{original.name} refused"] > rounds // 4
+        assert outcomes[f"{original.name} refused"] > rounds // (2 * len(originals))
         assert outcomes[f"{original.name} translated"] > 0
 
 
