@@ -187,8 +187,13 @@ class BaseSegmenter(nn.Module):
         """The characters per segment that are asked for now; None where no rate is."""
         return None if self.control is None else self.control.target.value.item()
 
+    @property
+    def settles(self) -> bool:
+        """Whether it cuts by a threshold that is set on training text."""
+        return False
+
     def settle(self, texts: Iterable[Text]) -> None:
-        """Where the rate is kept by quantile, set the threshold that gives these texts the rate asked for."""
+        """Where it `settles`, set the threshold that gives these texts the rate asked for."""
 
     def room(self, symbols: int) -> int | None:
         """The most segments that so many symbols can have; None where that depends on the text."""

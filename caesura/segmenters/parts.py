@@ -267,6 +267,11 @@ class Segmenter(BaseSegmenter):
         room = self.room(symbols.shape[1]) if given is None else None
         return Draft(replace(cuts, segments=_most(cuts.ends) if room is None else room), (states, None))
 
+    @property
+    def settles(self) -> bool:
+        """As the cutter does."""
+        return self.cutter.threshold is not None
+
     @torch.no_grad()
     def settle(self, texts: Iterable[Text]) -> None:
         """Where the cutter has a threshold, set it so that these texts get the rate asked for."""

@@ -1,4 +1,4 @@
-"""The threshold of a rate that is kept by quantile, set on training text."""
+"""The threshold that a model cuts with outside of training, set on training text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it,
 
 def settle(model: Translator, corpus: Corpus) -> None:
     """Set the threshold that the model cuts with outside of training; where it has none, nothing happens."""
-    if model.segmenter.control is None or model.segmenter.control.by != "quantile":
+    if not model.segmenter.settles:
         return
     rows = np.unique(np.linspace(0, len(corpus) - 1, SENTENCES).astype(np.int64))
     rows = rows[corpus.lengths[rows, 0].argsort(kind="stable")]
