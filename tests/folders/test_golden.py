@@ -41,7 +41,7 @@ def test_a_folder_with_n_grams_cuts_as_it_did() -> None:
 
 
 def test_a_folder_with_a_gru_of_characters_cuts_as_it_did() -> None:
-    """Exactly, on any machine: the GRU's sums are of whole numbers."""
+    """Exactly: the GRU's sums are of whole numbers."""
     model = Translator.from_pretrained(GOLDEN / "format7-gru")
     assert model.segment(["abc", "hgfedcba", ""]) == [["ab", "c"], ["hg", "fe", "dcba"], []]
     assert isinstance(model.cuts, GruCuts)
