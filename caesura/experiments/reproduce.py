@@ -19,10 +19,7 @@ from caesura.config import Config, Files
 from caesura.data.files import read_json, read_tail, write_whole
 from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
-from caesura.experiments import by_length
-from caesura.experiments.by_length import BY_LENGTH, by_length_figure, series_of
 from caesura.experiments.cards import keep_cards, links
-from caesura.experiments.curves import CAPTION, CURVES, curves_figure
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, last_words
 from caesura.experiments.outcome import Member, Outcome, weights_checksum
@@ -36,6 +33,14 @@ from caesura.experiments.recipe import (
     load_recipe,
     systems,
     unique_titles,
+)
+from caesura.experiments.result_figures import (
+    BY_LENGTH,
+    CAPTIONS,
+    CURVES,
+    by_length_figure,
+    curves_figure,
+    series_of,
 )
 from caesura.experiments.result_tables import (
     budgets,
@@ -311,7 +316,7 @@ class Reproduction(Experiment):
 
     def _markdown(self, results: Sequence[SystemResult]) -> str:
         parts = [f"# {self.recipe.title}\n"]
-        for name, caption in ((BY_LENGTH, by_length.CAPTION), (CURVES, CAPTION)):
+        for name, caption in CAPTIONS.items():
             if (self.out / name).exists():
                 parts.append(f"![{caption}]({name})\n")
         for shown in self._tables(results):
