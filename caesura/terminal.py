@@ -55,6 +55,7 @@ out = Screen(soft_wrap=True)
 err = Screen(stderr=True, soft_wrap=True)
 
 WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line another one shows
+TRAINING_LINES = 30.0  # seconds between lines of a training that nobody watches at a terminal
 
 
 def beside_bar() -> Console:
@@ -117,10 +118,14 @@ def _description() -> TextColumn:
 
 
 class TrainingDisplay:
-    """A progress line while training, and one line per validation with a few segmented examples."""
+    """A progress bar while training, and one line per validation with a few segmented examples.
+
+    Where there is no terminal, a line now and then takes the place of the bar.
+    """
 
     def __init__(self, validation_freq: int) -> None:
         self._freq = validation_freq
+        self._lines = _Lines("training", every=TRAINING_LINES)
         self._bar = Bar(
             SpinnerColumn(),
             _description(),
@@ -154,7 +159,9 @@ class TrainingDisplay:
         if loss is not None:
             self._loss = f"  cross-entropy {loss:.3f}"
         text = f"epoch {progress.epoch + 1}, update {progress.update:,}{self._loss}"
-        self._bar.update(self._task, description=text, completed=progress.since_validation, total=self._freq)
+        done = progress.since_validation
+        self._bar.update(self._task, description=text, completed=done, total=self._freq)
+        self._lines(f"{text}, {done:,} of {self._freq:,} sentences to the next validation")
 
     def validation(self, validation: Validation, examples: Sequence[ValidationExample]) -> None:
         """The figures, and how some sentences were cut and translated."""
@@ -170,10 +177,11 @@ class TrainingDisplay:
 
 
 class FleetDisplay:
-    """A changing line for every training that runs; without a terminal, one line per validation."""
+    """A changing line per training that runs; without a terminal, one line per validation and per minute."""
 
     def __init__(self) -> None:
         self._live = Live(console=err, transient=True, auto_refresh=False)
+        self._lines = _Lines("training")
 
     def __enter__(self) -> FleetDisplay:
         if err.is_terminal:
@@ -201,18 +209,21 @@ class FleetDisplay:
                 Text(one_line(f"{name:<{width}}  {at}"), overflow="ellipsis") for name, at in members.items()
             ]
             self._live.update(Group(*rows), refresh=True)
+        elif members:
+            self._lines("; ".join(f"{name}: {at}" for name, at in members.items()))
 
 
 class _Lines:
-    """What a bar would show, in at most one line per minute where there is no terminal.
+    """The text of a bar in at most one line per `every` seconds, where there is no terminal.
 
     A watched process prints the name of the bar at once and one line per second; the watcher adds the time.
     """
 
     every = 60.0
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, every: float | None = None) -> None:
         self._began = self._last = time.monotonic()
+        self.every = self.every if every is None else every
         self._watched = WATCHED in os.environ and not err.is_terminal
         if self._watched:
             self.every = 1.0
@@ -258,14 +269,14 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def stages(what: str) -> Iterator[Callable[[str, int], None]]:
-    """The same of work in stages; call what it gives with (stage, sentences more)."""
+def stages(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """The same for work in stages; call the result with (stage, sentences more, all of them or 0)."""
     done: dict[str, int] = {}
     with telling(what) as tell:
 
-        def report(stage: str, more: int) -> None:
+        def report(stage: str, more: int, total: int = 0) -> None:
             done[stage] = done.get(stage, 0) + more
-            tell(f"{stage}, {done[stage]:,} sentences")
+            tell(f"{stage}, {done[stage]:,} {f'of {total:,} ' if total else ''}sentences")
 
         yield report
 

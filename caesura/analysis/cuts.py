@@ -42,7 +42,7 @@ def measure_cuts(
     text: str,
     moved: int,
     seed: int = 1,
-    report: StageReport = lambda what, done: None,
+    report: StageReport = lambda *_: None,
 ) -> CutMeasures:
     """Boundaries on the lines of a `text`, or a sample of 10,000; of `moved` of these the cuts are moved."""
     sample = Sample(LINES, seed)
@@ -51,7 +51,8 @@ def measure_cuts(
     kept = [line for line in sample.lines if line.source.strip()]
     if not kept:
         raise InputError(f"{text}: no sentences to analyse")
-    outputs = model.process([line.source for line in kept], None, lambda done: report("segmenting", done))
+    sources = [line.source for line in kept]
+    outputs = model.process(sources, None, lambda done: report("segmenting", done, len(kept)))
     agreements = Agreements(None, None)
     for line, output in zip(kept, outputs, strict=True):
         agreements.add(line.number, line.source, output.segmentation.bounds, None)

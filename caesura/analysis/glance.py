@@ -32,11 +32,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Gauge:
-    """One number of every model; None where a model has none."""
+    """One number per model; None where a model has none."""
 
     title: str
     about: str
     bars: Sequence[Bar | None]
+    full: float | None = None  # the value of a full bar; None: the largest
 
 
 def glance(found: Sequence[Analysis], compared: Mapping[str, Comparison], baseline: str | None) -> str:
@@ -88,7 +89,7 @@ def _places(found: Sequence[Analysis]) -> Gauge:
         for table in first
     ]
     about = f"boundary F1 against {against}; the mark: as many cuts at random places"
-    return Gauge("Where cuts fall", about, bars)
+    return Gauge("Where cuts fall", about, bars, full=1.0)
 
 
 def _cost(found: Sequence[Analysis]) -> Gauge:
@@ -105,7 +106,7 @@ def _cost(found: Sequence[Analysis]) -> Gauge:
 
 def _gauge_html(names: Sequence[str], gauge: Gauge) -> str:
     ends = [bar.value + (bar.interval or 0) for bar in gauge.bars if bar]
-    most = max((*ends, *(bar.mark or 0 for bar in gauge.bars if bar))) or 1.0
+    most = gauge.full or max((*ends, *(bar.mark or 0 for bar in gauge.bars if bar))) or 1.0
 
     def share(value: float) -> str:
         return f"{100 * min(max(value / most, 0), 1):.1f}%"

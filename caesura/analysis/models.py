@@ -7,6 +7,7 @@ from typing import Any
 
 from caesura.analysis.characters import visible
 from caesura.analysis.defaults import told_options
+from caesura.config import FileCuts
 from caesura.inference import Translator
 from caesura.schedules import is_schedule, shown
 
@@ -25,6 +26,9 @@ def describe(model: Translator) -> str:
     options = {key: v for key in ALWAYS if (v := segmenter.options.get(key)) is not None}
     options |= told_options("segmenter", segmenter.model_dump(mode="json"))
     parts = {key: value for key, value in options.items() if _is_part(value)}
+    if (cuts := config.data.cuts) and parts.get("cutter", {}).get("type") == "given":
+        files = {"type", *(() if isinstance(cuts, FileCuts) else type(cuts).model_fields)}
+        parts["cutter"] = cuts.model_dump(mode="json", include=files, exclude_defaults=True)
     name = " ▸ ".join(_part(key, value, options) for key, value in parts.items())
     name = name or NAMES.get(segmenter.type, segmenter.type)
     told = [f"{name} on {config.data.src.level} symbols"]

@@ -13,7 +13,8 @@ LONGEST = 400  # characters of a source: the time that flips take grows with the
 TOGETHER = 10  # sentences whose flips share batches
 SAMPLES = 96  # shifted copies of each sentence
 
-StageReport = Callable[[str, int], None]  # what is being done, and how many sentences more of it
+# What is being done, how many sentences more of it are done, and how many there are (0: not known).
+StageReport = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def move_cuts(
     model: Translator,
     sources: Sequence[str],
     references: Sequence[str],
-    progress: StageReport = lambda what, done: None,
+    progress: StageReport = lambda *_: None,
 ) -> Moved | None:
     """Move the cuts of the sentences that are `movable`; None where there is nothing to move."""
     segmenter = model.segmenter
@@ -64,16 +65,16 @@ def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: Sta
     def done(more: int) -> None:
         nonlocal copies
         before, copies = copies, copies + more
-        progress("shifting scores", copies // SAMPLES - before // SAMPLES)
+        progress("shifting scores", copies // SAMPLES - before // SAMPLES, len(pairs))
 
     sources, references = zip(*pairs, strict=True)
     return fidelity(model, model.batch(sources, references), SAMPLES, progress=done)
 
 
 def _flips(model: Translator, pairs: Sequence[tuple[str, str]], progress: StageReport) -> FlipStatistics:
-    found = []
+    results = []
     for first in range(0, len(pairs), TOGETHER):
         sources, references = zip(*pairs[first : first + TOGETHER], strict=True)
-        found += all_flips(model, sources, references)
-        progress("flipping cuts", len(sources))
-    return flip_statistics(found)
+        results += all_flips(model, sources, references)
+        progress("flipping cuts", len(sources), len(pairs))
+    return flip_statistics(results)

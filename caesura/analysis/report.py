@@ -31,6 +31,7 @@ class Report:
 
     found: Sequence[Analysis]
     compared: Mapping[str, Comparison] = field(default_factory=dict)  # paired bootstrap, by model
+    missing: str = ""  # a phrase on models that should be here and are not
 
     @property
     def baseline(self) -> str | None:
@@ -90,6 +91,8 @@ class Report:
         lead = f"{count(text.sentences, 'sentence')} of {escape(text.name)}"
         if first.scores:
             lead += f", translated with {text.search}"
+        if self.missing:
+            lead += f". <strong>{escape(self.missing)}</strong>"
         table = table_html(tables.overview(self.found, self.compared), note=self._note())
         return (
             f'<h1>{heading}</h1><p class="lead">{lead}.</p>'

@@ -142,11 +142,9 @@ def _varying(a: Analysis) -> str:
         "<th>usual cut</th><th>second</th><th>third</th></tr></thead>"
     )
     v = a.varying[0]
-    said = (
-        f"‘{escape(v.text)}’ occurs {count(v.occurrences, 'time')} and is cut unusually {v.unusual:,} of them"
-    )
+    example = f"‘{escape(v.text)}’ occurs {count(v.occurrences, 'time')}, {v.unusual:,} of them cut otherwise"
     return (
-        f"<p>Segments depend on their context: {said}.</p>"
+        f"<p>Segments depend on their context: {example} than usual.</p>"
         f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -27,7 +27,7 @@ from caesura.analysis.halting import (
 )
 from caesura.analysis.lines import Line, Sample, chunks, subsample
 from caesura.analysis.models import cut_after, describe
-from caesura.analysis.moved import Moved, has_gaps, movable, move_cuts
+from caesura.analysis.moved import Moved, StageReport, has_gaps, movable, move_cuts
 from caesura.analysis.segments import (
     SegmentStatistics,
     SegmentTally,
@@ -46,8 +46,6 @@ from caesura.training.journal import training_seconds
 
 CHUNK = 2_000  # lines that are segmented together
 KEPT = 10_000  # lines that are held in memory: translated, compared in their contexts, sampled from
-
-Report = Callable[[str, int], None]  # what is being done, and how many sentences more of it
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def analyse(
     text: str,
     gold: Gold | None = None,
     settings: AnalysisSettings | None = None,
-    report: Report = lambda what, done: None,
+    report: StageReport = lambda *_: None,
     known: Known | None = None,
 ) -> Analysis:
     """Measure a model on a stream of lines; memory does not grow with them."""
@@ -99,7 +97,7 @@ def analyse(
     passed = _Pass(subject, gold, text, settings)
     for chunk in chunks(lines, CHUNK):
         passed.add(chunk)
-        report("segmenting", len(chunk))
+        report("segmenting", len(chunk), 0)
     filled = passed.filled()
     cuts = passed.cuts_of(filled)
     told = subsample(passed.sample.lines, settings.translate, settings.seed)
@@ -109,7 +107,7 @@ def analyse(
     heard = subsample([line for line in told if line.source.strip()], settings.sample, settings.seed)
     gates = _gates(model, sample, cuts, gold, settings.sample)
     attention = _attention(model, sample, heard, cuts, outputs)
-    report("gates and attention", len(sample))
+    report("gates and attention", len(sample), len(sample))
     shown = _shown(model, passed.shown(heard or sample), outputs, settings)
     varying, contexts = varying_cuts([line.source for line in filled], [cuts[line.number] for line in filled])
     training = subject.training
@@ -129,9 +127,7 @@ def analyse(
         history=history(subject.folder),
         gates=gates,
         attention=attention,
-        drawn=[
-            _draw(model, *one, settings) for one in (shown if settings.lines else shown[: settings.drawn])
-        ],
+        drawn=_drawn(model, shown if settings.lines else shown[: settings.drawn], settings, report),
         errors=_errors(subject, told, spoken),
         robustness=_robust(model, heard, settings, report),
         cost=_cost(subject, filled, spoken, settings, known),
@@ -207,7 +203,7 @@ def _translate(
     subject: Subject,
     kept: Sequence[Line],
     settings: AnalysisSettings,
-    report: Report,
+    report: StageReport,
     known: Known | None,
 ) -> list[Output]:
     if known is not None:
@@ -216,7 +212,7 @@ def _translate(
         return []
     search = subject.model.searcher(settings.beam)
     sources = [line.source for line in kept]
-    return subject.model.process(sources, search, lambda done: report("translating", done))
+    return subject.model.process(sources, search, lambda done: report("translating", done, len(sources)))
 
 
 def _shown(
@@ -280,17 +276,28 @@ def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: i
     return replace(gates, **counts, profiles=profiles)
 
 
-def _draw(model: Translator, line: Line, output: Output, settings: AnalysisSettings) -> Drawn:
-    cut = output.segmentation
-    target = output.best if output.hypotheses else line.reference
-    maps = attention_maps(model, [line.source], [target], [cut]) if target is not None else iter(())
-    return Drawn(
-        number=line.number,
-        halting=halting_trace(model, line.source, cut),
-        gates=next(gate_maps(model, [line.source], [cut]), None),
-        attention=next(maps, None),
-        flips=_flipped(model, line) if settings.moved else None,
-    )
+def _drawn(
+    model: Translator,
+    lines: Sequence[tuple[Line, Output]],
+    settings: AnalysisSettings,
+    report: StageReport,
+) -> list[Drawn]:
+    drawn = []
+    for line, output in lines:
+        cut = output.segmentation
+        target = output.best if output.hypotheses else line.reference
+        maps = attention_maps(model, [line.source], [target], [cut]) if target is not None else iter(())
+        drawn.append(
+            Drawn(
+                number=line.number,
+                halting=halting_trace(model, line.source, cut),
+                gates=next(gate_maps(model, [line.source], [cut]), None),
+                attention=next(maps, None),
+                flips=_flipped(model, line) if settings.moved else None,
+            )
+        )
+        report("drawing along lines", 1, len(lines))
+    return drawn
 
 
 def _flipped(model: Translator, line: Line) -> Flips | None:
@@ -301,7 +308,7 @@ def _flipped(model: Translator, line: Line) -> Flips | None:
 
 
 def _moved(
-    model: Translator, filled: Sequence[Line], settings: AnalysisSettings, report: Report
+    model: Translator, filled: Sequence[Line], settings: AnalysisSettings, report: StageReport
 ) -> Moved | None:
     """Of as many sentences as the settings say: the same for every model of a comparison."""
     able = [line for line in filled if movable(line.source, line.reference)]
@@ -330,7 +337,7 @@ def _errors(subject: Subject, kept: Sequence[Line], outputs: Sequence[Output]) -
 
 
 def _robust(
-    model: Translator, sample: Sequence[Line], settings: AnalysisSettings, report: Report
+    model: Translator, sample: Sequence[Line], settings: AnalysisSettings, report: StageReport
 ) -> Robustness | None:
     if not sample or not model.cuts_any_text:  # nobody has given cuts for a text with typos
         return None
@@ -340,7 +347,7 @@ def _robust(
         [line.source for line in sample],
         references if len(references) == len(sample) else None,
         settings.seed,
-        progress=lambda done: report("translating with typos", done),
+        progress=lambda done: report("translating with typos", done, 0),
     )
 
 

@@ -56,15 +56,16 @@ def train(
             problem.filename = problem.filename or str(folder)
             raise
         except Interrupted:
-            _say_where(display, folder)
+            _say_where(display, folder, loaded.training.validation_freq)
             raise
         if ending == "finished" and display.remark:
             display.say(display.remark)
-        _say_where(display, folder, ending == "finished")
+        _say_where(display, folder, loaded.training.validation_freq, ending == "finished")
 
 
-def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:
+def _say_where(display: TrainingDisplay, folder: Path, freq: int, finished: bool = False) -> None:
     if (folder / "model.safetensors").exists():
         display.say(f"the best model {'' if finished else 'so far '}is in {folder}")
     else:
-        display.say("no model yet: the first validation (training.validation_freq) makes one")
+        first = f"the first validation, after {freq:,} sentences, saves one"
+        display.say(f"no model yet: {first}; the same command goes on")

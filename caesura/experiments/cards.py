@@ -8,7 +8,7 @@ from pathlib import Path
 from caesura.config import load_config
 from caesura.data.files import write_whole
 from caesura.experiments.outcome import Outcome, figures_of
-from caesura.experiments.provenance import described, made_by
+from caesura.experiments.provenance import described, made_by, told
 from caesura.experiments.recipe import RecipeSystem
 from caesura.experiments.result_tables import ending
 from caesura.experiments.results import SystemResult, kept_metrics
@@ -67,7 +67,7 @@ def _card(out: Path, result: SystemResult, outcome: Outcome, about: Sequence[str
         *about,
         *made_by([outcome.made]),
         f"Its log: [{log}](../{log}). The weights are not here: the same call trains them, into "
-        f"`{member.folder.name}`, and `caesura translate {member.folder.name} < text` uses them.",
+        f"`{member.folder.name}`, and `caesura translate {told(str(member.folder))} < text` uses them.",
         _LIMITS,
     ]
     return "\n\n".join(parts) + "\n"

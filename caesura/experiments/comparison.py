@@ -182,11 +182,12 @@ def write_report(
     out: Path,
     settings: AnalysisSettings,
     rows: Sequence[ComparisonRow] = (),
+    missing: str = "",
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
     `begin_report` has read the gold and made the folder. Of compared models the translations in `rows` are
-    taken instead of new ones, and the names.
+    taken instead of new ones, and the names. `missing` says which models should be there too.
     """
     longest = min(model.config.testing.max_input for _, model in models)
     names = _names([folder for folder, _ in models], rows)
@@ -200,7 +201,7 @@ def write_report(
             found.append(analyse(subject, lines, name_of(text.src), gold, settings, report, known))
     tested = {name: row.bootstrap for name, row in zip(names, rows, strict=False) if row.bootstrap}
     with terminal.stages("drawing"):
-        page = Report(found, tested).write(out)
+        page = Report(found, tested, missing).write(out)
     if gold is not None and not any(t.reference == gold.name for t in found[0].agreements):
         terminal.err.print(
             one_line(f"caesura: {text.gold}: none of its boundaries is in a line of {text.src}")

@@ -206,9 +206,9 @@ def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
     if tested:
         first_seed = [t for t in tested if t.model.seed == tested[0].model.seed]
         _show_examples(first_seed, texts["test"])
-        _show_table(tested, scale)
+        _show_table(tested, scale, _missing(tested, models))
         _show_slide(tested, out)
-        _report(first_seed, texts["test"], out, trained)
+        _report(first_seed, texts["test"], out, trained, _missing(first_seed, models[: len(SYSTEMS)]))
     missing = {t.model: t.missing() if scale.demanding else [] for t in tested}
     for model in models:
         if message := _shortfall(model, missing.get(model), scale):
@@ -283,7 +283,14 @@ def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) ->
     return f"{how_far}: {'; '.join(lacking)}." if lacking else ""
 
 
-def _show_table(tested: Sequence[Tested], scale: Scale) -> None:
+def _missing(tested: Sequence[Tested], models: Sequence[DemoModel]) -> str:
+    """How many of the models there is something to show of, where not of all."""
+    absent = [model.name for model in models if model not in {t.model for t in tested}]
+    counts = f"{len(tested)} of {len(models)} models"
+    return f"{counts}: no validation yet of {'; '.join(absent)}" if absent else ""
+
+
+def _show_table(tested: Sequence[Tested], scale: Scale, missing: str) -> None:
     rows = []
     for t in tested:
         test, seconds = t.found["test"], training_seconds(t.model.folder)
@@ -298,7 +305,7 @@ def _show_table(tested: Sequence[Tested], scale: Scale) -> None:
     trivial = (f"{name} {row.f1:.2f}" for name, row in (test.boundaries or {}).items() if name != "model")
     columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length", "boundary F1"]
     terminal.table(
-        f"{test.scores.sentences} held-out German numbers, greedy",
+        f"{test.scores.sentences} held-out German numbers, greedy" + (f"; {missing}" if missing else ""),
         [*columns, "best update and time"],
         rows,
         f"boundary F1 against morphemes; trivial cuts reach: {', '.join(trivial)}\n"
@@ -335,8 +342,8 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     )
 
 
-def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool) -> None:
-    """Everything about the models on one page; where nothing was trained, the one that is there is left."""
+def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool, missing: str) -> None:
+    """Everything about the models on one page; a page that exists stays where nothing was trained."""
     page = out / "report" / PAGE
     if trained or not page.exists():
         models = [(str(t.model.folder), t.translator) for t in tested]
@@ -344,7 +351,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool)
         settings = AnalysisSettings(sample=200, beam=1, bpe=BPE)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)
-        page, _ = write_report(models, files, gold, page.parent, settings, rows)
+        page, _ = write_report(models, files, gold, page.parent, settings, rows, missing)
     terminal.say(f"\nEverything about them on one page: {page}")
 
 

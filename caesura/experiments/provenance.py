@@ -8,19 +8,20 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from caesura import __version__
 from caesura.analysis.defaults import with_defaults, without_defaults
 from caesura.components import resolve
-from caesura.config import Config, FileCuts, flat
-from caesura.data.files import write_whole
+from caesura.config import Config, flat
+from caesura.data.files import PACKED, write_whole
 from caesura.experiments.outcome import Member
 from caesura.experiments.sweep_grid import SEED, at, shown
 
 MACHINE = ("device", "threads")  # keys of training that say what it is computed on
+TEXTS = ("train", "dev", "test")
 
 
 def note_provenance(member: Member) -> None:
@@ -51,26 +52,40 @@ def told(word: str) -> str:
 
 
 def described(config: Config) -> dict[str, Any]:
-    """A config as a reader elsewhere is told it: files by their names."""
-    tree = config.model_dump(mode="json")
-    data = tree["data"]
-    for part in ("train", "dev", "test"):
-        text = data[part]
-        if isinstance(text, dict):
-            data[part] = {side: Path(file).name for side, file in text.items()}
-        elif text is not None:
-            data[part] = Path(text).name
-    if isinstance(config.data.cuts, FileCuts):
-        files = {part: data["cuts"][part] for part in ("train", "dev", "test")}
-        data["cuts"] |= {part: Path(file).name for part, file in files.items() if file is not None}
-    return tree
+    """A config for a reader elsewhere: text files by their names, whether they are packed or not."""
+    return _named(config.model_dump(mode="json"), _unpacked)
+
+
+def _unpacked(file: str) -> str:
+    """The name of a text file, without the folder and without the ending of a packed one."""
+    path = Path(file)
+    return path.stem if path.suffix in PACKED else path.name
+
+
+def _named(tree: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
+    """A config with other names of text files, those of cuts included."""
+
+    def renamed(files: Any) -> Any:
+        if isinstance(files, str):
+            return rename(files)
+        return {key: renamed(file) for key, file in files.items()} if isinstance(files, dict) else files
+
+    data = tree["data"] | {part: renamed(tree["data"][part]) for part in TEXTS if part in tree["data"]}
+    if (cuts := data.get("cuts")) and cuts.get("type") == "file":
+        data["cuts"] = cuts | {part: renamed(cuts[part]) for part in TEXTS if part in cuts}
+    return tree | {"data": data}
 
 
 def digest(tree: dict[str, Any]) -> str:
-    """A mark of all that is in a config as `described` has it, but what it is computed on.
+    """A mark of everything in a config except what it is computed on.
 
-    Keys with their default values are left out: with a key that comes later the mark stays what it was.
+    Keys with their default values are left out: with a key that comes later the mark stays what it was. Text
+    has one mark, packed or not.
     """
+    return _digest(_named(tree, _unpacked))
+
+
+def _digest(tree: dict[str, Any]) -> str:
     whole = without_defaults(tree)
     kept = {key: value for key, value in whole.get("training", {}).items() if key not in MACHINE}
     return _hashed(json.dumps(whole | {"training": kept}, sort_keys=True), size=8)
@@ -95,7 +110,7 @@ def changes(made: Mapping[str, Any], member: Member) -> list[str]:
     Where an earlier version has kept only the settings of that one: what is otherwise in those, or the file.
     """
     if old := made.get("config"):
-        return tree_changes(with_defaults(old), described(resolve(member.load())))
+        return tree_changes(_named(with_defaults(old), _unpacked), described(resolve(member.load())))
     if "settings" not in made:
         return ["which one is not known"]
     before, after = (
@@ -107,8 +122,13 @@ def changes(made: Mapping[str, Any], member: Member) -> list[str]:
 
 
 def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:
-    """Whether a mark, perhaps of an earlier version, is that of a config as `described` has it."""
-    return mark in (digest(tree), _earlier_digest(tree))
+    """Whether a mark is that of a config; earlier versions told packed text files from others."""
+
+    def marks(ending: str) -> tuple[str, str]:
+        packed = _named(tree, lambda file: _unpacked(file) + ending)
+        return _digest(packed), _earlier_digest(packed)
+
+    return any(mark in marks(ending) for ending in ("", *PACKED))
 
 
 def _earlier_digest(tree: dict[str, Any]) -> str:
