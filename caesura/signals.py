@@ -1,4 +1,4 @@
-"""Signals that end the work: who handles them, and Ctrl-C without a traceback."""
+"""Signals that end the work: their handlers, and Ctrl-C without a traceback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, 
 
 
 def restore_signals(before: Mapping[int, Any]) -> None:
-    """Give signals back to those who had them before `take_signals`."""
+    """Give signals back to the handlers from before `take_signals`."""
     for number, handler in before.items():
         signal.signal(number, handler)
 

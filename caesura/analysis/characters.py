@@ -1,4 +1,4 @@
-"""What kind of place a character is, and how it is shown: spaces, punctuation, words, combining marks."""
+"""Kinds of characters and how they are shown: spaces, punctuation, words, combining marks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def first(self) -> bool:
-        """Whether it holds the first character of a word; punctuation is no word."""
+        """Whether it holds the first character of a word; punctuation is not a word."""
         return self.place == 1 and not self.punctuation
 
 
@@ -65,13 +65,13 @@ def units(text: str, cut: Segmentation) -> list[Unit]:
     places: list[int | None] = [None] * len(text)
     for match in _WORD.finditer(text):
         places[match.start() : match.end()] = range(1, len(match.group()) + 1)
-    found, at = [], 0
+    result, at = [], 0
     for piece, covered in zip(cut.pieces, cut.covered, strict=False):
         shown = piece if covered == len(piece) else piece.strip()
         start = at + (piece.find(shown) if shown else 0)
         inside = [place for place in places[at : at + len(piece)] if place is not None]
         bare = shown.strip()
-        found.append(
+        result.append(
             Unit(
                 text=shown,
                 start=start,
@@ -81,7 +81,7 @@ def units(text: str, cut: Segmentation) -> list[Unit]:
             )
         )
         at += len(piece)
-    return found
+    return result
 
 
 def labels(pieces: Sequence[str], steps: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is measured of a model's cuts without a report: boundaries, and what moving cuts would change."""
+"""Measurements of a model's cuts without a report: boundaries, and the effect of moving cuts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from caesura.analysis.agreement import Agreement, Agreements
+from caesura.analysis.findings import plain
 from caesura.analysis.lines import Line, Sample, subsample
 from caesura.analysis.moved import Moved, StageReport, movable, move_cuts
-from caesura.analysis.numbers import plain
 from caesura.errors import InputError
 from caesura.inference import Translator
 
@@ -25,15 +25,15 @@ class CutMeasures:
     boundaries: Agreement | None  # against white space; None where the text has none
 
     def record(self) -> dict[str, Any]:
-        """All of it, for JSON; null where there is nothing or no number."""
+        """All of it, for JSON; null where there is no number."""
         moved, table = self.moved, self.boundaries
-        found = {}
+        boundaries = {}
         if table is not None:
-            own = table.rows["model"]
-            scores = {"f1": own.f1, "precision": own.precision, "recall": own.recall}
-            found[table.reference] = {**scores, "chance": table.chance}
+            model = table.rows["model"]
+            scores = {"f1": model.f1, "precision": model.precision, "recall": model.recall}
+            boundaries[table.reference] = {**scores, "chance": table.chance}
         counts: dict[str, Any] = {"sentences": 0, "fidelity": None, "flips": None}
-        return {**counts, **(plain(moved) if moved else {}), "boundaries": plain(found)}
+        return {**counts, **(plain(moved) if moved else {}), "boundaries": plain(boundaries)}
 
 
 def measure_cuts(

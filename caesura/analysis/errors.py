@@ -1,4 +1,4 @@
-"""What goes wrong in translations: unknown, invented, copied, repeated words; scores by length and rarity."""
+"""Errors of translations: unknown, invented, copied, repeated words; scores by length and rarity."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Invention:
 
 @dataclass(frozen=True)
 class Errors:
-    """The translations of a text, looked at word by word; None where what is needed is not known."""
+    """Errors in the translations of a text, word by word; None where the needed counts are missing."""
 
     sentences: int
     unknown_source: Count | None  # source words that are not in the training text
@@ -69,7 +69,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Translated:
-    """A sentence and what became of it."""
+    """A sentence and its translation."""
 
     number: int
     source: str
@@ -96,7 +96,7 @@ def error_statistics(
         truth = set(words_of(sentence.reference or ""))
         for word in written:
             if trg_words is None or trg_words.of(word) or word == bare(UNKNOWN):
-                continue  # a word that training showed is no copy, though it be spelled as in the source
+                continue  # a word of the training text is not a copy, even if the source has it too
             if word in read:
                 if any(c.isalpha() for c in word):
                     copied += 1
@@ -106,26 +106,26 @@ def error_statistics(
                 first.setdefault(word, sentence.number)
     words = sum(map(len, output))
     unspaced = [side for side, lines in (("source", source), ("translation", output)) if _unspaced(lines)]
-    known = src_words if "source" not in unspaced else None
-    shown = trg_words if "translation" not in unspaced else None
+    src_counts = src_words if "source" not in unspaced else None
+    trg_counts = trg_words if "translation" not in unspaced else None
     repeated = [(s.number, phrase) for s in sentences if (phrase := repeated_phrase(s.translation))]
     return Errors(
         sentences=len(sentences),
-        unknown_source=_unknown(source, known),
+        unknown_source=_unknown(source, src_counts),
         unknown_output=Count(sum(s.translation.count(UNKNOWN) for s in sentences), words),
-        invented=Count(invented.total(), words) if shown and shown.complete else None,
+        invented=Count(invented.total(), words) if trg_counts and trg_counts.complete else None,
         inventions=[Invention(word, first[word], n) for word, n in invented.most_common(_LISTED)]
-        if shown
+        if trg_counts
         else [],
-        copied=Count(copied, words) if shown else None,
-        copied_right=Count(right, copied) if scored and shown else None,
+        copied=Count(copied, words) if trg_counts else None,
+        copied_right=Count(right, copied) if scored and trg_counts else None,
         repeating=Count(len(repeated), len(sentences)),
         repeating_references=Count(sum(bool(repeated_phrase(r)) for r in scored), len(scored))
         if scored
         else None,
         repetitions=repeated[:_LISTED],
         by_length=_by_length(sentences, tokenize, lowercase) if scored else None,
-        by_rarity=_by_rarity(sentences, known, tokenize, lowercase) if scored and known else None,
+        by_rarity=_by_rarity(sentences, src_counts, tokenize, lowercase) if scored and src_counts else None,
         unspaced=unspaced,
     )
 
@@ -196,11 +196,11 @@ def _buckets(
     groups: list[list[Translated]] = [[] for _ in names]
     for sentence in sentences:
         groups[group(sentence)].append(sentence)
-    found = []
+    buckets = []
     for name, members in zip(names, groups, strict=True):
         if members:
             s: Scores = score(
                 [m.translation for m in members], [m.reference or "" for m in members], tokenize, lowercase
             )
-            found.append(Bucket(name, len(members), s.bleu, s.chrf, s.exact))
-    return found
+            buckets.append(Bucket(name, len(members), s.bleu, s.chrf, s.exact))
+    return buckets

@@ -32,7 +32,7 @@ FEW = 4  # models that are drawn as bars, and have a legend inside the axes
 
 @styled
 def length_figure(models: Mapping[str, SegmentStatistics], among: Sequence[str] = ()) -> Figure:
-    """The share of segments of each length, one bar per model, or of more than a few models one line each.
+    """The share of segments of each length: one bar per model, or one line if there are many models.
 
     `among` are the names of all models, where others of them are drawn elsewhere: each keeps its look.
     """
@@ -218,7 +218,7 @@ def _profile_line(axes: Axes, p: GateProfile, kind: str, at: Sequence[Any], laye
 
 @styled
 def attention_place_figure(models: Mapping[str, AttentionStatistics]) -> Figure:
-    """Attention by place in the word, over what a step would get if all got the same."""
+    """Attention by place in the word; 1 is the share of a step if all got the same."""
     figure, axes = blank(WIDTH, 2.4)
     lines = {name: attention.place.solid for name, attention in models.items()}
     longest = max(map(len, lines.values()), default=1)

@@ -63,7 +63,7 @@ def halting_figure(trace: HaltingTrace) -> Figure:
 
 @styled
 def flips_figure(flips: Flips) -> Figure:
-    """What a flip of each gap adds to the loss, as bars between symbols, and a rule where the model cuts.
+    """The change of the loss per flipped gap, as bars between symbols, and a rule where the model cuts.
 
     A gap that the segmenter keeps as it is has no bar.
     """

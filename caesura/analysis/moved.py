@@ -1,4 +1,4 @@
-"""What moving the cuts would change: how far the scores' gradient is right, and what flips gain."""
+"""The effect of moving cuts: how far the scores' gradient is right, and what flips gain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StageReport = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Moved:
-    """What was measured by moving the cuts of some sentences."""
+    """Measurements made by moving the cuts of some sentences."""
 
     sentences: int
     fidelity: Fidelity | None  # None where the scores cannot be shifted, or no gap is free

@@ -74,9 +74,9 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: f
     """Name each line (name, colour, and its last point) at the right edge, the names `gap` apart."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)  # fixed now: the labels' heights are fractions of it
-    wanted = [(y - low) / (high - low) for _, _, _, y in ends]
+    heights = [(y - low) / (high - low) for _, _, _, y in ends]
     leader = {"arrowstyle": "-", "linewidth": 0.5, "alpha": 0.6, "relpos": (0, 0.5)}
-    for (name, colour, x, y), place in zip(ends, spread(wanted, gap), strict=True):
+    for (name, colour, x, y), place in zip(ends, spread(heights, gap), strict=True):
         axes.annotate(
             name, xy=(x, y), xytext=(1.03, place), textcoords="axes fraction", annotation_clip=False,
             color=colour, fontsize=9, va="center", ha="left",
@@ -84,29 +84,29 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, str, float, float]], gap: f
         )  # fmt: skip
 
 
-def spread(wanted: Sequence[float], gap: float) -> list[float]:
+def spread(heights: Sequence[float], gap: float) -> list[float]:
     """Moves heights apart to at least `gap`, within 0 to 1 if they fit, by the least squared movement in all.
 
     With i * gap taken off the i-th height from below, "at least gap apart" reads "never falling": this is
     isotonic regression, solved by pooling neighbours that fall.
     """
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    order = sorted(range(len(heights)), key=heights.__getitem__)
     pools: list[list[float]] = []
     for i, index in enumerate(order):
-        pools.append([wanted[index] - i * gap])
+        pools.append([heights[index] - i * gap])
         while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
             pools[-2:] = [pools[-2] + pools[-1]]
-    room = 1 - gap * (len(wanted) - 1)
+    room = 1 - gap * (len(heights) - 1)
     low, high = (0.0, room) if room >= 0 else (room / 2, room / 2)
     levels = [min(max(fmean(pool), low), high) for pool in pools for _ in pool]
-    result = [0.0] * len(wanted)
+    result = [0.0] * len(heights)
     for i, index in enumerate(order):
         result[index] = levels[i] + i * gap
     return result
 
 
 class Look(NamedTuple):
-    """What tells a run from the others."""
+    """The look of a run among others."""
 
     colour: str
     dashes: Any
@@ -156,7 +156,7 @@ def style() -> Iterator[None]:
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(settings)
-        # A box for a letter that no installed font has is no reason to trouble the user.
+        # A letter that no installed font has becomes a box, which needs no warning.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         yield
 

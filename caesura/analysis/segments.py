@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from caesura.analysis.characters import is_word
 from caesura.analysis.training_text import TrainingText
@@ -134,7 +136,7 @@ def segment_statistics(
 
 def _within(counts: Mapping[str, int], wanted: set[str]) -> Counter[str]:
     """How often each wanted string is a part of a longer segment; overlapping places count each."""
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     lengths = sorted({len(text) for text in wanted if len(text) <= _WITHIN})
     for text, count in counts.items():
         for n in lengths:
@@ -143,8 +145,8 @@ def _within(counts: Mapping[str, int], wanted: set[str]) -> Counter[str]:
             for start in range(len(text) - n + 1):
                 part = text[start : start + n]
                 if part in wanted:
-                    found[part] += count
-    return found
+                    counted[part] += count
+    return counted
 
 
 def _singles(counts: Mapping[str, int], within: Mapping[str, int], characters: set[str]) -> list[Character]:
@@ -154,16 +156,10 @@ def _singles(counts: Mapping[str, int], within: Mapping[str, int], characters: s
 
 def _median(histogram: Mapping[int, int]) -> float:
     """The median of counted values, which are in rising order; 0 of none."""
-    total = sum(histogram.values())
-    middle = []
-    for wanted in ((total - 1) // 2, total // 2):
-        seen = 0
-        for value, count in histogram.items():
-            seen += count
-            if seen > wanted:
-                middle.append(value)
-                break
-    return sum(middle) / 2 if middle else 0.0
+    values, ends = [*histogram], [*accumulate(histogram.values())]
+    if not values:
+        return 0.0
+    return sum(values[bisect(ends, place)] for place in ((ends[-1] - 1) // 2, ends[-1] // 2)) / 2
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ SENTENCES = 64  # timed per text
 REPEATS, FEWEST = 5, 3
 PATIENCE = 20.0  # seconds, after which FEWEST repeats are enough
 APART = 1.5  # no speed is shown where the slowest repeat takes longer than this times the fastest
-OWN = 0.9  # share of the time that this process must have a core to itself
+OWN = 0.9  # share of the time for which this process must have a core to itself
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Everything that is measured of a model on a text: one pass over the text, then a sample of it."""
+"""All measurements of a model on a text: one pass over the text, then a sample of it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AnalysisSettings:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to be looked at, with what is known of its training."""
+    """A model to analyse, with its training text."""
 
     name: str
     folder: Path
@@ -89,7 +89,7 @@ def analyse(
     gold: Gold | None = None,
     settings: AnalysisSettings | None = None,
     report: StageReport = lambda *_: None,
-    known: Known | None = None,
+    before: Known | None = None,
 ) -> Analysis:
     """Measure a model on a stream of lines; memory does not grow with them."""
     settings = settings or AnalysisSettings()
@@ -100,27 +100,27 @@ def analyse(
         report("segmenting", len(chunk), 0)
     filled = passed.filled()
     cuts = passed.cuts_of(filled)
-    told = subsample(passed.sample.lines, settings.translate, settings.seed)
-    spoken = _translate(subject, told, settings, report, known)
-    outputs = {line.number: output for line, output in zip(told, spoken, strict=True)}
+    kept = subsample(passed.sample.lines, settings.translate, settings.seed)
+    translations = _translate(subject, kept, settings, report, before)
+    outputs = {line.number: output for line, output in zip(kept, translations, strict=True)}
     sample = subsample(filled, settings.sample, settings.seed)
-    heard = subsample([line for line in told if line.source.strip()], settings.sample, settings.seed)
+    translated = subsample([line for line in kept if line.source.strip()], settings.sample, settings.seed)
     gates = _gates(model, sample, cuts, gold, settings.sample)
-    attention = _attention(model, sample, heard, cuts, outputs)
+    attention = _attention(model, sample, translated, cuts, outputs)
     report("gates and attention", len(sample), len(sample))
-    shown = _shown(model, passed.shown(heard or sample), outputs, settings)
+    shown = _shown(model, passed.shown(translated or sample), outputs, settings)
     varying, contexts = varying_cuts([line.source for line in filled], [cuts[line.number] for line in filled])
     training = subject.training
     return Analysis(
         name=subject.name,
         about=describe(model),
-        text=passed.facts(len(spoken), len(sample), training.source),
-        scores=known.scores if known else _scores(model, told, spoken),
+        text=passed.facts(len(translations), len(sample), training.source),
+        scores=before.scores if before else _scores(model, kept, translations),
         segments=passed.segments.result(training),
         varying=varying,
         contexts=contexts,
         agreements=passed.agreed(gold),
-        target_segments=_target_segments(spoken),
+        target_segments=_target_segments(translations),
         readings=[reading(line, output, training.trg, _written(output)) for line, output in shown],
         figures=_measured(model, passed.halting.figures()),
         halting=passed.halting.result(),
@@ -128,21 +128,21 @@ def analyse(
         gates=gates,
         attention=attention,
         drawn=_drawn(model, shown if settings.lines else shown[: settings.drawn], settings, report),
-        errors=_errors(subject, told, spoken),
-        robustness=_robust(model, heard, settings, report),
-        cost=_cost(subject, filled, spoken, settings, known),
+        errors=_errors(subject, kept, translations),
+        robustness=_robust(model, translated, settings, report),
+        cost=_cost(subject, filled, translations, settings, before),
         target_length=model.target_length,
         moved=_moved(model, filled, settings, report),
     )
 
 
 def _measured(model: Translator, values: Mapping[str, float]) -> list[Measured]:
-    known = [figure for figure in model.segmenter.figures if figure.name in values]
-    return [Measured(f.name, f.heading, f.unit, f.definition, values[f.name], f.format) for f in known]
+    figures = [figure for figure in model.segmenter.figures if figure.name in values]
+    return [Measured(f.name, f.heading, f.unit, f.definition, values[f.name], f.format) for f in figures]
 
 
 class _Pass:
-    """The one pass over the text: what is counted on every sentence, and the sentences that are kept."""
+    """The one pass over the text: counts over every sentence, and the sentences that are kept."""
 
     def __init__(self, subject: Subject, gold: Gold | None, text: str, settings: AnalysisSettings) -> None:
         self._model, self._gold, self._text, self._settings = subject.model, gold, text, settings
@@ -193,7 +193,7 @@ class _Pass:
         return with_own_text(self._agreements.result() if self._agreements else [], self._model, gold)
 
     def facts(self, translated: int, sample: int, training: str) -> TextFacts:
-        """What was read, and how many of its sentences were looked at."""
+        """The text, and how many of its sentences were looked at."""
         seed, search = self._settings.seed, search_name(self._model, self._settings.beam)
         counts = self.sentences, self.too_long, translated, sample
         return TextFacts(self._text, *counts, seed, search, training)
@@ -204,10 +204,10 @@ def _translate(
     kept: Sequence[Line],
     settings: AnalysisSettings,
     report: StageReport,
-    known: Known | None,
+    before: Known | None,
 ) -> list[Output]:
-    if known is not None:
-        return [known.outputs[line.number - 1] for line in kept]
+    if before is not None:
+        return [before.outputs[line.number - 1] for line in kept]
     if not settings.translate:
         return []
     search = subject.model.searcher(settings.beam)
@@ -241,7 +241,7 @@ def _gates(
 def _attention(
     model: Translator,
     sample: Sequence[Line],
-    heard: Sequence[Line],
+    translated: Sequence[Line],
     cuts: dict[int, Segmentation],
     outputs: dict[int, Output],
 ) -> AttentionStatistics | None:
@@ -249,17 +249,17 @@ def _attention(
     kind: Literal["references", "translations"] = "references"
     targets = [line.reference for line in sample if line.reference is not None]
     if len(targets) < len(sample):
-        kind, sample = "translations", heard
+        kind, sample = "translations", translated
         targets = [outputs[line.number].best for line in sample]
     texts, segmented = [line.source for line in sample], [cuts[line.number] for line in sample]
     return attention_statistics(model, texts, targets, segmented, kind)
 
 
 def _gold_bounds(line: Line, gold: Gold | None) -> set[int]:
-    found = set(line.gold or ())
-    if gold is not None and (known := gold.in_text(line.number, line.source)) is not None:
-        found |= set(known.bounds)
-    return found
+    bounds = set(line.gold or ())
+    if gold is not None and (gold_line := gold.in_text(line.number, line.source)) is not None:
+        bounds |= set(gold_line.bounds)
+    return bounds
 
 
 def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: int) -> GateStatistics:
@@ -267,12 +267,12 @@ def _with_own_gold(model: Translator, gates: GateStatistics, gold: Gold, size: i
     lines = [line for line in gold.own_text() if line.bounds][:size]
     texts = [line.text for line in lines]
     cuts = [output.segmentation for output in model.process(texts, None)]
-    own = gate_statistics(model, texts, cuts, [line.bounds for line in lines])
-    if own is None:
+    alone = gate_statistics(model, texts, cuts, [line.bounds for line in lines])
+    if alone is None:
         return gates
-    pairs = zip(gates.profiles, own.profiles, strict=True)
+    pairs = zip(gates.profiles, alone.profiles, strict=True)
     profiles = [replace(a, gold=b.gold) for a, b in pairs]
-    counts = {"gold_boundaries": own.gold_boundaries, "gold_given": own.gold_given}
+    counts = {"gold_boundaries": alone.gold_boundaries, "gold_given": alone.gold_given}
     return replace(gates, **counts, profiles=profiles)
 
 
@@ -366,7 +366,7 @@ def _cost(
     filled: Sequence[Line],
     outputs: Sequence[Output],
     settings: AnalysisSettings,
-    known: Known | None,
+    before: Known | None,
 ) -> Cost:
     model = subject.model
     sizes = []
@@ -380,7 +380,7 @@ def _cost(
     counted, means = mean_flops(model, sizes)
     sources = [line.source for line in subsample(filled, SENTENCES, settings.seed)]
     [segmenting] = speeds([lambda: model.process(sources, None)], len(sources), model.device.type)
-    translating = known.speed if known else None
+    translating = before.speed if before else None
     if translating is None and settings.translate:
         search = model.searcher(settings.beam)
         [translating] = speeds([lambda: model.process(sources, search)], len(sources), model.device.type)

@@ -139,7 +139,7 @@ def sweep(
     from caesura.config import load_config
     from caesura.config.cookbook import find
     from caesura.experiments.sweep import Request, redraw, run_sweep
-    from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
+    from caesura.experiments.sweep_results import SWEEP, distinguished, load, refuse_sweep
     from caesura.experiments.sweep_tables import brief_table
     from caesura.terminal import FleetDisplay, say, table
 
@@ -170,7 +170,7 @@ def sweep(
         written = f"tables, figures and sweep.json so far: {one_line(folder)}"
         say(f"stopped; {written}; the same command goes on from here")
         raise
-    table(*brief_table(told_apart(load(folder / SWEEP))))
+    table(*brief_table(distinguished(load(folder / SWEEP))))
     say(f"tables, figures and sweep.json: {one_line(folder)}")
     if not good:
         raise typer.Exit(1)
@@ -187,6 +187,6 @@ def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits
 
 
 def _common(settings: list[str] | None, device: str | None, threads: int | None) -> tuple[str, ...]:
-    """What is set for every training."""
+    """The settings of every training."""
     short = {"training.device": device, "training.threads": threads}
     return (*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None))

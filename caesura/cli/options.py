@@ -1,4 +1,4 @@
-"""What commands share: arguments and options, and what is read from them."""
+"""Arguments and options that commands share, and how they are read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
 
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"--device {device}: not here; auto or cpu would work")
-    wanted = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-    if (crowded := use_threads(threads)) and wanted == "cpu":
+    place = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    if (crowded := use_threads(threads)) and place == "cpu":
         print(f"caesura: {crowded}", file=sys.stderr)
-    return Translator.from_pretrained(folder, wanted, testing or ())
+    return Translator.from_pretrained(folder, place, testing or ())

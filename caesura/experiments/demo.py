@@ -149,12 +149,12 @@ class Tested:
 
     model: DemoModel
     translator: Translator
-    found: dict[str, Evaluation]  # by the names in TESTS
+    results: dict[str, Evaluation]  # by the names in TESTS
     seconds: float  # that translating the first of them took
 
     def missing(self) -> list[str]:
         """The goals on the test set that the model misses."""
-        system, test = SYSTEMS[self.model.system], self.found["test"]
+        system, test = SYSTEMS[self.model.system], self.results["test"]
         f1 = test.boundaries["model"].f1 if test.boundaries else 0.0
         short = []
         if test.scores.exact < system.exact:
@@ -218,20 +218,20 @@ def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
 
 def _write(out: Path, models: Sequence[DemoModel], scale: Scale) -> None:
     """Write corpus and configs where they are not there yet; others in their place are refused."""
-    wanted: dict[Path, bytes] = {}
+    files: dict[Path, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
         for path in write_corpus(folder, size=scale.size, held_out=scale.held_out).values():
-            wanted[out / "corpus" / path.name] = path.read_bytes()
+            files[out / "corpus" / path.name] = path.read_bytes()
     for model in models:
         system, updates = SYSTEMS[model.system], model.updates(scale)
         config = CONFIG.format(name=model.system, seed=model.seed, system=system, updates=updates)
-        wanted[model.config] = config.encode()
-    for path, content in wanted.items():
+        files[model.config] = config.encode()
+    for path, content in files.items():
         if path.exists() and path.read_bytes() != content:
             raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
     with refuse_unwritable(out):
         (out / "corpus").mkdir(parents=True, exist_ok=True)
-    for path, content in wanted.items():
+    for path, content in files.items():
         if not path.exists():
             write_whole(path, content)
 
@@ -263,14 +263,14 @@ class Demo(Experiment):
 
 def _test(model: DemoModel, texts: Mapping[str, Sentences]) -> Tested:
     translator = Translator.from_pretrained(model.folder)
-    found, seconds = {}, {}
+    results, seconds = {}, {}
     with terminal.counting(f"testing {model.system}", sum(len(t.sources) for t in texts.values())) as count:
         for name, text in texts.items():
             search = translator.searcher(1)
             began = time.perf_counter()
-            found[name] = evaluate(translator, text.sources, text.references, text.gold, search, count)
+            results[name] = evaluate(translator, text.sources, text.references, text.gold, search, count)
             seconds[name] = time.perf_counter() - began
-    return Tested(model, translator, found, seconds["test"])
+    return Tested(model, translator, results, seconds["test"])
 
 
 def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) -> str:
@@ -293,15 +293,15 @@ def _missing(tested: Sequence[Tested], models: Sequence[DemoModel]) -> str:
 def _show_table(tested: Sequence[Tested], scale: Scale, missing: str) -> None:
     rows = []
     for t in tested:
-        test, seconds = t.found["test"], training_seconds(t.model.folder)
+        test, seconds = t.results["test"], training_seconds(t.model.folder)
         best = read_outcome(t.model).best
-        row = [t.model.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
+        row = [t.model.name, *(f"{t.results[name].scores.exact:.1%}" for name in TESTS)]
         lengths = f"{test.segments.mean:.2f} (max {test.segments.longest})"
         f1 = f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""
         row += [f"{t.translator.parameter_count():,}", lengths, f1]
         when = "?" if seconds is None else terminal.duration(seconds)
         rows.append([*row, f"{best['update'] if best else '?'} of {t.model.updates(scale)}, {when}"])
-    test = tested[0].found["test"]
+    test = tested[0].results["test"]
     trivial = (f"{name} {row.f1:.2f}" for name, row in (test.boundaries or {}).items() if name != "model")
     columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length", "boundary F1"]
     terminal.table(
@@ -320,7 +320,7 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
         terminal.say(f"\n{source} → {reference}")
         for t in tested:
             if t.model.system != "char":
-                output = t.found["test"].outputs[i]
+                output = t.results["test"].outputs[i]
                 result = "=" if output.best == reference else f"→ {output.best}"
                 shown = join_pieces(output.segmentation.pieces)
                 terminal.say(f"{t.model.system:>7}  {shown}  {result}")
@@ -329,12 +329,12 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
 
 def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     """How the segments moved during training, in a line and in a plot."""
-    curves = {t.model: found for t in tested if (found := history(t.model.folder))}
-    for model, found in curves.items():
+    curves = {t.model: run for t in tested if (run := history(t.model.folder))}
+    for model, run in curves.items():
         if model.system == "act":
-            shown = " → ".join(f"{length:.2f}" for length in found.segment_length)
+            shown = " → ".join(f"{length:.2f}" for length in run.segment_length)
             terminal.say(f"\nACT-ENC's segment length as it trained, seed {model.seed}: {shown}")
-    figure = history_figure({f"{m.system} {m.seed}": found for m, found in curves.items()}, "exact")
+    figure = history_figure({f"{m.system} {m.seed}": run for m, run in curves.items()}, "exact")
     png, svg = save_figure(figure, out / "trajectories")
     terminal.say(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
@@ -347,7 +347,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool,
     page = out / "report" / PAGE
     if trained or not page.exists():
         models = [(str(t.model.folder), t.translator) for t in tested]
-        rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
+        rows = compared(models, [(t.results["test"], t.seconds) for t in tested], text, beam=1)
         settings = AnalysisSettings(sample=200, beam=1, bpe=BPE)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)

@@ -1,4 +1,4 @@
-"""What a training was made from, by and with: kept beside its folder, and with its log where that is gone."""
+"""The provenance of a training: config, calls, versions and devices, kept beside its folder and its log."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ TEXTS = ("train", "dev", "test")
 
 
 def note_provenance(member: Member) -> None:
-    """Keep what a member is trained from now; calls, versions and devices are added to those before."""
+    """Write the provenance of a member; calls, versions and devices are added to earlier ones."""
     config = member.load()
-    command = shlex.join(["caesura", *map(told, sys.argv[1:])])
+    command = shlex.join(["caesura", *map(without_folders, sys.argv[1:])])
     by = {"command": command, "with": versions(), "on": device_name(config)}
     before = member.read_provenance().get("by", [])
     tree = described(config)
-    found = {
+    provenance = {
         "digest": digest(tree),
         "config": without_defaults(tree),
         "settings": _told_settings(member),
         "beam": config.testing.beam_size,
         "by": before if by in before else [*before, by],
     }
-    write_whole(member.provenance, json.dumps(found, ensure_ascii=False))
+    write_whole(member.provenance, json.dumps(provenance, ensure_ascii=False))
 
 
 def _told_settings(member: Member) -> list[str]:
-    """Without the places of text files."""
+    """The settings without the paths of text files."""
     return [s for s in member.settings if not re.match(r"data\.(train|dev|test)\b", s)]
 
 
-def told(word: str) -> str:
-    """A word of a call for a reader elsewhere: paths from outside the current folder by their names."""
+def without_folders(word: str) -> str:
+    """A word of a command without folders outside the current one, which mean nothing to other readers."""
     return re.sub(r"(?<![\w.~-])(?:~|\.\.)?/(?:[^/,]+/)*(?=[^/])", "", word)
 
 
@@ -92,7 +92,7 @@ def _digest(tree: dict[str, Any]) -> str:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """What `other` has otherwise than `one`, by dotted keys, without the seed."""
+    """The values of `other` that differ from `one`, by dotted keys, without the seed."""
     before, after = flat(one), flat(other)
     keys = [key for key in (before | after) if key != SEED]
     return {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
@@ -105,16 +105,16 @@ def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def changes(made: Mapping[str, Any], member: Member) -> list[str]:
-    """What a member's config has otherwise than the one that results were `made` with, as `key: old -> new`.
+    """The differences of a member's config from the one that results were `made` with, as `key: old -> new`.
 
-    Where an earlier version has kept only the settings of that one: what is otherwise in those, or the file.
+    Earlier versions kept only settings: then the differences in those, or that the file has changed.
     """
     if old := made.get("config"):
         return tree_changes(_named(with_defaults(old), _unpacked), described(resolve(member.load())))
     if "settings" not in made:
         return ["which one is not known"]
     before, after = (
-        dict(s.split("=", 1) for s in some) for some in (made["settings"], _told_settings(member))
+        dict(s.split("=", 1) for s in settings) for settings in (made["settings"], _told_settings(member))
     )
     keys, none = [key for key in before | after if before.get(key) != after.get(key)], "as in its file"
     listed = [f"{key}: {before.get(key, none)} -> {after.get(key, none)}" for key in keys]
@@ -122,7 +122,7 @@ def changes(made: Mapping[str, Any], member: Member) -> list[str]:
 
 
 def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:
-    """Whether a mark is that of a config; earlier versions told packed text files from others."""
+    """Whether a mark belongs to a config; in earlier versions it depended on the packing of text files."""
 
     def marks(ending: str) -> tuple[str, str]:
         packed = _named(tree, lambda file: _unpacked(file) + ending)
@@ -148,30 +148,32 @@ def _hashed(text: str, size: int) -> str:
 
 
 def versions() -> str:
-    """Those of the programs that the figures depend on."""
+    """The versions of the programs that results depend on."""
     import torch
 
     return f"caesura {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
 
 
 def device_name(config: Config) -> str:
-    """What a config is trained on here, as its maker calls it."""
+    """The name of the device that a config is trained on here."""
     import torch
 
     if config.training.device != "cpu" and torch.cuda.is_available():
         return str(torch.cuda.get_device_name())
     try:
-        known = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        known = ""
-    model = re.search(r"^model name\s*: (.+)$", known, re.MULTILINE)
+        cpus = ""
+    model = re.search(r"^model name\s*: (.+)$", cpus, re.MULTILINE)
     return model[1].strip() if model else platform.processor() or platform.machine()
 
 
-def over_recipe(own: Set[str], made: Iterable[dict[str, Any]]) -> list[str]:
-    """What trainings were given by --set, each once: settings that are not the recipe's own, nor seeds."""
-    given = dict.fromkeys(setting for entry in made for setting in entry.get("settings", ()))
-    return [s for s in given if s not in own and not re.match(r"training\.(seed|device|threads)\b", s)]
+def over_recipe(in_recipe: Set[str], made: Iterable[dict[str, Any]]) -> list[str]:
+    """The settings that trainings were given by --set, each once, without the recipe's own and seeds."""
+    settings = dict.fromkeys(setting for entry in made for setting in entry.get("settings", ()))
+    return [
+        s for s in settings if s not in in_recipe and not re.match(r"training\.(seed|device|threads)\b", s)
+    ]
 
 
 def made_by(made: list[dict[str, Any]]) -> list[str]:

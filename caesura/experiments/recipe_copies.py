@@ -23,9 +23,9 @@ PARTS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Copies:
-    """What was copied."""
+    """The files of a copied recipe."""
 
-    recipe: Path  # the copy of what was named
+    recipe: Path  # the copy of the named file
     written: list[Path]  # it, and the files that it needs
     kept: list[Path]  # files that it needs and that existed already
     edits: list[str]  # places with the names of text files
@@ -49,7 +49,7 @@ def listed() -> dict[str, str]:
 
 
 def copy_recipe(name: str, folder: Path) -> Copies:
-    """Copy a recipe, and what it is based on, into a folder; nothing there is replaced."""
+    """Copy a recipe and the files that it is based on into a folder; nothing there is replaced."""
     recipe = cookbook.find_own(name) or cookbook.find_own(f"{name}/{FILE}")
     if recipe is None:
         close = nearest(name, listed())

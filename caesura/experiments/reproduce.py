@@ -64,15 +64,15 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
     began = time.monotonic()
     recipe = load_recipe(find_recipe(name, terminal.say))
-    wanted = systems(recipe, chosen)
-    members = _in_turn(wanted)
-    experiment = Reproduction(recipe, chosen.out, _with_known(recipe, chosen, wanted), members[0].load())
+    selected = systems(recipe, chosen)
+    members = _in_turn(selected)
+    experiment = Reproduction(recipe, chosen.out, _with_known(recipe, chosen, selected), members[0].load())
     experiment.check(members)
     experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
-                if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
+                if untested := [s.title for s in selected if not any(map(_has_test, s.members.values()))]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
                 done = experiment.run(members, limits, display)
@@ -90,31 +90,33 @@ def _has_test(member: Member) -> bool:
     return member.load().data.test is not None
 
 
-def _in_turn(wanted: Sequence[RecipeSystem]) -> list[Member]:
+def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
     """Table by table, and there the first seed of all before the second of any: tables are whole early."""
-    tables = list(dict.fromkeys(system.table for system in wanted))
+    tables = list(dict.fromkeys(system.table for system in chosen))
     turns = []
-    for system in wanted:
+    for system in chosen:
         place = tables.index(system.table)
         turns += [(place, turn, member) for turn, member in enumerate(system.members.values())]
     return [member for _, _, member in sorted(turns, key=lambda turn: turn[:2])]
 
 
-def _with_known(recipe: Recipe, chosen: Chosen, wanted: Sequence[RecipeSystem]) -> list[RecipeSystem]:
+def _with_known(recipe: Recipe, chosen: Chosen, asked_for: Sequence[RecipeSystem]) -> list[RecipeSystem]:
     """What is wanted, and what earlier calls have trained in the same place, in the recipe's order.
 
     How those were set does not count here: what is shown of them is what was kept.
     """
-    mine = {system.name: system.members for system in wanted}
-    found = []
+    mine = {system.name: system.members for system in asked_for}
+    result = []
     seeds = tuple(sorted({*_trained_seeds(chosen.out), *(s for members in mine.values() for s in members)}))
     for system in systems(recipe, Chosen(chosen.out, seeds=seeds)):
-        asked = mine.get(system.name, {})
-        there = {s: m for s, m in system.members.items() if _begun(m) or kept_metrics(chosen.out, m).exists()}
-        members = dict(sorted((there | asked).items()))
+        now = mine.get(system.name, {})
+        before = {
+            s: m for s, m in system.members.items() if _begun(m) or kept_metrics(chosen.out, m).exists()
+        }
+        members = dict(sorted((before | now).items()))
         if members:
-            found.append(replace(system, members=members))
-    return found
+            result.append(replace(system, members=members))
+    return result
 
 
 def _trained_seeds(out: Path) -> Iterator[int]:
@@ -131,12 +133,12 @@ def _begun(member: Member) -> bool:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A table, with what has to be known to read it."""
+    """A table with its notes."""
 
     table: Table
     notes: list[str]
     cards: str = ""  # links to them
-    changed: str = ""  # what was set otherwise than the recipe and so the title have it
+    changed: str = ""  # settings that differ from the recipe, and so from the title
 
 
 class Reproduction(Experiment):
@@ -152,7 +154,7 @@ class Reproduction(Experiment):
         return read_kept(self.out, member)
 
     def check(self, members: Sequence[Member]) -> None:
-        """Refuse and measure: text that is missing may be given otherwise, and is read here."""
+        """Check the members, and count the text; if it is missing, --data may name another folder."""
         try:
             for member in members:
                 check_files(member.load(), ("train", "dev", "test"))
@@ -162,11 +164,11 @@ class Reproduction(Experiment):
         self.splits = measure_text(self.config)
 
     def results(self) -> list[SystemResult]:
-        """What the folders tell now."""
+        """The current results."""
         return [SystemResult(s, {seed: self.outcome(m) for seed, m in s.members.items()}) for s in self.shown]
 
     def write(self, drawn: bool = False) -> None:
-        """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, figures."""
+        """Write metrics/, cards/, table.md, table.json and table.csv; `drawn`: the figures too."""
         results = self.results()
         keep_metrics(self.out, results)
         keep_cards(self.out, results, self._about())
@@ -200,7 +202,7 @@ class Reproduction(Experiment):
         terminal.say(f"\nThe tables: {out}/table.md, .json and .csv; the models: {out}/*/")
 
     def report(self, time_limit: float | None) -> None:
-        """The report of all systems, each by the seed at hand that did best on dev, if not there yet."""
+        """Write the report of all systems, each with its best seed that has weights, if it is out of date."""
         results = self.results()
         names = unique_titles([result.system for result in results])
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
@@ -225,7 +227,7 @@ class Reproduction(Experiment):
         terminal.say(one_line(f"The report {what}: {page}"))
 
     def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
-        """Run `caesura compare` in a process of its own; what went wrong, if something did."""
+        """Run `caesura compare` in a process of its own; the error message, if there is one."""
         config = self.config
         test = config.data.test
         if test is None:
@@ -253,13 +255,13 @@ class Reproduction(Experiment):
         return f"{last_words(log)} (all of it: {log})" if status else ""
 
     def _by_table(self, results: Sequence[SystemResult]) -> dict[str, list[SystemResult]]:
-        found: dict[str, list[SystemResult]] = {}
+        tables: dict[str, list[SystemResult]] = {}
         for result in results:
-            found.setdefault(result.system.table, []).append(result)
-        return found
+            tables.setdefault(result.system.table, []).append(result)
+        return tables
 
     def _tables(self, results: Sequence[SystemResult]) -> list[_Shown]:
-        """The tables that there is something to put into."""
+        """The tables that are not empty."""
         tables = []
         for name, listed in self._by_table(results).items():
             table = comparison_table(name, self.recipe.tables[name].title, listed)
@@ -270,18 +272,18 @@ class Reproduction(Experiment):
         return [shown for shown in tables if shown.table.rows]
 
     def _changed(self, results: Sequence[SystemResult]) -> str:
-        """What was set over the recipe's settings, and for which rows where not for all."""
+        """The settings that differ from the recipe's, with their rows where not all have them."""
         changes: dict[str, list[str]] = {}
         for result in results:
             system, rows = result.system, self.recipe.tables[result.system.table]
-            own = {*rows.settings, *rows.rows[system.row].settings}
-            for setting in over_recipe(own, [outcome.made for outcome in result.outcomes.values()]):
+            in_recipe = {*rows.settings, *rows.rows[system.row].settings}
+            for setting in over_recipe(in_recipe, [outcome.made for outcome in result.outcomes.values()]):
                 changes.setdefault(setting, []).append(system.title)
-        told = [
+        listed = [
             f"`{setting}`" + (f" ({', '.join(titles)})" if len(titles) < len(results) else "")
             for setting, titles in changes.items()
         ]
-        return f"Other than in the recipe: {'; '.join(told)}." if told else ""
+        return f"Other than in the recipe: {'; '.join(listed)}." if listed else ""
 
     def _about(self) -> list[str]:
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
@@ -308,8 +310,8 @@ class Reproduction(Experiment):
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
         if allowed := budgets(results):
-            given = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
-            notes.append(f"Each was given {given} of training, validations included, reading text not.")
+            allowance = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
+            notes.append(f"Each was given {allowance} of training, validations included, reading text not.")
         notes += made_by([outcome.made for outcome in outcomes])
         notes += timing(results)
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
@@ -327,16 +329,16 @@ class Reproduction(Experiment):
 
 
 def _made_from(path: Path) -> dict[str, dict[str, str]]:
-    """Of which weights a report is, by their folders; none where that cannot be read."""
+    """The weights that a report was made from, by folder; none where that cannot be read."""
     try:
-        found: dict[str, dict[str, str]] = read_json(path)
+        facts: dict[str, dict[str, str]] = read_json(path)
     except (OSError, ValueError):
         return {}
-    return found
+    return facts
 
 
 def _last_line(log: Path) -> str:
-    """Of what a process has printed so far, after its command."""
+    """The last line that a process has printed so far."""
     whole, _, _ = read_tail(log).rpartition("\n")
-    said = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
-    return said[-1] if said else ""
+    lines = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
+    return lines[-1] if lines else ""

@@ -10,9 +10,10 @@ from itertools import islice
 from matplotlib.axes import Axes
 
 from caesura.analysis.plots import COLOURS, Figure, Look, label_ends, looks, short, styled
+from caesura.experiments.outcome import rounded
 from caesura.experiments.recipe import Recipe
 from caesura.experiments.result_tables import time_shown
-from caesura.experiments.results import SystemResult, rounded
+from caesura.experiments.results import SystemResult
 
 CURVES, BY_LENGTH = "curves.png", "by_length.png"
 CAPTIONS = {

@@ -69,7 +69,7 @@ def live_curves(sweep: Sweep, field: str = "live") -> Figure:
 
 
 def _curves(sweep: Sweep, field: str, title: str, positive: bool = False) -> tuple[Figure, Axes]:
-    """A figure with what a field was over training sentences; its vertical axis is the caller's."""
+    """A figure of a field over training sentences; the caller sets its vertical axis."""
     (figure, axes), seen = blank(WIDTH, HEIGHT, title), looks(sweep)
     _lines(axes, sweep, seen, field, positive)
     _sentences(axes, sweep, field)
@@ -177,7 +177,7 @@ def loss_curves(sweep: Sweep) -> Figure:
     _lines(axes, alike, seen, field)
     _sentences(axes, alike, field)
     first = _early(alike)
-    later = [y for run in alike.runs for x, y in run.told(field) if x >= first]
+    later = [y for run in alike.runs for x, y in run.logged(field) if x >= first]
     margin = 0.04 * (max(later) - min(later)) or 0.1
     axes.set_ylim(min(later) - margin, max(later) + margin)
     axes.set_xlim(left=0.95 * first)
@@ -196,8 +196,8 @@ def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     alike, others = _one_alphabet(sweep)
     first, every, few = _early(alike), [], len(members(sweep)) <= MANY
     for run in alike.runs:
-        losses = dict(run.told("cross_entropy"))
-        way = [(y, losses[x]) for x, y in run.told(field) if x >= first and x in losses and y > 0]
+        losses = dict(run.logged("cross_entropy"))
+        way = [(y, losses[x]) for x, y in run.logged(field) if x >= first and x in losses and y > 0]
         if not way:
             continue
         every += [x for x, _ in way]
@@ -209,7 +209,7 @@ def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     for name, place in _baselines(alike, field, "cross_entropy").items():
         every.append(place[0])
         dot(axes, *place, INK, 0, beside=True)
-        _name(axes, name, place, below=True)  # above it end those that cut
+        _name(axes, name, place, below=True)  # the runs that cut end above it
     log_lengths(axes.xaxis, every)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel(NATS)
@@ -233,11 +233,11 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
     """Every figure that is not empty: those of a side on which some run learns, or moves."""
-    drawn, told = {}, [run for run in _grid(sweep) if run.told("cross_entropy")]
+    drawn, told = {}, [run for run in _grid(sweep) if run.logged("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
         field = f"{side}live" if name.endswith("gradient") else f"{side}segment_length"
-        if name.endswith("loss-and-length") and not any(run.told(field) for run in told):
+        if name.endswith("loss-and-length") and not any(run.logged(field) for run in told):
             continue
         if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
             drawn[name] = draw(sweep)
@@ -272,7 +272,7 @@ def _unit(field: str) -> str:
 
 
 def _way(run: SweepRun, field: str) -> tuple[list[float], list[float]]:
-    """A run's line: what the training text told, after the start; of what does not cut, its validations."""
+    """The line of a run: its start and the training log; without a log of this field, its validations."""
     told = run.training.get(field)
     if told is None:
         return run.column("sentences"), run.column(field)
@@ -307,7 +307,7 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, positive: bool = F
 
 
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
-    """Where the name of each baseline stands: at its last seed's last validation, or what training told last.
+    """Where the name of each baseline stands: at the last validation of its last seed, or at its last log.
 
     What the names of all configs begin with says nothing.
     """
@@ -323,7 +323,7 @@ def _levels(sweep: Sweep, field: str) -> dict[str, float]:
 
 
 def _end(run: SweepRun, name: str) -> float | None:
-    return run.last(name) if name in run.curve else run.last_told(name)
+    return run.last(name) if name in run.curve else run.last_logged(name)
 
 
 def _name(axes: Axes, name: str, place: tuple[float, float], below: bool = False) -> None:
@@ -333,16 +333,16 @@ def _name(axes: Axes, name: str, place: tuple[float, float], below: bool = False
 
 
 def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
-    """The cross-entropies that can be compared: of runs whose target symbols are those of the grid's first.
+    """The runs whose cross-entropies can be compared: with the same target symbols as the first of the grid.
 
-    The others have nothing to tell here, and stand in the legend.
+    The others are only named in the legend.
     """
 
     def kind(run: SweepRun) -> tuple[Any, ...]:
         return tuple(at(sweep.config(run), key) for key in SYMBOLS)
 
-    first = next(kind(run) for run in _grid(sweep) if run.told("cross_entropy"))
-    others = [run for run in sweep.runs if run.told("cross_entropy") and kind(run) != first]
+    first = next(kind(run) for run in _grid(sweep) if run.logged("cross_entropy"))
+    others = [run for run in sweep.runs if run.logged("cross_entropy") and kind(run) != first]
     alike = replace(sweep, runs=[replace(r, training={}) if r in others else r for r in sweep.runs])
     known, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
     count = sum(not run.beside for run in others)
@@ -352,12 +352,12 @@ def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
 
 def _early(sweep: Sweep) -> float:
     """The sentences seen by the first cross-entropy that is drawn."""
-    seen = [x for run in sweep.runs for x, _ in run.told("cross_entropy")]
+    seen = [x for run in sweep.runs for x, _ in run.logged("cross_entropy")]
     return min(x for x in seen if x >= max(seen) / EARLY)
 
 
 def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
-    """Logarithmic from the first hundred on, where training has told of them: the slide may be over soon."""
+    """Logarithmic from the first hundred on, where training was logged: lengths may change early."""
     axes.set_xlabel("training sentences seen")
     if any(field in run.training for run in sweep.runs):
         most = max(x for run in sweep.runs for x in [1.0, *_way(run, field)[0], *run.column("sentences")])
@@ -373,7 +373,7 @@ def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
 
 def _ends(sweep: Sweep, field: str) -> list[Line2D]:
     names = "start", "end"
-    if any(field in run.training for run in sweep.runs):  # which the lines are of
+    if any(field in run.training for run in sweep.runs):  # the lines show training text
         names = "start (dev)", "end (dev)"
         if _side(field):
             names = "start (dev references)", "end (translations)"

@@ -92,7 +92,7 @@ def value_shown(sweep: Sweep, run: SweepRun) -> str:
 
 
 def _besides(sweep: Sweep, run: SweepRun, usual: Mapping[str, str]) -> str:
-    """A run's value of the one key, or those of several that are not the usual ones."""
+    """The value of the second key in a run; of several keys, the values that are not the usual ones."""
     values = {key: shown(sweep.value(run, key)) for key in usual}
     if len(values) == 1:
         return "".join(values.values())

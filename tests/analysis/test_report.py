@@ -333,7 +333,7 @@ def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyP
     outputs = one.model.process([line.source for line in LINES], one.model.searcher(1))
     scores, speed = score(["a"], ["b"]), Speed(10.0, 1.0, 5, 3)
     found = analyse(
-        one, LINES, "text", None, replace(SMALL, sample=3, translate=5), known=Known(outputs, scores, speed)
+        one, LINES, "text", None, replace(SMALL, sample=3, translate=5), before=Known(outputs, scores, speed)
     )
     assert found.scores == scores
     assert found.text.translated == 5

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.analysis.agreement import Agreement
-from caesura.analysis.chapters import _fall, _gates_said, _went
+from caesura.analysis.chapters import _fall, _gates_caption, _went
 from caesura.analysis.drawings import count
 from caesura.analysis.findings import Analysis
 from caesura.analysis.lines import Line
@@ -62,7 +62,7 @@ def test_what_did_not_move_goes_nowhere() -> None:
 def test_gold_boundaries_are_counted_in_words(one: Analysis, cut: int, given_: int, said: str) -> None:
     assert one.gates is not None
     gates = replace(one.gates, gold_boundaries=cut, gold_given=given_, profiles=one.gates.profiles[:1])
-    assert _gates_said(gates).endswith(said)
+    assert _gates_caption(gates).endswith(said)
 
 
 def test_one_of_everything_is_singular() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cli.program import write_config, write_corpus
 
-from caesura.analysis.defaults import told_options, with_defaults, without_defaults
+from caesura.analysis.defaults import changed_options, with_defaults, without_defaults
 from caesura.components import resolve
 from caesura.config import Config, flat, load_config
 from caesura.experiments.provenance import described, digest, is_mark_of
@@ -94,7 +94,7 @@ def test_options_are_told_where_they_are_not_the_defaults() -> None:
     cutter = {"type": "act", "epsilon": 0.25, "halting_bias": 1.0}
     reader = {"type": "gru", "embedding_dim": 8, "size": 6, "dropout": 0.0}
     values = {"type": "parts", "tau": 0.5, "reader": reader, "cutter": cutter, "pooling": "weighted"}
-    assert told_options("segmenter", values | {"rate": None, "output_dim": None}) == {
+    assert changed_options("segmenter", values | {"rate": None, "output_dim": None}) == {
         "reader": {"type": "gru", "embedding_dim": 8, "size": 6},
         "cutter": {"type": "act", "epsilon": 0.25},
         "pooling": {"type": "weighted"},
