@@ -309,7 +309,7 @@ def _errors_note(a: Analysis) -> str:
     if e and e.unspaced:
         sides = " and the ".join(e.unspaced)
         note.append(
-            f"The {sides} has about one word a line: unknown, invented and copied words mean nothing there."
+            f"The {sides} has about one word per line: unknown, invented and copied words mean nothing there."
         )
     elif e and e.invented is None:
         note.append(f"Counts of training words are missing or cut off ({escape(a.text.training)}).")
@@ -322,13 +322,18 @@ def cost(models: Sequence[Analysis], figures: Figures) -> str:
     """Quality beside price."""
     note = " ".join(_speeds(models))
     if any(a.cost.flops for a in models):
-        note += " FLOPs of one greedy pass; symbols, segments and target symbols are means of a sentence."
+        note += " FLOPs of one greedy pass; symbols, segments and target symbols are means per sentence."
     parts = [table_html(tables.cost(models), note=note)]
     priced = {a.name: (a.scores.bleu, a.cost) for a in models if a.scores and a.cost.flops}
     if len(priced) > 1:
-        caption = "BLEU against the arithmetic of a sentence; the area of a dot is the number of parameters."
+        caption = "BLEU against operations per sentence; the area of a dot is the number of parameters."
         parts.append(place(figures, "price", draw.cost_figure(priced), caption))
-    for split, alike in together((a, _split(a.cost.flops)) for a in models if a.cost.flops):
+    shares = (
+        (a, ", ".join(f"{part} {n / sum(flops.values()):.0%}" for part, n in flops.items()))
+        for a in models
+        if (flops := a.cost.flops)
+    )
+    for split, alike in together(shares):
         parts.append(f"<p>Operations of {names(alike)}: {split}.</p>")
     return "".join(parts)
 
@@ -350,11 +355,6 @@ def _speeds(models: Sequence[Analysis]) -> list[str]:
         how = f"{shown[0].repeats} repeats on {count(shown[0].sentences, 'sentence')}, ± half their range"
         notes.insert(0, f"Speeds: medians of {how}; {models[0].cost.device}, {models[0].text.search}.")
     return notes
-
-
-def _split(flops: Mapping[str, float]) -> str:
-    total = sum(flops.values())
-    return ", ".join(f"{part} {n / total:.0%}" for part, n in flops.items())
 
 
 Chapter = Callable[[Sequence[Analysis], Figures], str]

@@ -21,12 +21,9 @@ def visible(text: str) -> str:
         return ""
     if is_mark(text[0]):
         text = "◌" + text
-    return "".join(SPACE if unicodedata.category(c) == "Zs" else _shown(c) for c in text)
-
-
-def _shown(character: str) -> str:
-    """As in segmented text, but a bar and a backslash need no escape where nothing is read back."""
-    return character if character in "|\\␣" else join_pieces([character])
+    # Nothing is read back, so bars and backslashes need no escapes.
+    seen = (SPACE if unicodedata.category(c) == "Zs" else c for c in text)
+    return "".join(c if c in "|\\␣" else join_pieces([c]) for c in seen)
 
 
 def is_mark(character: str) -> bool:

@@ -25,7 +25,7 @@ def describe(model: Translator) -> str:
         return f"{config.data.src.level} model, {depth}"
     options = {key: v for key in ALWAYS if (v := segmenter.options.get(key)) is not None}
     options |= changed_options("segmenter", segmenter.model_dump(mode="json"))
-    parts = {key: value for key, value in options.items() if _is_part(value)}
+    parts = {key: value for key, value in options.items() if isinstance(value, dict) and "type" in value}
     if (cuts := config.data.cuts) and parts.get("cutter", {}).get("type") == "given":
         files = {"type", *(() if isinstance(cuts, FileCuts) else type(cuts).model_fields)}
         parts["cutter"] = cuts.model_dump(mode="json", include=files, exclude_defaults=True)
@@ -36,10 +36,6 @@ def describe(model: Translator) -> str:
         phrases.append(f"tau {shown(segmenter.penalty_weight)}")
     phrases += _told({key: value for key, value in options.items() if key not in parts})
     return ", ".join([*phrases, depth])
-
-
-def _is_part(value: Any) -> bool:
-    return isinstance(value, dict) and "type" in value
 
 
 def _part(key: str, value: Mapping[str, Any], beside: Mapping[str, Any]) -> str:

@@ -186,13 +186,10 @@ def _against(name: str, agreements: Sequence[tuple[str, Agreement]], lines: int)
     cells: dict[tuple[float, ...], list[str]] = {}
     for label, s in (*models, *others):
         cells.setdefault((s.precision, s.recall, s.f1), []).append(label)
-    note = f"{escape(first.about[:1].upper() + first.about[1:])}, {_boundary_count(models[0][1].gold)}"
+    gold, about = models[0][1].gold, escape(first.about[:1].upper() + first.about[1:])
+    note = f"{about}, {gold:,} boundar{'y' if gold == 1 else 'ies'}"
     if not first.alone:
         note += f" on {first.sentences:,} of {count(lines, 'line')}"
     beside = max(others, key=lambda pair: pair[1].f1, default=None)
     than = f" Of the other cuts {beside[0]} comes closest, F1 {beside[1].f1:.2f}." if beside else ""
     return tuple((", ".join(labels), *values) for values, labels in cells.items()), f"{note}.{than}"
-
-
-def _boundary_count(n: int) -> str:
-    return "1 boundary" if n == 1 else f"{n:,} boundaries"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,6 @@ from caesura.analysis.lines import Line, Sample, chunks, subsample
 from caesura.analysis.models import cut_after, describe
 from caesura.analysis.moved import Moved, StageReport, has_gaps, movable, move_cuts
 from caesura.analysis.segments import (
-    SegmentStatistics,
     SegmentTally,
     segment_statistics,
     varying_cuts,
@@ -109,8 +108,9 @@ def analyse(
     attention = _attention(model, sample, translated, cuts, outputs)
     report("gates and attention", len(sample), len(sample))
     shown = _shown(model, passed.shown(translated or sample), outputs, settings)
+    written = [cut for output in translations if (cut := _written(output)) is not None]
     varying, contexts = varying_cuts([line.source for line in filled], [cuts[line.number] for line in filled])
-    training = subject.training
+    training, values = subject.training, passed.halting.figures()
     return Analysis(
         name=subject.name,
         about=describe(model),
@@ -120,9 +120,13 @@ def analyse(
         varying=varying,
         contexts=contexts,
         agreements=passed.agreed(gold),
-        target_segments=_target_segments(translations),
+        target_segments=segment_statistics(written) if written else None,
         readings=[reading(line, output, training.trg, _written(output)) for line, output in shown],
-        figures=_measured(model, passed.halting.figures()),
+        figures=[
+            Measured(f.name, f.heading, f.unit, f.definition, values[f.name], f.format)
+            for f in model.segmenter.figures
+            if f.name in values
+        ],
         halting=passed.halting.result(),
         history=history(subject.folder),
         gates=gates,
@@ -134,11 +138,6 @@ def analyse(
         target_length=model.target_length,
         moved=_moved(model, filled, settings, report),
     )
-
-
-def _measured(model: Translator, values: Mapping[str, float]) -> list[Measured]:
-    figures = [figure for figure in model.segmenter.figures if figure.name in values]
-    return [Measured(f.name, f.heading, f.unit, f.definition, values[f.name], f.format) for f in figures]
 
 
 class _Pass:
@@ -354,11 +353,6 @@ def _robust(
 def _written(output: Output) -> Segmentation | None:
     """How the decoder cut its translation; None for a decoder that does not."""
     return output.targets[0] if output.targets else None
-
-
-def _target_segments(outputs: Sequence[Output]) -> SegmentStatistics | None:
-    cuts = [cut for output in outputs if (cut := _written(output)) is not None]
-    return segment_statistics(cuts) if cuts else None
 
 
 def _cost(

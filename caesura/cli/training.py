@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from caesura.cli.options import Threads, parse_duration
+from caesura.cli.options import Threads, all_settings, parse_duration
 from caesura.errors import Interrupted
 from caesura.streams import outlive_readers
 
@@ -43,11 +43,9 @@ def train(
     from caesura.training.loop import train as run
 
     outlive_readers()
-    short = {"data.errors": errors, "training.threads": threads}
-    overrides = [*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    overrides = all_settings(settings, {"data.errors": errors, "training.threads": threads})
     loaded = load_config(find(config, terminal.say), overrides)
-    seconds = None if time_limit is None else parse_duration(time_limit)
-    allowed = None if budget is None else parse_duration(budget, "--budget")
+    seconds, allowed = parse_duration(time_limit), parse_duration(budget, "--budget")
     folder = out or Path("runs") / loaded.name
     with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
         try:

@@ -143,13 +143,7 @@ def compared(
         tested = paired_bootstrap(systems, text.references, testing.bleu_tokenize, testing.lowercase)
     return [
         ComparisonRow(
-            folder,
-            model,
-            beam,
-            training_seconds(Path(folder)),
-            seconds,
-            result,
-            tested.get(folder),
+            folder, model, beam, training_seconds(Path(folder)), seconds, result, tested.get(folder)
         )
         for (folder, model), (result, seconds) in zip(models, measured, strict=True)
     ]
@@ -193,7 +187,8 @@ def write_report(
     names = _names([folder for folder, _ in models], rows)
     analyses = []
     for i, (folder, model) in enumerate(models):
-        before = _known(rows[i]) if rows else None
+        row = rows[i] if rows else None
+        before = Known(row.evaluation.outputs, row.evaluation.scores, row.speed) if row else None
         with terminal.stages(f"analysing {names[i]}") as report:
             training = training_text(model, Path(folder), text.train, text.errors)
             lines = read_text(text.src, text.trg, text.errors, longest)
@@ -212,10 +207,6 @@ def write_report(
             f"caesura: {one_line(text.src)}: {analyses[0].text.too_long} lines {limit} were taken as empty"
         )
     return page, analyses
-
-
-def _known(row: ComparisonRow) -> Known:
-    return Known(row.evaluation.outputs, row.evaluation.scores, row.speed)
 
 
 def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] = ()) -> None:

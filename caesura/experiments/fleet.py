@@ -150,7 +150,10 @@ class _Fleet:
             member.failure.unlink(missing_ok=True)
             self._start(member)
         self._note_company()
-        self._tell()
+        for name, measure in self._doing.items():
+            if measure is None:
+                self._tell_validations(self.members[name])
+        self.watcher.running(dict(self._lines))
         return bool(self.waiting or self.children.running)
 
     def settle(self, name: str, status: int) -> None:
@@ -161,12 +164,8 @@ class _Fleet:
         stopping = self.stopping or self.children.signal is not None
         if stopping and status in _STOPPED:
             if status == -signal.SIGKILL:  # by Ctrl-C for the third time
-                again = (
-                    f"{name}: killed; {measure.doing} begins anew"
-                    if measure
-                    else kill_notice(name, member.folder)
-                )
-                self.watcher.say(again)
+                anew = f"{name}: killed; {measure.doing} begins anew" if measure else ""
+                self.watcher.say(anew or kill_notice(name, member.folder))
             return
         try:
             if status != 0:
@@ -184,7 +183,10 @@ class _Fleet:
     def _start(self, member: Member) -> None:
         """Start the next process of a member, if there is one."""
         outcome = read_outcome(member, self.limits.budget, self.measures)
-        self._keep_budget(member, outcome.budget)
+        self._budgets[member.name] = outcome.budget
+        make_folder(member.folder.parent)
+        if outcome.budget is not None:
+            write_whole(member.allowance, f"{outcome.budget:g}")
         if not outcome.trained:
             budget = () if outcome.budget is None else ("--budget", f"{outcome.budget:f}")
             settings = [word for setting in member.settings for word in ("--set", setting)]
@@ -227,12 +229,6 @@ class _Fleet:
         write_whole(measure.path(member), content.encode() + b"\n")
         printed.unlink()
 
-    def _keep_budget(self, member: Member, budget: float | None) -> None:
-        self._budgets[member.name] = budget
-        make_folder(member.folder.parent)
-        if budget is not None:
-            write_whole(member.allowance, f"{budget:g}")
-
     def _fail(self, member: Member, reason: str) -> None:
         write_whole(member.failure, reason.encode(errors="replace"))
         self.watcher.say(f"{member.name}: failed: {reason}; all it said: {member.log}")
@@ -247,12 +243,6 @@ class _Fleet:
                 path = self.members[name].company
                 before = int(read_tail(path, 100)) if path.exists() else 1
                 write_whole(path, str(max(before, together)))
-
-    def _tell(self) -> None:
-        for name, measure in self._doing.items():
-            if measure is None:
-                self._tell_validations(self.members[name])
-        self.watcher.running(dict(self._lines))
 
     def _tell_validations(self, member: Member) -> None:
         """Report the validations that a member's log has gained since the last look."""

@@ -219,7 +219,7 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         status,
         reason,
         progress or Progress(),
-        _company(member),
+        int(_number(member.company) or 1),
         next((r for r in records if r["kind"] == "start"), None),
         [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
         {name: value for name, value in results.items() if value is not None},
@@ -249,12 +249,9 @@ def rounded(value: Any) -> Any:
 
 
 def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:
-    try:
-        allowance = float(read_tail(member.allowance, 100))
-    except (OSError, ValueError):
-        return budget
-    if budget is None:
-        return allowance
+    allowance = _number(member.allowance)
+    if allowance is None or budget is None:
+        return allowance if budget is None else budget
     return max(allowance, budget) if progress is not None and _spent(progress, allowance) else budget
 
 
@@ -264,8 +261,9 @@ def _spent(progress: Progress, budget: float | None) -> bool:
     return over and not progress.since_validation
 
 
-def _company(member: Member) -> int:
+def _number(path: Path) -> float | None:
+    """The number in a file; None where there is none."""
     try:
-        return int(read_tail(member.company, 100))
+        return float(read_tail(path, 100))
     except (OSError, ValueError):
-        return 1
+        return None

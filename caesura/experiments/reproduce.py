@@ -72,7 +72,8 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
-                if untested := [s.title for s in selected if not any(map(_has_test, s.members.values()))]:
+                tested = {member for member in members if member.load().data.test is not None}
+                if untested := [s.title for s in selected if tested.isdisjoint(s.members.values())]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
                 done = experiment.run(members, limits, display)
@@ -84,10 +85,6 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
             elapsed = time.monotonic() - began
             experiment.report(None if limits.time_limit is None else limits.time_limit - elapsed)
     return not any(member.failure.exists() for member in members)
-
-
-def _has_test(member: Member) -> bool:
-    return member.load().data.test is not None
 
 
 def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
@@ -111,7 +108,11 @@ def _with_known(recipe: Recipe, chosen: Chosen, asked_for: Sequence[RecipeSystem
     for system in systems(recipe, Chosen(chosen.out, seeds=seeds)):
         now = mine.get(system.name, {})
         before = {
-            s: m for s, m in system.members.items() if _begun(m) or kept_metrics(chosen.out, m).exists()
+            seed: member
+            for seed, member in system.members.items()
+            if list_checkpoints(member.folder / "checkpoints")
+            or member.failure.exists()
+            or kept_metrics(chosen.out, member).exists()
         }
         members = dict(sorted((before | now).items()))
         if members:
@@ -125,10 +126,6 @@ def _trained_seeds(out: Path) -> Iterator[int]:
         seed = name.rpartition("-")[2]
         if re.fullmatch(r"\d{1,9}", seed):
             yield int(seed)
-
-
-def _begun(member: Member) -> bool:
-    return bool(list_checkpoints(member.folder / "checkpoints")) or member.failure.exists()
 
 
 @dataclass(frozen=True)

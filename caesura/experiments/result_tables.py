@@ -54,14 +54,18 @@ def _columns(results: Sequence[SystemResult]) -> list[tuple[Column, Ours, Papers
         (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _known(p.bleu, ".2f")),
         (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _known(p.chrf and 100 * p.chrf, ".0f")),
         (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _unknown),
-        (Column("parameters", "s"), _parameters, lambda p: p.parameters and _millions(p.parameters)),
+        (
+            Column("parameters", "s"),
+            _alone("parameters", _millions),
+            lambda p: p.parameters and _millions(p.parameters),
+        ),
         (Column("pairs", "s"), lambda r: _mean("pairs", ",.0f")(r).partition(" ± 0")[0], _unknown),
         (Column(ASKED, "s"), lambda r: _mean("target_length", "g")(r).partition(" ± 0")[0], _unknown),
         (Column("segments (longest)", "s"), _lengths, _papers_lengths),
-        (Column(FIDELITY, "s"), _fidelity, _unknown),
+        (Column(FIDELITY, "s"), _pair("fidelity", "±", "fidelity_error", ".2f"), _unknown),
         (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _unknown),
-        (Column(BOUNDARIES, "s"), _boundaries, _unknown),
-        (Column(PACE, "s"), _pace, _unknown),
+        (Column(BOUNDARIES, "s"), _pair("boundary_f1", "/", "boundary_chance", ".3f"), _unknown),
+        (Column(PACE, "s"), _alone("milliseconds", "{:.1f}".format, timed=True), _unknown),
         (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _unknown),
         (Column("trained", "s"), lambda r: time_shown(r, "seconds"), lambda p: p.training_time),
         (Column("ended by"), endings, _unknown),
@@ -102,11 +106,6 @@ def _seeds(result: SystemResult) -> int:
     return tested.count if tested else sum(outcome.best is not None for outcome in result.counted)
 
 
-def _parameters(result: SystemResult) -> str:
-    spread = result.figure("parameters")
-    return "" if spread is None else _millions(spread.mean)
-
-
 def _lengths(result: SystemResult) -> str:
     longest = max((o.best["longest_segment"] for o in result.counted if o.best), default=None)
     return "" if longest is None else _segments(_mean("segment_length", ".2f")(result), longest)
@@ -118,20 +117,25 @@ def _papers_lengths(paper: Paper) -> str | None:
     return _segments(f"{paper.segment_length:.2f}", paper.longest_segment)
 
 
-def _fidelity(result: SystemResult) -> str:
-    """With the error of a measurement, not the deviation over seeds."""
-    cosine, error = result.figure("fidelity"), result.figure("fidelity_error")
-    return "" if cosine is None else f"{cosine.mean:.2f}" + (f" ± {error.mean:.2f}" if error else "")
+def _alone(name: str, show: Callable[[float], str], timed: bool = False) -> Ours:
+    """The mean of a figure without its deviation; a star marks times of runs side by side."""
+
+    def shown(result: SystemResult) -> str:
+        spread = result.figure(name)
+        return "" if spread is None else show(spread.mean) + "*" * (timed and result.together > 1)
+
+    return shown
 
 
-def _boundaries(result: SystemResult) -> str:
-    model, chance = result.figure("boundary_f1"), result.figure("boundary_chance")
-    return "" if model is None else f"{model.mean:.3f}" + (f" / {chance.mean:.3f}" if chance else "")
+def _pair(name: str, mark: str, beside: str, form: str) -> Ours:
+    """The means of two figures, such as a measurement and its error (not the deviation over seeds)."""
 
+    def shown(result: SystemResult) -> str:
+        first, second = result.figure(name), result.figure(beside)
+        other = f" {mark} {format(second.mean, form)}" if second else ""
+        return "" if first is None else format(first.mean, form) + other
 
-def _pace(result: SystemResult) -> str:
-    spread = result.figure("milliseconds")
-    return "" if spread is None else f"{spread.mean:.1f}" + "*" * (result.together > 1)
+    return shown
 
 
 def _segments(mean: str, longest: int | None) -> str:
@@ -144,8 +148,7 @@ def _millions(parameters: float) -> str:
 
 def time_shown(result: SystemResult, name: str) -> str:
     """The mean over seeds, with a star where none had the machine to itself."""
-    spread = result.figure(name)
-    return "" if spread is None else duration(spread.mean) + "*" * (result.together > 1)
+    return str(_alone(name, duration, timed=True)(result))
 
 
 def timing(results: Sequence[SystemResult]) -> list[str]:

@@ -208,13 +208,10 @@ def save(sweep: Sweep, path: Path) -> None:
     """Write a sweep, one run per line."""
     head = {"format": FORMAT, **{key: value for key, value in vars(sweep).items() if key != "runs"}}
     head["figures"] = {name: asdict(shown) for name, shown in sweep.figures.items()}
-    lines = [json.dumps(_compact(asdict(run)), ensure_ascii=False) for run in sweep.runs]
+    facts = [{k: v for k, v in asdict(run).items() if v not in (None, {}, [], "")} for run in sweep.runs]
+    lines = [json.dumps(run, ensure_ascii=False) for run in facts]
     top = json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}")
     write_whole(path, top + ',\n "runs": [\n' + ",\n".join(lines) + "\n]}\n")
-
-
-def _compact(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if value not in (None, {}, [], "")}
 
 
 def load(path: Path) -> Sweep:

@@ -66,7 +66,11 @@ def ends(dimensions: Sequence[Dimension]) -> list[Sequence[Setting]]:
     """The values that can be checked before anything is drawn: the ends of ranges, and all choices."""
     result: list[Sequence[Setting]] = []
     for dimension in dimensions:
-        values = dimension.values if isinstance(dimension, Choice) else _ends(dimension)
+        values: Sequence[str] = (
+            dimension.values
+            if isinstance(dimension, Choice)
+            else [_text(dimension, value) for value in (dimension.low, dimension.high)]
+        )
         result.append([_setting(dimension.key, value) for value in values])
     return result
 
@@ -78,11 +82,6 @@ def row(trial: Trial) -> tuple[str, Sequence[Setting]]:
 
 def _setting(key: str, value: str) -> Setting:
     return Setting(key, value, f"--over {key}={value}")
-
-
-def _ends(dimension: Range) -> tuple[str, str]:
-    low, high = (_text(dimension, value) for value in (dimension.low, dimension.high))
-    return low, high
 
 
 def _text(dimension: Range, value: float) -> str:
