@@ -27,8 +27,8 @@ def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, 
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in heard}
+    active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in active}
 
 
 def restore_signals(before: Mapping[int, Any]) -> None:

@@ -216,11 +216,11 @@ def _gates_caption(gates: GateStatistics) -> str:
             phrases.append(
                 f"at {name} the {p.direction} {p.gate} gate is at {at:.2f}, within words at {p.inside:.2f}"
             )
-    told = "; ".join(phrases)
+    sentence = "; ".join(phrases)
     cut_at, given = gates.gold_boundaries, gates.gold_given
     boundaries = "boundary" if cut_at == 1 else "boundaries"
     parts = [
-        f"{told[:1].upper()}{told[1:]}." if phrases else "",
+        f"{sentence[:1].upper()}{sentence[1:]}." if phrases else "",
         f"Measured at the {cut_at:,} gold {boundaries} that it cut, of {given:,}." if cut_at else "",
         f"None of the {given:,} gold boundaries was cut." if given and not cut_at else "",
     ]
@@ -240,13 +240,13 @@ def attention(models: Sequence[Analysis], figures: Figures) -> str:
     )
     parts = [table_html(tables.attention(models), note=note)]
     firsts = {n: s.place.solid[0] for n, s in statistics.items() if math.isfinite(s.place.solid[0])}
-    told = each((n, f"{first:.1f} times") for n, first in firsts.items())
+    intro = each((n, f"{first:.1f} times") for n, first in firsts.items())
     caption = "Attention by place in the word"
-    caption += f": first characters get {told} their even share." if firsts else "."
+    caption += f": first characters get {intro} their even share." if firsts else "."
     parts.append(place(figures, "attention-places", draw.attention_place_figure(statistics), caption))
     if lines := "".join(_along(a, "attention", figures) for a in models):
-        told = "<p>Where each output symbol (rows) looked in the source (columns):</p>"
-        parts.append(fold("Attention along lines", told + lines))
+        intro = "<p>Where each output symbol (rows) looked in the source (columns):</p>"
+        parts.append(fold("Attention along lines", intro + lines))
     return "".join(parts)
 
 
@@ -269,16 +269,16 @@ def errors(models: Sequence[Analysis], figures: Figures) -> str:
     for kind, head in (("length", "source characters"), ("rarity", "rare source words")):
         groups = {a.name: b for a in translated if (b := getattr(a.errors, f"by_{kind}"))}
         if groups and any(len(b) > 1 for b in groups.values()):
-            told = each((n, _went(b[0].bleu, b[-1].bleu, ".1f")) for n, b in groups.items())
-            caption = f"BLEU by {head}, from the first group to the last: {told}."
+            numbers = each((n, _went(b[0].bleu, b[-1].bleu, ".1f")) for n, b in groups.items())
+            caption = f"BLEU by {head}, from the first group to the last: {numbers}."
             drawn.append(place(figures, f"bleu-by-{kind}", draw.buckets_figure(groups, head), caption))
     robust = {a.name: a.robustness for a in translated if a.robustness}
     if robust:
-        told = each((n, _fall(r.chrf)) for n, r in robust.items())
+        numbers = each((n, _fall(r.chrf)) for n, r in robust.items())
         r = next(iter(robust.values()))
         caption = (
             f"chrF2 against {r.against} as letters are dropped, swapped or replaced in more words; at "
-            f"{r.rates[-1]:.0%} it {told}. {count(r.sentences, 'sentence')}, greedy, the same typos "
+            f"{r.rates[-1]:.0%} it {numbers}. {count(r.sentences, 'sentence')}, greedy, the same typos "
             f"for all; {_realised(r)} of all words have one then."
         )
         drawn.append(place(figures, "typos", draw.robustness_figure(robust), caption))

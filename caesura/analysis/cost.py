@@ -36,8 +36,8 @@ def flops(
         "encoder": model.encoder.flops(segments),
         "decoder": model.decoder.flops(segments, targets, targets if written is None else written),
     }
-    known = {part: count for part, count in parts.items() if count is not None}
-    return known if len(known) == len(parts) else None
+    counted = {part: count for part, count in parts.items() if count is not None}
+    return counted if len(counted) == len(parts) else None
 
 
 def mean_flops(

@@ -8,8 +8,8 @@ from typing import Any
 
 from caesura.analysis.agreement import Agreement, Agreements
 from caesura.analysis.findings import plain
-from caesura.analysis.lines import Line, Sample, subsample
-from caesura.analysis.moved import Moved, StageReport, movable, move_cuts
+from caesura.analysis.lines import Line, Sample
+from caesura.analysis.moved import Moved, StageReport, move_some
 from caesura.errors import InputError
 from caesura.inference import Translator
 
@@ -57,6 +57,4 @@ def measure_cuts(
     for line, output in zip(kept, outputs, strict=True):
         agreements.add(line.number, line.source, output.segmentation.bounds, None)
     spaces = next((table for table in agreements.result() if table.reference == REFERENCE), None)
-    able = subsample([line for line in kept if movable(line.source, line.reference)], moved, seed)
-    sources, references = [line.source for line in able], [line.reference or "" for line in able]
-    return CutMeasures(move_cuts(model, sources, references, report), spaces)
+    return CutMeasures(move_some(model, kept, moved, seed, report), spaces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from caesura.data.words import WordCounts, bare, words_of
@@ -13,6 +14,8 @@ from caesura.evaluation.scores import Scores, score
 RARE = 10  # a word is rare below so many occurrences in the training text
 _LISTED = 30
 UNKNOWN = "<unk>"
+
+Scoring = Callable[[list[str], list[str]], Scores]  # translations, references
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ def error_statistics(
     output = [words_of(s.translation) for s in sentences]
     references = [s.reference for s in sentences if s.reference is not None]
     scored = references if len(references) == len(sentences) and sentences else None
+    scoring = partial(score, tokenize=tokenize, lowercase=lowercase)
     invented: Counter[str] = Counter()
     first: dict[str, int] = {}
     copied = right = 0
@@ -124,8 +128,8 @@ def error_statistics(
         if scored
         else None,
         repetitions=repeated[:_LISTED],
-        by_length=_by_length(sentences, tokenize, lowercase) if scored else None,
-        by_rarity=_by_rarity(sentences, src_counts, tokenize, lowercase) if scored and src_counts else None,
+        by_length=_by_length(sentences, scoring) if scored else None,
+        by_rarity=_by_rarity(sentences, src_counts, scoring) if scored and src_counts else None,
         unspaced=unspaced,
     )
 
@@ -164,7 +168,7 @@ def _unknown(source: Sequence[Sequence[str]], words: WordCounts | None) -> Count
     return Count(sum(not words.of(word) for word in flat), len(flat))
 
 
-def _by_length(sentences: Sequence[Translated], tokenize: str, lowercase: bool) -> list[Bucket]:
+def _by_length(sentences: Sequence[Translated], scoring: Scoring) -> list[Bucket]:
     """Five groups of about the same number of sentences, by characters of the source."""
     lengths = sorted(len(s.source) for s in sentences)
     edges = sorted({lengths[len(lengths) * i // 5] for i in range(1, 5)} - {lengths[0]})
@@ -174,24 +178,21 @@ def _by_length(sentences: Sequence[Translated], tokenize: str, lowercase: bool) 
 
     limits = [lengths[0], *edges, lengths[-1] + 1]
     names = [f"{a}–{b - 1}" if a < b - 1 else f"{a}" for a, b in pairwise(limits)]
-    return _buckets(sentences, group, names, tokenize, lowercase)
+    return _buckets(sentences, group, names, scoring)
 
 
-def _by_rarity(
-    sentences: Sequence[Translated], words: WordCounts, tokenize: str, lowercase: bool
-) -> list[Bucket]:
+def _by_rarity(sentences: Sequence[Translated], words: WordCounts, scoring: Scoring) -> list[Bucket]:
     def group(sentence: Translated) -> int:
         return min(sum(words.of(word) < RARE for word in words_of(sentence.source)), 3)
 
-    return _buckets(sentences, group, ["0", "1", "2", "3 or more"], tokenize, lowercase)
+    return _buckets(sentences, group, ["0", "1", "2", "3 or more"], scoring)
 
 
 def _buckets(
     sentences: Sequence[Translated],
     group: Callable[[Translated], int],
     names: Sequence[str],
-    tokenize: str,
-    lowercase: bool,
+    scoring: Scoring,
 ) -> list[Bucket]:
     groups: list[list[Translated]] = [[] for _ in names]
     for sentence in sentences:
@@ -199,8 +200,6 @@ def _buckets(
     buckets = []
     for name, members in zip(names, groups, strict=True):
         if members:
-            s: Scores = score(
-                [m.translation for m in members], [m.reference or "" for m in members], tokenize, lowercase
-            )
+            s = scoring([m.translation for m in members], [m.reference or "" for m in members])
             buckets.append(Bucket(name, len(members), s.bleu, s.chrf, s.exact))
     return buckets

@@ -186,20 +186,20 @@ class _Search:
         return True
 
 
-def _pulls(pairs: Pairs, own: Tensor, changes: Tensor) -> list[Pull] | None:
+def _pulls(pairs: Pairs, cuts: Tensor, changes: Tensor) -> list[Pull] | None:
     """The gradient with respect to the scores at each gap, beside the change that a flip makes [B, T]."""
     if not pairs.model.segmenter.shiftable:
         return None
-    rows = torch.arange(len(own), device=own.device)
+    rows = torch.arange(len(cuts), device=cuts.device)
     dtype = next(pairs.model.parameters()).dtype
-    slopes = torch.zeros(own.shape, dtype=torch.float64, device=own.device)
+    slopes = torch.zeros(cuts.shape, dtype=torch.float64, device=cuts.device)
     for part in pairs.chunks(rows):
         slopes[part] = pairs.slopes(part, torch.zeros_like(slopes[part], dtype=dtype))[1].double()
-    costs = torch.where(own, -changes, changes)  # of a cut here: L(cut) - L(joined)
+    costs = torch.where(cuts, -changes, changes)  # of a cut here: L(cut) - L(joined)
     pulls = []
     for slope, cost, inner in zip(slopes, costs, pairs.inner, strict=True):
-        gradient, known = slope[inner], cost[inner].nan_to_num(0.0)
-        agreement = _agreement(gradient, known)
+        gradient, finite = slope[inner], cost[inner].nan_to_num(0.0)
+        agreement = _agreement(gradient, finite)
         pulls.append(Pull(gradient.tolist(), *agreement))
     return pulls
 

@@ -34,18 +34,18 @@ def describe(model: Translator) -> str:
     phrases = [f"{name} on {config.data.src.level} symbols"]
     if segmenter.tau or not parts:
         phrases.append(f"tau {shown(segmenter.penalty_weight)}")
-    phrases += _told({key: value for key, value in options.items() if key not in parts})
+    phrases += _in_words({key: value for key, value in options.items() if key not in parts})
     return ", ".join([*phrases, depth])
 
 
 def _part(key: str, value: Mapping[str, Any], beside: Mapping[str, Any]) -> str:
     """A part within a segmenter, such as `fixed (k 4)`; the cutter with the rate that it keeps."""
-    listed = ", ".join(_told({name: option for name, option in value.items() if name != "type"}))
+    listed = ", ".join(_in_words({name: option for name, option in value.items() if name != "type"}))
     rate = beside.get("rate") if key == "cutter" else None
     return str(value["type"]) + (f" ({listed})" if listed else "") + _rate(rate)
 
 
-def _told(options: Mapping[str, Any]) -> list[str]:
+def _in_words(options: Mapping[str, Any]) -> list[str]:
     """Options as words, without sizes and the rate."""
     left_out = {key for key in options if key in ("size", "rate") or key.endswith(("_dim", "_size"))}
     return [f"{key} {_shown(value)}" for key, value in options.items() if key not in left_out]

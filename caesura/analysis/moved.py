@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from caesura.analysis.fidelity import Fidelity, fidelity
 from caesura.analysis.flips import FlipStatistics, all_flips, flip_statistics
+from caesura.analysis.lines import Line, subsample
 from caesura.inference import Translator
 
 LONGEST = 400  # characters of a source: the time that flips take grows with the square of its length
@@ -57,6 +58,19 @@ def move_cuts(
         fidelity=gradient if gradient and gradient.positions else None,
         flips=_flips(model, pairs, progress) if segmenter.takes_cuts else None,
     )
+
+
+def move_some(
+    model: Translator,
+    lines: Iterable[Line],
+    count: int,
+    seed: int,
+    progress: StageReport = lambda *_: None,
+) -> Moved | None:
+    """Move the cuts of at most `count` lines, the same for every model of a comparison."""
+    able = subsample([line for line in lines if movable(line.source, line.reference)], count, seed)
+    sources, references = [line.source for line in able], [line.reference or "" for line in able]
+    return move_cuts(model, sources, references, progress)
 
 
 def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: StageReport) -> Fidelity:

@@ -26,7 +26,7 @@ def moved(models: Sequence[Analysis], figures: Figures) -> str:
             "cut moves. "
             "Losses are those of the references, in nats per target symbol.</p>"
         )
-    parts += [_told(a, a.moved) for a in models if a.moved]
+    parts += [_paragraph(a, a.moved) for a in models if a.moved]
     if still := names(a for a in models if a.moved is None):
         parts.append(
             f"<p>No cuts of {still} were moved: the segmenter takes none, no sentence of two symbols or more "
@@ -48,7 +48,7 @@ _NOTE = (
 )
 
 
-def _told(a: Analysis, m: Moved) -> str:
+def _paragraph(a: Analysis, m: Moved) -> str:
     parts = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {count(m.sentences, 'sentence')}."]
     if m.fidelity:
         parts.append(_gradient(m.fidelity))

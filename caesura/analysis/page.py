@@ -76,8 +76,8 @@ def row(parts: Sequence[str]) -> str:
     return f'<div class="row">{shown}</div>' if shown else ""
 
 
-def table_html(table: Table, own: str = "", note: str = "") -> str:
-    """A table that scrolls inside itself; rows whose first or third cell is `own` stand out."""
+def table_html(table: Table, emphasis: str = "", note: str = "") -> str:
+    """A table that scrolls inside itself; rows whose first or third cell is the `emphasis` stand out."""
     head = "".join(
         f'<th scope="col"{_kind(column.form)}>{escape(column.name)}</th>' for column in table.columns
     )
@@ -89,7 +89,9 @@ def table_html(table: Table, own: str = "", note: str = "") -> str:
             for shown in [column.show(cell)]
         )
         kinds = [
-            kind for kind, yes in (("own", bool(own) and own in row), ("first", row[0] != before)) if yes
+            kind
+            for kind, yes in (("own", bool(emphasis) and emphasis in row), ("first", row[0] != before))
+            if yes
         ]
         rows.append(f'<tr class="{" ".join(kinds)}">{cells}</tr>' if kinds else f"<tr>{cells}</tr>")
         before = row[0]

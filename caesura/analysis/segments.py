@@ -134,17 +134,17 @@ def segment_statistics(
     return tally.result(training)
 
 
-def _within(counts: Mapping[str, int], wanted: set[str]) -> Counter[str]:
+def _within(counts: Mapping[str, int], parts: set[str]) -> Counter[str]:
     """How often each wanted string is a part of a longer segment; overlapping places count each."""
     counted: Counter[str] = Counter()
-    lengths = sorted({len(text) for text in wanted if len(text) <= _WITHIN})
+    lengths = sorted({len(text) for text in parts if len(text) <= _WITHIN})
     for text, count in counts.items():
         for n in lengths:
             if n >= len(text):
                 break
             for start in range(len(text) - n + 1):
                 part = text[start : start + n]
-                if part in wanted:
+                if part in parts:
                     counted[part] += count
     return counted
 
@@ -178,14 +178,14 @@ def varying_cuts(texts: Sequence[str], cuts: Sequence[Segmentation]) -> tuple[li
     The strings are the words of the text wherever they occur, inside longer words too; in a text whose words
     hardly come twice (no spaces, compounds), frequent strings of letters. Of nested ones the first is told.
     """
-    wanted = _candidates(texts)
+    candidates = _candidates(texts)
     seen: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
     for text, cut in zip(texts, cuts, strict=True):
         bounds = set(cut.bounds)
         for start in range(len(text)):
             for end in range(start + _SHORTEST, min(start + _LONGEST, len(text)) + 1):
                 part = text[start:end]
-                if part in wanted:
+                if part in candidates:
                     seen[part][tuple(b - start for b in range(start + 1, end) if b in bounds)] += 1
     rows = []
     for part, ways in seen.items():

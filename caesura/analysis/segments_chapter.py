@@ -67,7 +67,7 @@ def _frequent(a: Analysis) -> str:
     """The paper's Table 5."""
     rows = []
     for n, listed in a.segments.top.items():
-        chips = "".join(chip(s.text, s.count, _told(s)) for s in listed)
+        chips = "".join(chip(s.text, s.count, _hint(s)) for s in listed)
         rows.append(f'<tr><td class="n">{n}</td><td class="chips">{chips}</td></tr>')
     head = '<thead><tr><th class="n">length</th><th>most frequent segments</th></tr></thead>'
 
@@ -87,7 +87,7 @@ def _frequent(a: Analysis) -> str:
     return f'{table(rows[:_LENGTHS])}{rest}{folded}<p class="note">{note}</p>'
 
 
-def _told(s: Segment) -> str:
+def _hint(s: Segment) -> str:
     within = "" if s.within is None else f"; {count(s.within, 'time')} within longer segments"
     trained = "" if s.training is None else f"; {count(s.training, 'time')} in the training text"
     return f"{count(s.count, 'time')} a segment{within}{trained}"
@@ -173,8 +173,8 @@ def _boundaries(models: Sequence[Analysis]) -> str:
         title = f"against {' and '.join(name for name, _ in references)}"
         columns = [Column(title), *(Column(head, ".3f") for head in ("precision", "recall", "F1"))]
         table = Table("boundaries", f"boundaries {title}", columns, [list(cells) for cells in rows])
-        own = models[0].name if len(models) == 1 else ""
-        shown.append(f"<div>{table_html(table, own, ' '.join(note for _, note in references))}</div>")
+        emphasis = models[0].name if len(models) == 1 else ""
+        shown.append(f"<div>{table_html(table, emphasis, ' '.join(note for _, note in references))}</div>")
     return f"<h3>Boundaries beside others’</h3>{row(shown)}" if shown else ""
 
 

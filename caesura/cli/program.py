@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(flag: bool) -> None:
+    if flag:
         from caesura import __version__
 
         typer.echo(f"caesura {__version__}")

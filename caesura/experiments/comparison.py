@@ -17,7 +17,7 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import name_of, read_text, readable
 from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.speed import SENTENCES, Speed, speeds
-from caesura.analysis.study import AnalysisSettings, Known, Subject, analyse
+from caesura.analysis.study import AnalysisSettings, Subject, Translations, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors, refuse_unwritable
 from caesura.data.sentences import Sentences
@@ -188,7 +188,7 @@ def write_report(
     analyses = []
     for i, (folder, model) in enumerate(models):
         row = rows[i] if rows else None
-        before = Known(row.evaluation.outputs, row.evaluation.scores, row.speed) if row else None
+        before = Translations(row.evaluation.outputs, row.evaluation.scores, row.speed) if row else None
         with terminal.stages(f"analysing {names[i]}") as report:
             training = training_text(model, Path(folder), text.train, text.errors)
             lines = read_text(text.src, text.trg, text.errors, longest)

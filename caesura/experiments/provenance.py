@@ -34,14 +34,14 @@ def note_provenance(member: Member) -> None:
     provenance = {
         "digest": digest(tree),
         "config": without_defaults(tree),
-        "settings": _told_settings(member),
+        "settings": _settings_of(member),
         "beam": config.testing.beam_size,
         "by": before if by in before else [*before, by],
     }
     write_whole(member.provenance, json.dumps(provenance, ensure_ascii=False))
 
 
-def _told_settings(member: Member) -> list[str]:
+def _settings_of(member: Member) -> list[str]:
     """The settings without the paths of text files."""
     return [s for s in member.settings if not re.match(r"data\.(train|dev|test)\b", s)]
 
@@ -104,17 +104,17 @@ def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in changed]
 
 
-def changes(made: Mapping[str, Any], member: Member) -> list[str]:
-    """The differences of a member's config from the one that results were `made` with, as `key: old -> new`.
+def changes(provenance: Mapping[str, Any], member: Member) -> list[str]:
+    """The differences of a member's config from the one that results have, as `key: old -> new`.
 
     Earlier versions kept only settings: then the differences in those, or that the file has changed.
     """
-    if old := made.get("config"):
+    if old := provenance.get("config"):
         return tree_changes(_named(with_defaults(old), _unpacked), described(resolve(member.load())))
-    if "settings" not in made:
+    if "settings" not in provenance:
         return ["which one is not known"]
     before, after = (
-        dict(s.split("=", 1) for s in settings) for settings in (made["settings"], _told_settings(member))
+        dict(s.split("=", 1) for s in settings) for settings in (provenance["settings"], _settings_of(member))
     )
     keys, none = [key for key in before | after if before.get(key) != after.get(key)], "as in its file"
     listed = [f"{key}: {before.get(key, none)} -> {after.get(key, none)}" for key in keys]
@@ -168,15 +168,15 @@ def device_name(config: Config) -> str:
     return model[1].strip() if model else platform.processor() or platform.machine()
 
 
-def over_recipe(in_recipe: Set[str], made: Iterable[dict[str, Any]]) -> list[str]:
+def over_recipe(in_recipe: Set[str], provenances: Iterable[dict[str, Any]]) -> list[str]:
     """The settings that trainings were given by --set, each once, without the recipe's own and seeds."""
-    settings = dict.fromkeys(setting for entry in made for setting in entry.get("settings", ()))
+    settings = dict.fromkeys(setting for entry in provenances for setting in entry.get("settings", ()))
     return [
         s for s in settings if s not in in_recipe and not re.match(r"training\.(seed|device|threads)\b", s)
     ]
 
 
-def made_by(made: list[dict[str, Any]]) -> list[str]:
+def made_by(provenances: list[dict[str, Any]]) -> list[str]:
     """A sentence per call, with versions and device, each once."""
-    calls = [call for entry in made for call in entry.get("by", ())]
+    calls = [call for entry in provenances for call in entry.get("by", ())]
     return list(dict.fromkeys(f"Made by `{c['command']}` with {c['with']} on {c['on']}." for c in calls))

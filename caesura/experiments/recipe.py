@@ -144,7 +144,7 @@ def load_recipe(path: Path) -> Recipe:
 
 def systems(recipe: Recipe, chosen: Chosen) -> list[RecipeSystem]:
     """The chosen systems, in the order of the recipe, with every config checked."""
-    wanted = {*chosen.only}
+    unmatched = {*chosen.only}
     result: list[RecipeSystem] = []
     folders: dict[Path, RecipeSystem] = {}
     for table, rows in recipe.tables.items():
@@ -152,7 +152,7 @@ def systems(recipe: Recipe, chosen: Chosen) -> list[RecipeSystem]:
             names = {table, name, f"{table}-{name}"}
             if chosen.only and not names & {*chosen.only}:
                 continue
-            wanted -= names
+            unmatched -= names
             system = _system(recipe, chosen, (table, name), rows, row)
             for member in system.members.values():
                 other = folders.setdefault(member.folder, system)
@@ -160,10 +160,10 @@ def systems(recipe: Recipe, chosen: Chosen) -> list[RecipeSystem]:
                     key = ("tables", table, "rows", name)
                     raise recipe.error(key, f"its folder would be that of {other.table}.{other.row} as well")
             result.append(system)
-    if wanted:
+    if unmatched:
         available = [f"{table}-{row}" for table, rows in recipe.tables.items() for row in rows.rows]
         raise InputError(
-            f"--only {','.join(sorted(wanted))}: not in the recipe, which has {', '.join(available)}"
+            f"--only {','.join(sorted(unmatched))}: not in the recipe, which has {', '.join(available)}"
         )
     return result
 

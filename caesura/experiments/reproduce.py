@@ -52,7 +52,7 @@ from caesura.experiments.result_tables import (
     signatures,
     timing,
 )
-from caesura.experiments.results import SystemResult, keep_metrics, kept_metrics, read_kept
+from caesura.experiments.results import SystemResult, by_table, keep_metrics, kept_metrics, read_kept
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
@@ -66,7 +66,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     recipe = load_recipe(find_recipe(name, terminal.say))
     selected = systems(recipe, chosen)
     members = _in_turn(selected)
-    experiment = Reproduction(recipe, chosen.out, _with_known(recipe, chosen, selected), members[0].load())
+    experiment = Reproduction(recipe, chosen.out, _with_earlier(recipe, chosen, selected), members[0].load())
     experiment.check(members)
     experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
@@ -97,7 +97,7 @@ def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
     return [member for _, _, member in sorted(turns, key=lambda turn: turn[:2])]
 
 
-def _with_known(recipe: Recipe, chosen: Chosen, asked_for: Sequence[RecipeSystem]) -> list[RecipeSystem]:
+def _with_earlier(recipe: Recipe, chosen: Chosen, asked_for: Sequence[RecipeSystem]) -> list[RecipeSystem]:
     """What is wanted, and what earlier calls have trained in the same place, in the recipe's order.
 
     How those were set does not count here: what is shown of them is what was kept.
@@ -176,8 +176,7 @@ class Reproduction(Experiment):
             "text": [asdict(split) for split in self.splits],
             "paper_text": self.recipe.paper_text and self.recipe.paper_text.model_dump(),
             "tables": {
-                name: [result.record() for result in listed]
-                for name, listed in self._by_table(results).items()
+                name: [result.record() for result in listed] for name, listed in by_table(results).items()
             },
         }
         write_whole(self.out / "table.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -207,16 +206,16 @@ class Reproduction(Experiment):
         if not folders:
             terminal.say("no report: no system has weights")
             return
-        page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
+        page, made_from = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
-        before = _made_from(made) if page.exists() else {}
+        before = _made_from(made_from) if page.exists() else {}
         if not facts.items() <= before.items():  # one of more systems stays when a folder is deleted
             clear(page.parent)
             problem = self._compare(folders, page.parent, time_limit)
             if problem:
                 terminal.say(one_line(f"no report: {problem}"))
                 return
-            write_whole(made, json.dumps(facts, indent=1, ensure_ascii=False))
+            write_whole(made_from, json.dumps(facts, indent=1, ensure_ascii=False))
             before = facts
         shown = [entry["name"] for entry in before.values()]
         lacking = ", ".join(name for name in names if name not in shown)
@@ -251,16 +250,10 @@ class Reproduction(Experiment):
             raise Interrupted(children.signal)
         return f"{last_words(log)} (all of it: {log})" if status else ""
 
-    def _by_table(self, results: Sequence[SystemResult]) -> dict[str, list[SystemResult]]:
-        tables: dict[str, list[SystemResult]] = {}
-        for result in results:
-            tables.setdefault(result.system.table, []).append(result)
-        return tables
-
     def _tables(self, results: Sequence[SystemResult]) -> list[_Shown]:
         """The tables that are not empty."""
         tables = []
-        for name, listed in self._by_table(results).items():
+        for name, listed in by_table(results).items():
             table = comparison_table(name, self.recipe.tables[name].title, listed)
             notes, changed = self._notes(listed, table), self._changed(listed)
             tables.append(_Shown(table, notes, links(self.out, listed), changed))

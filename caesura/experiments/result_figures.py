@@ -13,7 +13,7 @@ from caesura.analysis.plots import COLOURS, Figure, Look, label_ends, looks, sho
 from caesura.experiments.outcome import rounded
 from caesura.experiments.recipe import Recipe
 from caesura.experiments.result_tables import time_shown
-from caesura.experiments.results import SystemResult
+from caesura.experiments.results import SystemResult, by_table
 
 CURVES, BY_LENGTH = "curves.png", "by_length.png"
 CAPTIONS = {
@@ -37,10 +37,7 @@ def curves_figure(recipe: Recipe, results: Sequence[SystemResult]) -> Figure:
     Over sentences, because a second is worth less where trainings share the machine. Only numbers that
     metrics/ keeps are drawn, whether or not the folders are there.
     """
-    tables: dict[str, list[SystemResult]] = {}
-    for result in results:
-        if result.best is not None:
-            tables.setdefault(result.system.table, []).append(result)
+    tables = by_table(result for result in results if result.best is not None)
     titles = [textwrap.fill(recipe.tables[name].title, TITLE) for name in tables]
     heights = [max(HEIGHT, GAP * (len(listed) + 1) + FRAME) for listed in tables.values()]
     height = sum(heights) + GAP * sum(title.count("\n") for title in titles)

@@ -50,26 +50,26 @@ def _columns(results: Sequence[SystemResult]) -> list[tuple[Column, Ours, Papers
     """The columns of a table, each with its cell in our rows and in the paper's."""
     columns: list[tuple[Column, Ours, Papers]] = [
         (Column("system"), lambda r: r.system.title, lambda p: f"the paper's {p.system or ''}".strip()),
-        (Column("seeds", "d"), _seeds, _unknown),
-        (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _known(p.bleu, ".2f")),
-        (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _known(p.chrf and 100 * p.chrf, ".0f")),
-        (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _unknown),
+        (Column("seeds", "d"), _seeds, _blank),
+        (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _formatted(p.bleu, ".2f")),
+        (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _formatted(p.chrf and 100 * p.chrf, ".0f")),
+        (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _blank),
         (
             Column("parameters", "s"),
             _alone("parameters", _millions),
             lambda p: p.parameters and _millions(p.parameters),
         ),
-        (Column("pairs", "s"), lambda r: _mean("pairs", ",.0f")(r).partition(" ± 0")[0], _unknown),
-        (Column(ASKED, "s"), lambda r: _mean("target_length", "g")(r).partition(" ± 0")[0], _unknown),
+        (Column("pairs", "s"), lambda r: _mean("pairs", ",.0f")(r).partition(" ± 0")[0], _blank),
+        (Column(ASKED, "s"), lambda r: _mean("target_length", "g")(r).partition(" ± 0")[0], _blank),
         (Column("segments (longest)", "s"), _lengths, _papers_lengths),
-        (Column(FIDELITY, "s"), _pair("fidelity", "±", "fidelity_error", ".2f"), _unknown),
-        (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _unknown),
-        (Column(BOUNDARIES, "s"), _pair("boundary_f1", "/", "boundary_chance", ".3f"), _unknown),
-        (Column(PACE, "s"), _alone("milliseconds", "{:.1f}".format, timed=True), _unknown),
-        (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _unknown),
+        (Column(FIDELITY, "s"), _pair("fidelity", "±", "fidelity_error", ".2f"), _blank),
+        (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _blank),
+        (Column(BOUNDARIES, "s"), _pair("boundary_f1", "/", "boundary_chance", ".3f"), _blank),
+        (Column(PACE, "s"), _alone("milliseconds", "{:.1f}".format, timed=True), _blank),
+        (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _blank),
         (Column("trained", "s"), lambda r: time_shown(r, "seconds"), lambda p: p.training_time),
-        (Column("ended by"), endings, _unknown),
-        (Column(BUDGET), lambda r: ", ".join(map(duration, budgets([r]))), _unknown),
+        (Column("ended by"), endings, _blank),
+        (Column(BUDGET), lambda r: ", ".join(map(duration, budgets([r]))), _blank),
     ]
     shown = {
         head for head in OPTIONAL if any(ours(r) for c, ours, _ in columns if c.name == head for r in results)
@@ -85,11 +85,11 @@ def budgets(results: Sequence[SystemResult]) -> list[float]:
     return sorted(budget for budget in seconds if budget is not None)
 
 
-def _unknown(_: Paper) -> None:
+def _blank(_: Paper) -> None:
     """What the paper does not print."""
 
 
-def _known(value: float | None, form: str) -> str | None:
+def _formatted(value: float | None, form: str) -> str | None:
     return None if value is None else format(value, form)
 
 

@@ -100,6 +100,14 @@ class SystemResult:
         }
 
 
+def by_table(results: Iterable[SystemResult]) -> dict[str, list[SystemResult]]:
+    """The results of each table, by its name."""
+    tables: dict[str, list[SystemResult]] = {}
+    for result in results:
+        tables.setdefault(result.system.table, []).append(result)
+    return tables
+
+
 def _best(outcomes: Iterable[Outcome]) -> Outcome | None:
     candidates = [outcome for outcome in outcomes if outcome.best]
     candidates = [outcome for outcome in candidates if outcome.trained] or candidates
@@ -209,11 +217,13 @@ def read_kept(out: Path, member: Member) -> Outcome | None:
         finished = end["reason"] if end["status"] == "finished" else ""
         counters = {"update": end["updates"], "epoch": end["epochs"], "sentences": end["sentences"]}
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)
-        made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
-        made |= {"config": end["config"]} if "config" in end else {}  # which earlier versions lack
+        provenance = {key: end[key] for key in ("digest", "settings", "beam", "by")}
+        provenance |= {"config": end["config"]} if "config" in end else {}  # which earlier versions lack
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
         pace = end["milliseconds"] if "milliseconds" in end else milliseconds(way)
-        return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}", pace)
+        return Outcome(
+            member, *facts, end["measured"], end["budget"], provenance, f"metrics/{path.name}", pace
+        )
     except (
         OSError,
         ValueError,

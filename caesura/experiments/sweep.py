@@ -194,8 +194,8 @@ def as_outcome(run: SweepRun, member: Member, sweep: Sweep) -> Outcome:
     if budget is None and run.status == "budget":  # kept by an earlier version: what it took, rounded
         budget = run.seconds + 0.1
     facts = (run.status, run.reason, progress, run.parallel, None, best, measured)
-    made = {"digest": run.digest} | ({"config": sweep.config(run)} if run.base in sweep.configs else {})
-    return Outcome(member, *facts, budget, made, SWEEP)
+    provenance = {"digest": run.digest} | ({"config": sweep.config(run)} if run.base in sweep.configs else {})
+    return Outcome(member, *facts, budget, provenance, SWEEP)
 
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:

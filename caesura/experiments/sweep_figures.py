@@ -233,15 +233,15 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
     """Every figure that is not empty: those of a side on which some run learns, or moves."""
-    drawn, told = {}, [run for run in _grid(sweep) if run.logged("cross_entropy")]
+    drawn, logged = {}, [run for run in _grid(sweep) if run.logged("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
         field = f"{side}live" if name.endswith("gradient") else f"{side}segment_length"
-        if name.endswith("loss-and-length") and not any(run.logged(field) for run in told):
+        if name.endswith("loss-and-length") and not any(run.logged(field) for run in logged):
             continue
         if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
             drawn[name] = draw(sweep)
-    if told:
+    if logged:
         drawn["loss"] = loss_curves(sweep)
     return drawn
 
@@ -273,12 +273,12 @@ def _unit(field: str) -> str:
 
 def _way(run: SweepRun, field: str) -> tuple[list[float], list[float]]:
     """The line of a run: its start and the training log; without a log of this field, its validations."""
-    told = run.training.get(field)
-    if told is None:
+    logged = run.training.get(field)
+    if logged is None:
         return run.column("sentences"), run.column(field)
-    pairs = zip([0, *run.training["sentences"]], [run.first(field), *told], strict=True)
-    known = [(x, y) for x, y in pairs if x is not None and y is not None]
-    return [x for x, _ in known], [y for _, y in known]
+    pairs = zip([0, *run.training["sentences"]], [run.first(field), *logged], strict=True)
+    points = [(x, y) for x, y in pairs if x is not None and y is not None]
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, positive: bool = False) -> None:
@@ -344,9 +344,9 @@ def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
     first = next(kind(run) for run in _grid(sweep) if run.logged("cross_entropy"))
     others = [run for run in sweep.runs if run.logged("cross_entropy") and kind(run) != first]
     alike = replace(sweep, runs=[replace(r, training={}) if r in others else r for r in sweep.runs])
-    known, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
+    named, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
     count = sum(not run.beside for run in others)
-    names = [*(name for name in known if name not in kept), *([f"{count} runs"] if count else [])]
+    names = [*(name for name in named if name not in kept), *([f"{count} runs"] if count else [])]
     return alike, [heading(f"without {', '.join(names)}:"), heading("other target symbols")] if names else []
 
 

@@ -62,7 +62,7 @@ class Point:
         if _PLAIN.fullmatch(self.name) and len(self.name) <= LONGEST:
             return self.name.replace(" ", "__")
         mark = hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-        spelled = re.sub("|".join(map(re.escape, BLANKS)), lambda found: BLANKS[found[0]], self.name)
+        spelled = re.sub("|".join(map(re.escape, BLANKS)), lambda match: BLANKS[match[0]], self.name)
         safe = re.sub(r"[^a-z0-9._+=-]+", "-", spelled.lower())[:LONGEST].strip("-.")
         return f"{safe}-{mark}".lstrip("-")
 

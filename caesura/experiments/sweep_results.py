@@ -132,8 +132,8 @@ class Sweep:
     @property
     def shown(self) -> dict[str, Shown]:
         """How the figures are shown that some run has."""
-        known = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
-        return {name: look for name, look in known.items() if any(name in run.curve for run in self.runs)}
+        figures = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
+        return {name: look for name, look in figures.items() if any(name in run.curve for run in self.runs)}
 
     def value(self, run: SweepRun, key: str) -> Any:
         """The value of a key in a run; None where it has none or it is not known, and for baselines.

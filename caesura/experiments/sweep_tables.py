@@ -56,7 +56,7 @@ def _phases(heading: str, form: str, field: str, *phases: str) -> Measures:
 
 def _finer(look: Shown) -> str:
     """The format of a figure with one digit more than elsewhere: runs of a sweep may differ by little."""
-    return re.sub(r"\.(\d+)", lambda found: f".{int(found[1]) + 1}", look.format)
+    return re.sub(r"\.(\d+)", lambda match: f".{int(match[1]) + 1}", look.format)
 
 
 def _boundary(reference: str, kind: str) -> Getter:
