@@ -204,11 +204,13 @@ def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
         terminal.say("stopped; the same command goes on from here")
         raise
     if tested:
-        first_seed = [t for t in tested if t.model.seed == tested[0].model.seed]
+        seed = tested[0].model.seed
+        first_seed = [t for t in tested if t.model.seed == seed]
         _show_examples(first_seed, texts["test"])
         _show_table(tested, scale, _missing(tested, models))
         _show_slide(tested, out)
-        _report(first_seed, texts["test"], out, trained, _missing(first_seed, models[: len(SYSTEMS)]))
+        missing_here = _missing(first_seed, [model for model in models if model.seed == seed])
+        _report(first_seed, texts["test"], out, trained, missing_here)
     missing = {t.model: t.missing() if scale.demanding else [] for t in tested}
     for model in models:
         if message := _shortfall(model, missing.get(model), scale):
