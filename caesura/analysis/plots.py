@@ -158,6 +158,8 @@ def style() -> Iterator[None]:
         matplotlib.rcParams.update(settings)
         # A letter that no installed font has becomes a box, which needs no warning.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        # On a busy machine placing a legend may take more than a second, which matplotlib warns of.
+        warnings.filterwarnings("ignore", message='Creating legend with loc="best" can be slow')
         yield
 
 
