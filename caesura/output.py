@@ -1,10 +1,10 @@
-"""What a model makes of a line of text: where it cut it, and what it wrote."""
+"""The result of one line of text: where the model cut it, and what it wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -31,16 +31,12 @@ class Segmentation:
     @property
     def bounds(self) -> list[int]:
         """Character offsets, strictly inside the text, at which a piece begins."""
-        bounds, at = [], 0
-        for piece in self.pieces[:-1]:
-            at += len(piece)
-            bounds.append(at)
-        return bounds
+        return list(accumulate(map(len, self.pieces[:-1])))
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a model made of one line."""
+    """The cuts and translations of one line."""
 
     segmentation: Segmentation
     hypotheses: list[Hypothesis]  # best first; none for an empty line or where nothing was searched
@@ -54,10 +50,10 @@ class Output:
 
     def record(self, n_best: int) -> dict[str, Any]:
         """Pieces and up to `n_best` hypotheses, for JSON."""
-        found = zip(self.hypotheses[:n_best], self.texts, strict=False)
+        pairs = zip(self.hypotheses[:n_best], self.texts, strict=False)
         hypotheses: list[dict[str, Any]] = [
             {"text": text, "score": h.score, "log_prob": h.log_prob, "finished": h.finished}
-            for h, text in found
+            for h, text in pairs
         ]
         for hypothesis, cut in zip(hypotheses, self.targets, strict=False):
             hypothesis["pieces"] = cut.pieces
@@ -72,9 +68,9 @@ def segmentations(
     scores: Tensor | None,
 ) -> list[Segmentation]:
     """Cut each text, given with the places [n, 2] of its symbols, where the symbols' segments end."""
-    own = positions_mask(torch.tensor([*map(len, places)]), ends.shape[1])  # </s> is left out
-    halting = None if scores is None else scores.cpu()[own].tolist()
-    return cut_texts(texts, places, ends.cpu()[own].tolist(), weights.cpu()[own].tolist(), halting)
+    text = positions_mask(torch.tensor([*map(len, places)]), ends.shape[1])  # </s> is left out
+    halting = None if scores is None else scores.cpu()[text].tolist()
+    return cut_texts(texts, places, ends.cpu()[text].tolist(), weights.cpu()[text].tolist(), halting)
 
 
 def cut_texts(
@@ -84,7 +80,7 @@ def cut_texts(
     weights: list[float],
     scores: list[float] | None,
 ) -> list[Segmentation]:
-    """The same with what is known of symbols in one row, a text after the other; none is of </s> alone."""
+    """The same with ends, weights and scores of symbols as lists, one text after the other, without </s>."""
     if not texts:
         return []
     starts, stops = np.concatenate(places).T

@@ -1,4 +1,4 @@
-"""Signals that end the work: who handles them, and Ctrl-C without a traceback."""
+"""Signals that end the work: their handlers, and Ctrl-C without a traceback."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, 
     if threading.current_thread() is not threading.main_thread():
         return {}
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in heard}
+    active = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in active}
 
 
 def restore_signals(before: Mapping[int, Any]) -> None:
-    """Give signals back to those who had them before `take_signals`."""
+    """Give signals back to the handlers from before `take_signals`."""
     for number, handler in before.items():
         signal.signal(number, handler)
 

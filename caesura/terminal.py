@@ -1,4 +1,4 @@
-"""What the command line draws: progress, validations, tables. Rich, and no torch."""
+"""The terminal: progress, validations, tables. Drawn with rich, without torch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -55,6 +56,7 @@ out = Screen(soft_wrap=True)
 err = Screen(stderr=True, soft_wrap=True)
 
 WATCHED = "CAESURA_WATCHED"  # in the environment of a process whose last line another one shows
+TRAINING_LINES = 30.0  # seconds between lines of a training that nobody watches at a terminal
 
 
 def beside_bar() -> Console:
@@ -103,7 +105,7 @@ def validation_line(v: dict[str, Any]) -> str:
 
 
 def _warnings(v: dict[str, Any]) -> list[str]:
-    """What a validation's line is followed by."""
+    """The warnings that follow a validation's line."""
     from caesura.evaluation.scores import wordless  # with sacrebleu, which most commands do without
 
     off = off_rate(v["segment_length"], v.get("target_length"))
@@ -111,39 +113,45 @@ def _warnings(v: dict[str, Any]) -> list[str]:
     return [text for text in texts if text]
 
 
-def _description() -> TextColumn:
-    """The name of the work that a bar shows."""
-    return TextColumn("{task.description}", markup=False)
+def _bar(*columns: ProgressColumn) -> Bar:
+    """A bar with a spinner, the name of its work and these columns; only at a terminal."""
+    name = TextColumn("{task.description}", markup=False)
+    return Bar(SpinnerColumn(), name, *columns, console=err, transient=True, disable=not err.is_terminal)
 
 
-class TrainingDisplay:
-    """A progress line while training, and one line per validation with a few segmented examples."""
+class _Display:
+    """A bar or lines that change, below the lines that stay."""
 
-    def __init__(self, validation_freq: int) -> None:
-        self._freq = validation_freq
-        self._bar = Bar(
-            SpinnerColumn(),
-            _description(),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=err,
-            transient=True,
-            disable=not err.is_terminal,
-        )
-        self._task = self._bar.add_task("reading", total=None)
-        self._loss = ""
-        self.remark: str | None = None  # on the best model
+    def __init__(self, changing: Bar | Live) -> None:
+        self._changing = changing
 
-    def __enter__(self) -> TrainingDisplay:
-        self._bar.start()
+    def __enter__(self) -> Self:
+        if err.is_terminal:
+            self._changing.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._changing.stop()
 
     def say(self, text: str) -> None:
         """A sentence above the bar."""
         beside_bar().print(one_line(text))
+
+
+class TrainingDisplay(_Display):
+    """A progress bar while training, and one line per validation with a few segmented examples.
+
+    Where there is no terminal, a line now and then takes the place of the bar.
+    """
+
+    def __init__(self, validation_freq: int) -> None:
+        self._freq = validation_freq
+        self._lines = _Lines("training", every=TRAINING_LINES)
+        self._bar = _bar(BarColumn(), TimeElapsedColumn())
+        super().__init__(self._bar)
+        self._task = self._bar.add_task("reading", total=None)
+        self._loss = ""
+        self.remark: str | None = None  # on the best model
 
     def working(self, what: str, done: int) -> None:
         """Reading, numbering and measuring text."""
@@ -154,7 +162,9 @@ class TrainingDisplay:
         if loss is not None:
             self._loss = f"  cross-entropy {loss:.3f}"
         text = f"epoch {progress.epoch + 1}, update {progress.update:,}{self._loss}"
-        self._bar.update(self._task, description=text, completed=progress.since_validation, total=self._freq)
+        done = progress.since_validation
+        self._bar.update(self._task, description=text, completed=done, total=self._freq)
+        self._lines(f"{text}, {done:,} of {self._freq:,} sentences to the next validation")
 
     def validation(self, validation: Validation, examples: Sequence[ValidationExample]) -> None:
         """The figures, and how some sentences were cut and translated."""
@@ -169,23 +179,13 @@ class TrainingDisplay:
             beside_bar().print(f"        → {one_line(shown)}  {mark}", style="dim")
 
 
-class FleetDisplay:
-    """A changing line for every training that runs; without a terminal, one line per validation."""
+class FleetDisplay(_Display):
+    """A changing line per training that runs; without a terminal, one line per validation and per minute."""
 
     def __init__(self) -> None:
         self._live = Live(console=err, transient=True, auto_refresh=False)
-
-    def __enter__(self) -> FleetDisplay:
-        if err.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def say(self, text: str) -> None:
-        """A sentence above the lines."""
-        beside_bar().print(one_line(text))
+        super().__init__(self._live)
+        self._lines = _Lines("training")
 
     def validation(self, name: str, record: dict[str, Any]) -> None:
         """The figures of one validation, where no line shows them."""
@@ -201,18 +201,21 @@ class FleetDisplay:
                 Text(one_line(f"{name:<{width}}  {at}"), overflow="ellipsis") for name, at in members.items()
             ]
             self._live.update(Group(*rows), refresh=True)
+        elif members:
+            self._lines("; ".join(f"{name}: {at}" for name, at in members.items()))
 
 
 class _Lines:
-    """What a bar would show, in at most one line per minute where there is no terminal.
+    """The text of a bar in at most one line per `every` seconds, where there is no terminal.
 
     A watched process prints the name of the bar at once and one line per second; the watcher adds the time.
     """
 
     every = 60.0
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, every: float | None = None) -> None:
         self._began = self._last = time.monotonic()
+        self.every = self.every if every is None else every
         self._watched = WATCHED in os.environ and not err.is_terminal
         if self._watched:
             self.every = 1.0
@@ -228,12 +231,11 @@ class _Lines:
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on the terminal's error stream, or lines where that is no terminal.
+    """A progress bar on the error stream, or lines where that is not a terminal.
 
-    Call what it gives with the number of things done.
+    Call the result with the number of things done.
     """
-    columns = (SpinnerColumn(), _description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with _bar(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task, log = bar.add_task(one_line(what), total=total), _Lines(what)
 
         def report(more: int) -> None:
@@ -245,9 +247,8 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
-    """A spinner that tells what a long work is at; call what it gives with that."""
-    columns = (SpinnerColumn(), _description(), TimeElapsedColumn())
-    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    """A spinner that says what long work is at; call the result with that."""
+    with _bar(TimeElapsedColumn()) as bar:
         task, log = bar.add_task(one_line(what), total=None), _Lines(what)
 
         def report(at: str) -> None:
@@ -258,14 +259,14 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def stages(what: str) -> Iterator[Callable[[str, int], None]]:
-    """The same of work in stages; call what it gives with (stage, sentences more)."""
+def stages(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """The same for work in stages; call the result with (stage, sentences more, all of them or 0)."""
     done: dict[str, int] = {}
     with telling(what) as tell:
 
-        def report(stage: str, more: int) -> None:
+        def report(stage: str, more: int, total: int = 0) -> None:
             done[stage] = done.get(stage, 0) + more
-            tell(f"{stage}, {done[stage]:,} sentences")
+            tell(f"{stage}, {done[stage]:,} {f'of {total:,} ' if total else ''}sentences")
 
         yield report
 
@@ -286,9 +287,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], cap
     Screen(width=None if out.is_terminal else 1000).print(drawn)
 
 
-def evaluation(found: Evaluation, title: str, figures: Sequence[Figure]) -> None:
-    """All that was measured of a model, with signatures, and its boundaries beside trivial ones."""
-    scores = found.scores
+def evaluation(result: Evaluation, title: str, figures: Sequence[Figure]) -> None:
+    """The measurements of a model, with signatures, and its boundaries beside trivial ones."""
+    scores = result.scores
     rows = [
         ["BLEU", f"{scores.bleu:.2f}", scores.signatures["bleu"]],
         ["chrF2", f"{scores.chrf:.2f}", scores.signatures["chrf"]],
@@ -296,36 +297,36 @@ def evaluation(found: Evaluation, title: str, figures: Sequence[Figure]) -> None
         ["exactly right", f"{scores.exact:.1%}", f"{scores.sentences} lines"],
         [
             "segment length",
-            f"{found.segments.mean:.3f}",
-            f"characters{asked(found.target)}; longest {found.segments.longest}",
+            f"{result.segments.mean:.3f}",
+            f"characters{asked(result.target)}; longest {result.segments.longest}",
         ],
     ]
     for figure in figures:
-        if (value := found.figures.get(figure.name)) is not None:
+        if (value := result.figures.get(figure.name)) is not None:
             rows.append([figure.heading, figure.shown(value), figure.unit])
-    if (written := found.output_segments) is not None:
+    if (written := result.output_segments) is not None:
         unit = f"characters; longest {written.longest}"
         rows.append(["segment length of outputs", f"{written.mean:.3f}", unit])
-    if found.output_live is not None:
-        rows.append(["output live", f"{found.output_live:.1%}", "of characters"])
+    if result.output_live is not None:
+        rows.append(["output live", f"{result.output_live:.1%}", "of characters"])
     table(title, ["", "value", "signature or unit"], rows)
-    if found.boundaries:
+    if result.boundaries:
         cells = [
             [name, f"{row.precision:.3f}", f"{row.recall:.3f}", f"{row.f1:.3f}"]
-            for name, row in found.boundaries.items()
+            for name, row in result.boundaries.items()
         ]
         table("boundaries against gold", ["", "precision", "recall", "F1"], cells)
 
 
-def cuts(found: CutMeasures, title: str) -> None:
-    """What was measured of a model's cuts; what could not be is left out."""
+def cuts(measures: CutMeasures, title: str) -> None:
+    """The measurements of a model's cuts; those that could not be made are left out."""
     rows: list[tuple[str, float | None, str, str]] = []
-    if table_of := found.boundaries:
-        own, against = table_of.rows["model"], f"boundaries against {table_of.reference}"
-        rows += [("boundary F1", own.f1, ".3f", against), ("precision", own.precision, ".3f", "")]
-        rows += [("recall", own.recall, ".3f", "")]
+    if table_of := measures.boundaries:
+        model, against = table_of.rows["model"], f"boundaries against {table_of.reference}"
+        rows += [("boundary F1", model.f1, ".3f", against), ("precision", model.precision, ".3f", "")]
+        rows += [("recall", model.recall, ".3f", "")]
         rows += [("F1 by chance", table_of.chance, ".3f", "of as many cuts at random places")]
-    moved = found.moved
+    moved = measures.moved
     if moved and (g := moved.fidelity):
         error = "" if g.cosine_error is None else f"± {g.cosine_error:.3f}; "
         rows += [

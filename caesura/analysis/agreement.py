@@ -20,7 +20,7 @@ class Agreement:
     """Rows of boundaries against one reference segmentation."""
 
     reference: str
-    about: str  # what the reference is, in a sentence
+    about: str  # the reference in a few words
     sentences: int
     rows: dict[str, BoundaryScores]  # "model" first
     alone: bool = False  # of the gold's own text, not of the analysed one
@@ -28,9 +28,9 @@ class Agreement:
     @property
     def chance(self) -> float:
         """The mean F1 of as many cuts as the model's at random places."""
-        own, places = self.rows["model"], self.rows["every character"].predicted
-        right = own.predicted * own.gold / places if places else 0.0
-        return f1(own.predicted, own.gold, right)
+        model, places = self.rows["model"], self.rows["every character"].predicted
+        right = model.predicted * model.gold / places if places else 0.0
+        return f1(model.predicted, model.gold, right)
 
 
 @dataclass
@@ -82,8 +82,8 @@ class Agreements:
 
     def result(self) -> list[Agreement]:
         """All tables; one whose reference has no boundary anywhere is left out: nothing is said by it."""
-        found = [tally.result() for tally in self._tallies.values()]
-        return [table for table in found if table.rows["model"].gold]
+        tables = [tally.result() for tally in self._tallies.values()]
+        return [table for table in tables if table.rows["model"].gold]
 
     def _add(
         self,
@@ -97,12 +97,12 @@ class Agreements:
         tally.add(rows, gold, judged)
 
 
-def with_own_text(found: list[Agreement], model: Translator, gold: Gold | None) -> list[Agreement]:
-    """The tables, and one of the gold's own text; its sentences are not told twice."""
-    if gold is None or (gold.lines is not None and any(table.reference == gold.name for table in found)):
-        return found
-    own = _on_own_text(model, gold)
-    return found if own is None else [*found, own]
+def with_own_text(tables: list[Agreement], model: Translator, gold: Gold | None) -> list[Agreement]:
+    """The tables, and one for the gold's own text unless its sentences are in a table already."""
+    if gold is None or (gold.lines is not None and any(table.reference == gold.name for table in tables)):
+        return tables
+    alone = _on_own_text(model, gold)
+    return tables if alone is None else [*tables, alone]
 
 
 def _on_own_text(model: Translator, gold: Gold) -> Agreement | None:
@@ -112,8 +112,8 @@ def _on_own_text(model: Translator, gold: Gold) -> Agreement | None:
         return None
     what = "single words" if gold.lexicon else "sentences of the file itself, without its spaces"
     cuts = [output.segmentation.bounds for output in model.process([line.text for line in lines], None)]
-    found = agreement(f"{gold.name}, alone", f"gold of {len(lines):,} {what}", cuts, lines)
-    return replace(found, alone=True)
+    table = agreement(f"{gold.name}, alone", f"gold of {len(lines):,} {what}", cuts, lines)
+    return replace(table, alone=True)
 
 
 def agreement(name: str, about: str, cuts: Sequence[Bounds], gold: Sequence[GoldLine]) -> Agreement:
@@ -138,7 +138,7 @@ def before_spaces(text: str, bounds: Bounds) -> tuple[int, ...]:
 
 
 def _rows(text: str, bounds: Bounds, bpe: Vocabulary | None) -> dict[str, Bounds]:
-    """The model's boundaries and those of cuts that know nothing of it."""
+    """The boundaries of the model, and of cuts that do not depend on it."""
     rows: dict[str, Bounds] = {"model": bounds, **trivial(text)}
     if bpe is not None:
         rows["BPE"] = tuple(end for _, end in bpe.encode_spans(text)[1][:-1])

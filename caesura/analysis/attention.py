@@ -20,7 +20,7 @@ _BATCH = 50  # sentences
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Attention weights of one sentence pair; a row a target symbol, </s> included, each of sum 1."""
+    """Attention weights of one sentence pair; one row per target symbol, </s> included, each with sum 1."""
 
     source: list[str]  # labels of the encoder's steps
     target: list[str]
@@ -29,12 +29,12 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class AttentionStatistics:
-    """Attention over a sample; shares of all weight, each beside the share of steps of that kind."""
+    """Attention over a sample: shares of the weight, each beside the share of steps of that kind."""
 
     sentences: int
     targets: Literal["references", "translations"]
     first: float  # on steps that hold the first character of a word
-    first_uniform: float  # what they would get if all steps got the same
+    first_uniform: float  # their share if all steps got the same
     space: float  # on steps with white space
     space_uniform: float
     end: float  # on </s> by itself
@@ -83,12 +83,12 @@ class AttentionTally:
         self._place_uniform = [0.0] * PLACES
         self._place_counts = [0] * PLACES
 
-    def add(self, found: AttentionMap, text: str, cut: Segmentation) -> None:
+    def add(self, attention: AttentionMap, text: str, cut: Segmentation) -> None:
         """One sentence."""
         self.sentences += 1
-        rows, steps = len(found.weights), len(found.source)
+        rows, steps = len(attention.weights), len(attention.source)
         self._rows += rows
-        mass = [sum(column) for column in zip(*found.weights, strict=True)]
+        mass = [sum(column) for column in zip(*attention.weights, strict=True)]
         read = units(text, cut)
         kinds = {
             "first": [i for i, unit in enumerate(read) if unit.first],
@@ -134,6 +134,6 @@ def attention_statistics(
 ) -> AttentionStatistics | None:
     """How much attention falls on first characters, spaces and </s>; None where the decoder shows none."""
     tally = AttentionTally()
-    for found, text, cut in zip(attention_maps(model, texts, targets, cuts), texts, cuts, strict=False):
-        tally.add(found, text, cut)
+    for attention, text, cut in zip(attention_maps(model, texts, targets, cuts), texts, cuts, strict=False):
+        tally.add(attention, text, cut)
     return tally.result(kind)

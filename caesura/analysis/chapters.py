@@ -1,4 +1,4 @@
-"""The chapters of a report: what was measured in words, tables and pictures; nothing is measured here."""
+"""The chapters of a report: results in words, tables and figures; nothing is measured here."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _BEYOND = 25  # rows of a long table
 _SHOWN = 3  # sentences that are not in a fold
 
 
-def sentences(found: Sequence[Analysis], figures: Figures) -> str:
+def sentences(models: Sequence[Analysis], figures: Figures) -> str:
     """The paper's Tables 3, 6 and 7."""
     parts = []
-    if any(r.invented for a in found for r in a.readings):
+    if any(r.invented for a in models for r in a.readings):
         parts.append("<p>Words with a wavy line are not in the training text.</p>")
     order = sorted(
-        found[0].readings,
-        key=lambda r: _agreed([x for a in found for x in a.readings if x.number == r.number]),
+        models[0].readings,
+        key=lambda r: _agreed([x for a in models for x in a.readings if x.number == r.number]),
     )
-    shown = [_sentence(first, found) for first in order]
+    shown = [_sentence(first, models) for first in order]
     rest = fold(count(len(shown) - _SHOWN, "more line"), "".join(shown[_SHOWN:]))
     return "".join([*parts, *shown[:_SHOWN], rest])
 
 
-def _sentence(first: Reading, found: Sequence[Analysis]) -> str:
+def _sentence(first: Reading, models: Sequence[Analysis]) -> str:
     """A line with its reference; models that cut and translate it alike together."""
     rows = []
     if first.reference is not None:
         rows.append(f'<dt>reference</dt><dd dir="auto">{escape(first.reference)}</dd>')
-    readings = [(a, _reading(r)) for a in found for r in a.readings if r.number == first.number]
+    readings = [(a, _reading(r)) for a in models for r in a.readings if r.number == first.number]
     for html, alike in together(readings):
         rows.append(f'<dt class="new">{names(alike)}</dt>{html}')
     return f'<dl class="pair" id="line-{first.number}">{"".join(rows)}</dl>'
@@ -62,7 +62,7 @@ def _reading(r: Reading) -> str:
 
 
 def _agreed(readings: Sequence[Reading]) -> bool:
-    """Whether all models write the same of a line, and the reference where there is one."""
+    """Whether all models translate a line alike, and as the reference does where there is one."""
     written = {r.translation for r in readings} | {r.reference for r in readings if r.reference is not None}
     return len(written) == 1
 
@@ -72,16 +72,16 @@ def _written(text: str, invented: Sequence[str]) -> str:
     return " ".join(words) or '<span class="muted">(nothing)</span>'
 
 
-def title(chapter: str, name: str, found: Sequence[Analysis]) -> str:
-    """The name of a chapter: scores that are not those of halting units do not halt."""
-    scored = [a.halting for a in found if a.halting]
+def title(chapter: str, name: str, models: Sequence[Analysis]) -> str:
+    """The name of a chapter; only the scores of halting units are called halting."""
+    scored = [a.halting for a in models if a.halting]
     return "Scores" if chapter == "halting" and any(not h.unit for h in scored) else name
 
 
-def halting(found: Sequence[Analysis], figures: Figures) -> str:
+def halting(models: Sequence[Analysis], figures: Figures) -> str:
     """Scores along sentences, their distribution, the segmenters' figures, and training."""
-    scored = [(a, a.halting) for a in found if a.halting]
-    silent = [a for a in found if a.halting is None]
+    scored = [(a, a.halting) for a in models if a.halting]
+    silent = [a for a in models if a.halting is None]
     parts = []
     if silent:
         parts.append(f"<p>{names(silent)} {'scores' if len(silent) == 1 else 'score'} no symbols.</p>")
@@ -89,21 +89,21 @@ def halting(found: Sequence[Analysis], figures: Figures) -> str:
     parts.append(row([_distribution(a, h, figures) for a, h in scored]))
     lines = [_along(a, "halting", figures) for a, _ in scored]
     parts.append(fold("Scores along lines", "".join(lines)))
-    table = tables.figures(found)
+    table = tables.figures(models)
     if table.rows:
         parts.append(table_html(table))
-    return "".join([*parts, *_trained(found, figures)])
+    return "".join([*parts, *_trained(models, figures)])
 
 
 def _scored(a: Analysis, h: HaltingStatistics) -> str:
     threshold = next((d.halting.threshold for d in a.drawn if d.halting), None)
     if threshold is None:
         return f"<p>{_halts(a.name, h)}</p>"
-    given = f", and after {escape(visible(h.cut_after))}" if h.cut_after else ""
+    always = f", and after {escape(visible(h.cut_after))}" if h.cut_after else ""
     rest = "" if h.unit else "; what is more than that counts for the next segment"
     return (
         f"<p>{_halts(a.name, h)} A segment ends where the running sum of its scores reaches "
-        f"{threshold:g}{given}{rest}.</p>"
+        f"{threshold:g}{always}{rest}.</p>"
     )
 
 
@@ -137,17 +137,17 @@ def _along(a: Analysis, kind: str, figures: Figures) -> str:
     )
 
 
-def _trained(found: Sequence[Analysis], figures: Figures) -> list[str]:
+def _trained(models: Sequence[Analysis], figures: Figures) -> list[str]:
     """How segments moved in training."""
     parts = []
-    runs = {a.name: a.history for a in found if a.history}
+    runs = {a.name: a.history for a in models if a.history}
     if runs:
         parts.append("<h3>Over training</h3>")
         moved = ((n, (run.segment_length[0], run.segment_length[-1])) for n, run in runs.items())
-        told = each((n, _went(first, last, ".2f")) for n, (first, last) in moved)
-        caption = f"Training as the validations saw it; characters per segment: {told}."
+        changes = each((n, _went(first, last, ".2f")) for n, (first, last) in moved)
+        caption = f"Training as the validations saw it; characters per segment: {changes}."
         parts.append(place(figures, "training", draw.history_figure(runs), caption))
-        if any(a.history and a.halting and a.halting.learns and a.halting.unit for a in found):
+        if any(a.history and a.halting and a.halting.learns and a.halting.unit for a in models):
             parts.append(
                 "<p><strong>Without a halting gradient.</strong> A symbol that halts at once passes no "
                 "gradient to its score. Where the live share above is 0, and the unit may learn, every "
@@ -172,113 +172,113 @@ def _halts(name: str, h: HaltingStatistics) -> str:
     )
 
 
-def gates(found: Sequence[Analysis], figures: Figures) -> str:
-    """The paper's Figures 3 and 4, and what they look like over a corpus."""
+def gates(models: Sequence[Analysis], figures: Figures) -> str:
+    """The paper's Figures 3 and 4, and their averages over a corpus."""
     parts = [
         f"<p>The encoder of {escape(a.name)} has no gates that could be shown.</p>"
-        for a in found
+        for a in models
         if a.gates is None
     ]
-    gated = [(a, a.gates) for a in found if a.gates]
+    gated = [(a, a.gates) for a in models if a.gates]
     profiles = []
     for a, g in gated:
         caption = (
             f"{escape(a.name)} over {count(g.sentences, 'sentence')} ({count(g.steps, 'step')}), forward "
-            f"solid and backward dashed. {_gates_said(g)}"
+            f"solid and backward dashed. {_gates_caption(g)}"
         )
         profiles.append(place(figures, f"profiles-{key(a)}", draw.gate_profiles_figure(g), caption))
     parts.append(row(profiles))
     if lines := "".join(_along(a, "gates", figures) for a, _ in gated):
-        told = (
+        legend = (
             "<p>Mean reset and update gates at each step of a line, forward (→) and backward (←): dark is "
             "closed, bright is open, ∎ is the end. An open update gate takes the new state (the paper’s "
             "convention). The colours run over what occurs.</p>"
         )
-        parts.append(fold("Gates along lines", told + lines))
-    table = tables.gates(found)
+        parts.append(fold("Gates along lines", legend + lines))
+    table = tables.gates(models)
     if table.rows:
         parts.append(fold("All averages", table_html(table)))
     return "".join(parts)
 
 
-def _gates_said(found: GateStatistics) -> str:
+def _gates_caption(gates: GateStatistics) -> str:
     """The largest step that the top layer's gates make, in words."""
-    top = max(p.layer for p in found.profiles)
-    said = []
+    top = max(p.layer for p in gates.profiles)
+    phrases = []
     for kind, name in (("space", "a space"), ("gold", "a gold boundary inside a word")):
         changes = []
-        for p in (p for p in found.profiles if p.layer == top):
+        for p in (p for p in gates.profiles if p.layer == top):
             at = getattr(p, kind).solid[AROUND]
             if math.isfinite(at) and math.isfinite(p.inside):
                 changes.append((abs(at - p.inside), p, at))
         if changes:
             _, p, at = max(changes, key=lambda change: change[0])
-            said.append(
+            phrases.append(
                 f"at {name} the {p.direction} {p.gate} gate is at {at:.2f}, within words at {p.inside:.2f}"
             )
-    told = "; ".join(said)
-    cut_at, given = found.gold_boundaries, found.gold_given
+    sentence = "; ".join(phrases)
+    cut_at, given = gates.gold_boundaries, gates.gold_given
     boundaries = "boundary" if cut_at == 1 else "boundaries"
     parts = [
-        f"{told[:1].upper()}{told[1:]}." if said else "",
+        f"{sentence[:1].upper()}{sentence[1:]}." if phrases else "",
         f"Measured at the {cut_at:,} gold {boundaries} that it cut, of {given:,}." if cut_at else "",
         f"None of the {given:,} gold boundaries was cut." if given and not cut_at else "",
     ]
     return " ".join(part for part in parts if part)
 
 
-def attention(found: Sequence[Analysis], figures: Figures) -> str:
+def attention(models: Sequence[Analysis], figures: Figures) -> str:
     """Heat maps, and the paper's observation as a number."""
-    known = {a.name: a.attention for a in found if a.attention}
-    if not known:
+    statistics = {a.name: a.attention for a in models if a.attention}
+    if not statistics:
         return (
             "<p>No attention: there is neither a reference nor a translation, or the decoder shows none.</p>"
         )
-    targets = next(iter(known.values())).targets
+    targets = next(iter(statistics.values())).targets
     note = (
         f"The share of attention that falls on each place, beside its share if spread evenly; on {targets}."
     )
-    parts = [table_html(tables.attention(found), note=note)]
-    firsts = {n: s.place.solid[0] for n, s in known.items() if math.isfinite(s.place.solid[0])}
-    told = each((n, f"{first:.1f} times") for n, first in firsts.items())
+    parts = [table_html(tables.attention(models), note=note)]
+    firsts = {n: s.place.solid[0] for n, s in statistics.items() if math.isfinite(s.place.solid[0])}
+    intro = each((n, f"{first:.1f} times") for n, first in firsts.items())
     caption = "Attention by place in the word"
-    caption += f": first characters get {told} their even share." if firsts else "."
-    parts.append(place(figures, "attention-places", draw.attention_place_figure(known), caption))
-    if lines := "".join(_along(a, "attention", figures) for a in found):
-        told = "<p>Where each output symbol (rows) looked in the source (columns):</p>"
-        parts.append(fold("Attention along lines", told + lines))
+    caption += f": first characters get {intro} their even share." if firsts else "."
+    parts.append(place(figures, "attention-places", draw.attention_place_figure(statistics), caption))
+    if lines := "".join(_along(a, "attention", figures) for a in models):
+        intro = "<p>Where each output symbol (rows) looked in the source (columns):</p>"
+        parts.append(fold("Attention along lines", intro + lines))
     return "".join(parts)
 
 
-def errors(found: Sequence[Analysis], figures: Figures) -> str:
+def errors(models: Sequence[Analysis], figures: Figures) -> str:
     """Unknown, invented, copied and repeated words; length, rarity, typos."""
-    some = [a for a in found if a.errors]
-    if not some:
+    translated = [a for a in models if a.errors]
+    if not translated:
         return "<p>Nothing was translated (--translate 0).</p>"
-    parts = [table_html(tables.errors(found), note=_errors_note(some[0]))]
-    listed = tables.inventions(found)
+    parts = [table_html(tables.errors(models), note=_errors_note(translated[0]))]
+    listed = tables.inventions(models)
     if listed.rows:
         few = Table(listed.key, listed.title, listed.columns, listed.rows[:_BEYOND])
         beyond = f", the first {_BEYOND}" if len(listed.rows) > _BEYOND else ""
         parts.append(fold(count(len(listed.rows), "invented word") + beyond, table_html(few)))
-    said = [(a, line, phrase) for a in some if a.errors for line, phrase in a.errors.repetitions[:5]]
-    if said:
-        items = "".join(f"<li>{escape(a.name)}, line {n}: <bdi>{escape(p)}</bdi></li>" for a, n, p in said)
+    phrases = [(a, line, phrase) for a in translated if a.errors for line, phrase in a.errors.repetitions[:5]]
+    if phrases:
+        items = "".join(f"<li>{escape(a.name)}, line {n}: <bdi>{escape(p)}</bdi></li>" for a, n, p in phrases)
         parts.append(fold("Repeated phrases", f"<ul>{items}</ul>"))
     drawn = []
     for kind, head in (("length", "source characters"), ("rarity", "rare source words")):
-        groups = {a.name: b for a in some if (b := getattr(a.errors, f"by_{kind}"))}
+        groups = {a.name: b for a in translated if (b := getattr(a.errors, f"by_{kind}"))}
         if groups and any(len(b) > 1 for b in groups.values()):
-            told = each((n, _went(b[0].bleu, b[-1].bleu, ".1f")) for n, b in groups.items())
-            caption = f"BLEU by {head}, from the first group to the last: {told}."
+            numbers = each((n, _went(b[0].bleu, b[-1].bleu, ".1f")) for n, b in groups.items())
+            caption = f"BLEU by {head}, from the first group to the last: {numbers}."
             drawn.append(place(figures, f"bleu-by-{kind}", draw.buckets_figure(groups, head), caption))
-    robust = {a.name: a.robustness for a in some if a.robustness}
+    robust = {a.name: a.robustness for a in translated if a.robustness}
     if robust:
-        told = each((n, _fall(r.chrf)) for n, r in robust.items())
+        numbers = each((n, _fall(r.chrf)) for n, r in robust.items())
         r = next(iter(robust.values()))
         caption = (
             f"chrF2 against {r.against} as letters are dropped, swapped or replaced in more words; at "
-            f"{r.rates[-1]:.0%} it {told}. {count(r.sentences, 'sentence')}, greedy, the same typos "
+            f"{r.rates[-1]:.0%} it {numbers}. {count(r.sentences, 'sentence')}, greedy, the same typos "
             f"for all; {_realised(r)} of all words have one then."
         )
         drawn.append(place(figures, "typos", draw.robustness_figure(robust), caption))
@@ -298,46 +298,51 @@ def _fall(scores: Mapping[str, Sequence[float]]) -> str:
 
 
 def _went(first: float, last: float, form: str) -> str:
-    """From one number to another, as they are shown."""
+    """A change from one number to another, in words."""
     start, end = f"{first:{form}}", f"{last:{form}}"
     return f"{start} at both ends" if start == end else f"from {start} to {end}"
 
 
 def _errors_note(a: Analysis) -> str:
-    said = ["Invented: in neither the training text nor the source. Copied: in the source alone."]
+    note = ["Invented: in neither the training text nor the source. Copied: in the source alone."]
     e = a.errors
     if e and e.unspaced:
         sides = " and the ".join(e.unspaced)
-        said.append(
-            f"The {sides} has about one word a line: unknown, invented and copied words mean nothing there."
+        note.append(
+            f"The {sides} has about one word per line: unknown, invented and copied words mean nothing there."
         )
     elif e and e.invented is None:
-        said.append(f"Counts of training words are missing or cut off ({escape(a.text.training)}).")
+        note.append(f"Counts of training words are missing or cut off ({escape(a.text.training)}).")
     if e and e.repeating_references:
-        said.append(f"{e.repeating_references.share:.1%} of the references repeat a phrase too.")
-    return " ".join(said)
+        note.append(f"{e.repeating_references.share:.1%} of the references repeat a phrase too.")
+    return " ".join(note)
 
 
-def cost(found: Sequence[Analysis], figures: Figures) -> str:
+def cost(models: Sequence[Analysis], figures: Figures) -> str:
     """Quality beside price."""
-    note = " ".join(_speeds(found))
-    if any(a.cost.flops for a in found):
-        note += " FLOPs of one greedy pass; symbols, segments and target symbols are means of a sentence."
-    parts = [table_html(tables.cost(found), note=note)]
-    priced = {a.name: (a.scores.bleu, a.cost) for a in found if a.scores and a.cost.flops}
+    note = " ".join(_speeds(models))
+    if any(a.cost.flops for a in models):
+        note += " FLOPs of one greedy pass; symbols, segments and target symbols are means per sentence."
+    parts = [table_html(tables.cost(models), note=note)]
+    priced = {a.name: (a.scores.bleu, a.cost) for a in models if a.scores and a.cost.flops}
     if len(priced) > 1:
-        caption = "BLEU against the arithmetic of a sentence; the area of a dot is the number of parameters."
+        caption = "BLEU against operations per sentence; the area of a dot is the number of parameters."
         parts.append(place(figures, "price", draw.cost_figure(priced), caption))
-    for split, alike in together((a, _split(a.cost.flops)) for a in found if a.cost.flops):
+    shares = (
+        (a, ", ".join(f"{part} {n / sum(flops.values()):.0%}" for part, n in flops.items()))
+        for a in models
+        if (flops := a.cost.flops)
+    )
+    for split, alike in together(shares):
         parts.append(f"<p>Operations of {names(alike)}: {split}.</p>")
     return "".join(parts)
 
 
-def _speeds(found: Sequence[Analysis]) -> list[str]:
+def _speeds(models: Sequence[Analysis]) -> list[str]:
     """How speeds were measured, and which are left out and why."""
     timed = [
         (a, done, speed)
-        for a in found
+        for a in models
         for done, speed in (("segmenting", a.cost.segmenting), ("translating", a.cost.translating))
         if speed
     ]
@@ -345,16 +350,11 @@ def _speeds(found: Sequence[Analysis]) -> list[str]:
     for a, done, speed in timed:
         if speed.problem:
             unclear.setdefault(speed.problem, []).append(f"{done} with {escape(a.name)}")
-    said = [f"No speed for {', '.join(works)}: {problem}." for problem, works in unclear.items()]
+    notes = [f"No speed for {', '.join(works)}: {problem}." for problem, works in unclear.items()]
     if shown := [speed for _, _, speed in timed if not speed.problem]:
         how = f"{shown[0].repeats} repeats on {count(shown[0].sentences, 'sentence')}, ± half their range"
-        said.insert(0, f"Speeds: medians of {how}; {found[0].cost.device}, {found[0].text.search}.")
-    return said
-
-
-def _split(flops: Mapping[str, float]) -> str:
-    total = sum(flops.values())
-    return ", ".join(f"{part} {n / total:.0%}" for part, n in flops.items())
+        notes.insert(0, f"Speeds: medians of {how}; {models[0].cost.device}, {models[0].text.search}.")
+    return notes
 
 
 Chapter = Callable[[Sequence[Analysis], Figures], str]

@@ -1,4 +1,4 @@
-"""What kind of place a character is, and how it is shown: spaces, punctuation, words, combining marks."""
+"""Kinds of characters and how they are shown: spaces, punctuation, words, combining marks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,9 @@ def visible(text: str) -> str:
         return ""
     if is_mark(text[0]):
         text = "◌" + text
-    return "".join(SPACE if unicodedata.category(c) == "Zs" else _shown(c) for c in text)
-
-
-def _shown(character: str) -> str:
-    """As in segmented text, but a bar and a backslash need no escape where nothing is read back."""
-    return character if character in "|\\␣" else join_pieces([character])
+    # Nothing is read back, so bars and backslashes need no escapes.
+    seen = (SPACE if unicodedata.category(c) == "Zs" else c for c in text)
+    return "".join(c if c in "|\\␣" else join_pieces([c]) for c in seen)
 
 
 def is_mark(character: str) -> bool:
@@ -56,7 +53,7 @@ class Unit:
 
     @property
     def first(self) -> bool:
-        """Whether it holds the first character of a word; punctuation is no word."""
+        """Whether it holds the first character of a word; punctuation is not a word."""
         return self.place == 1 and not self.punctuation
 
 
@@ -65,13 +62,13 @@ def units(text: str, cut: Segmentation) -> list[Unit]:
     places: list[int | None] = [None] * len(text)
     for match in _WORD.finditer(text):
         places[match.start() : match.end()] = range(1, len(match.group()) + 1)
-    found, at = [], 0
+    result, at = [], 0
     for piece, covered in zip(cut.pieces, cut.covered, strict=False):
         shown = piece if covered == len(piece) else piece.strip()
         start = at + (piece.find(shown) if shown else 0)
         inside = [place for place in places[at : at + len(piece)] if place is not None]
         bare = shown.strip()
-        found.append(
+        result.append(
             Unit(
                 text=shown,
                 start=start,
@@ -81,7 +78,7 @@ def units(text: str, cut: Segmentation) -> list[Unit]:
             )
         )
         at += len(piece)
-    return found
+    return result
 
 
 def labels(pieces: Sequence[str], steps: int) -> list[str]:

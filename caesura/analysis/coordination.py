@@ -27,27 +27,27 @@ class Coordination:
     sentences: int
     batch: int
     overhead: float  # inner steps in lock-step, over the symbols of each batch's longest sentence; 1 at best
-    chance: float  # the same where every symbol ends a segment with one and the same probability
+    chance: float  # the same if every symbol ended a segment with equal probability
     coordination: float | None  # (chance - overhead) / (chance - 1): 1 perfect, 0 chance; None: no room
 
 
 def coordination(cuts: Iterable[Segmentation], batch: int = BATCH) -> Coordination | None:
     """How well the halting of these sentences is coordinated; None where there is no halting unit."""
-    found = [segment_sizes(cut.ends) for cut in cuts if cut.scores is not None and cut.ends]
-    if not found:
+    sentences = [segment_sizes(cut.ends) for cut in cuts if cut.scores is not None and cut.ends]
+    if not sentences:
         return None
-    found.sort(key=sum)
-    symbols = [sum(sizes) for sizes in found]
-    inner = sum(symbols) - len(found)  # places where a segment may end or not; at its last symbol it does
-    rate = (sum(map(len, found)) - len(found)) / inner if inner else 0.0
+    sentences.sort(key=sum)
+    symbols = [sum(sizes) for sizes in sentences]
+    inner = sum(symbols) - len(sentences)  # places where a segment may end or not; at its last symbol it does
+    rate = (sum(map(len, sentences)) - len(sentences)) / inner if inner else 0.0
     random = np.random.default_rng(1)
     drawn = [
         overhead([segment_sizes([*(random.random(n - 1) < rate), True]) for n in symbols], batch)
         for _ in range(DRAWS)
     ]
-    own, chance = overhead(found, batch), float(np.mean(drawn))
+    cost, chance = overhead(sentences, batch), float(np.mean(drawn))
     room = chance - 1 > 1e-9
-    return Coordination(len(found), batch, own, chance, (chance - own) / (chance - 1) if room else None)
+    return Coordination(len(sentences), batch, cost, chance, (chance - cost) / (chance - 1) if room else None)
 
 
 def overhead(sentences: Sequence[Sizes], batch: int) -> float:

@@ -31,13 +31,13 @@ def flops(
     Element-wise operations, softmax and look-ups are not counted; docs/analysis.md has the formulas. Source
     symbols, segments, target symbols and segments `written` (None: one per symbol) are all with </s>.
     """
-    found = {
+    parts = {
         "segmenter": model.segmenter.flops(symbols, segments),
         "encoder": model.encoder.flops(segments),
         "decoder": model.decoder.flops(segments, targets, targets if written is None else written),
     }
-    known = {part: count for part, count in found.items() if count is not None}
-    return known if len(known) == len(found) else None
+    counted = {part: count for part, count in parts.items() if count is not None}
+    return counted if len(counted) == len(parts) else None
 
 
 def mean_flops(
@@ -49,11 +49,11 @@ def mean_flops(
     for size in sizes:
         count += 1
         sums = [a + b for a, b in zip(sums, size, strict=False)]
-        found = flops(model, *size)
-        if found is None or total is None:
+        parts = flops(model, *size)
+        if parts is None or total is None:
             total = None
         else:
-            total = {part: total.get(part, 0) + n for part, n in found.items()}
+            total = {part: total.get(part, 0) + n for part, n in parts.items()}
     means = {name: value / count if count else 0.0 for name, value in zip("TSU", sums, strict=True)}
     if not total:
         return None, means

@@ -1,4 +1,4 @@
-"""What is measured of a model's cuts without a report: boundaries, and what moving cuts would change."""
+"""Measurements of a model's cuts without a report: boundaries, and the effect of moving cuts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from caesura.analysis.agreement import Agreement, Agreements
-from caesura.analysis.lines import Line, Sample, subsample
-from caesura.analysis.moved import Moved, StageReport, movable, move_cuts
-from caesura.analysis.numbers import plain
+from caesura.analysis.findings import plain
+from caesura.analysis.lines import Line, Sample
+from caesura.analysis.moved import Moved, StageReport, move_some
 from caesura.errors import InputError
 from caesura.inference import Translator
 
@@ -25,15 +25,15 @@ class CutMeasures:
     boundaries: Agreement | None  # against white space; None where the text has none
 
     def record(self) -> dict[str, Any]:
-        """All of it, for JSON; null where there is nothing or no number."""
+        """All of it, for JSON; null where there is no number."""
         moved, table = self.moved, self.boundaries
-        found = {}
+        boundaries = {}
         if table is not None:
-            own = table.rows["model"]
-            scores = {"f1": own.f1, "precision": own.precision, "recall": own.recall}
-            found[table.reference] = {**scores, "chance": table.chance}
+            model = table.rows["model"]
+            scores = {"f1": model.f1, "precision": model.precision, "recall": model.recall}
+            boundaries[table.reference] = {**scores, "chance": table.chance}
         counts: dict[str, Any] = {"sentences": 0, "fidelity": None, "flips": None}
-        return {**counts, **(plain(moved) if moved else {}), "boundaries": plain(found)}
+        return {**counts, **(plain(moved) if moved else {}), "boundaries": plain(boundaries)}
 
 
 def measure_cuts(
@@ -42,7 +42,7 @@ def measure_cuts(
     text: str,
     moved: int,
     seed: int = 1,
-    report: StageReport = lambda what, done: None,
+    report: StageReport = lambda *_: None,
 ) -> CutMeasures:
     """Boundaries on the lines of a `text`, or a sample of 10,000; of `moved` of these the cuts are moved."""
     sample = Sample(LINES, seed)
@@ -51,11 +51,10 @@ def measure_cuts(
     kept = [line for line in sample.lines if line.source.strip()]
     if not kept:
         raise InputError(f"{text}: no sentences to analyse")
-    outputs = model.process([line.source for line in kept], None, lambda done: report("segmenting", done))
+    sources = [line.source for line in kept]
+    outputs = model.process(sources, None, lambda done: report("segmenting", done, len(kept)))
     agreements = Agreements(None, None)
     for line, output in zip(kept, outputs, strict=True):
         agreements.add(line.number, line.source, output.segmentation.bounds, None)
     spaces = next((table for table in agreements.result() if table.reference == REFERENCE), None)
-    able = subsample([line for line in kept if movable(line.source, line.reference)], moved, seed)
-    sources, references = [line.source for line in able], [line.reference or "" for line in able]
-    return CutMeasures(move_cuts(model, sources, references, report), spaces)
+    return CutMeasures(move_some(model, kept, moved, seed, report), spaces)

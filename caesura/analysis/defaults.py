@@ -1,8 +1,8 @@
-"""Configs with and without what goes without saying: keys that have the value that they have by default.
+"""Configs with and without the keys that have their default values.
 
-Both read the defaults where they are written: in the sections of a config, and in the constructors of the
-parts of a model. A tree is a config as JSON has it; what is not one, as of a part that is not registered, is
-left as it is.
+The defaults are read where they are written: in the sections of a config, and in the constructors of the
+parts of a model. A tree is a config as JSON; one that is not valid, such as with a part that is not
+registered, stays as it is.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def without_defaults(tree: Tree) -> Tree:
     return _each_part(tree, _plain)
 
 
-def told_options(part: str, values: Tree) -> Tree:
-    """The options of a part that are not as they are by default; those of parts within it as mappings."""
+def changed_options(part: str, values: Tree) -> Tree:
+    """The options of a part that differ from their defaults; parts within it are mappings."""
     return {key: value for key, value in _plain(part, values).items() if key not in OWN}
 
 
@@ -74,18 +74,18 @@ def _filled(part: str, values: Tree) -> Tree | None:
     if entry is None:
         return None
     options = {key: value for key, value in values.items() if key not in OWN}
-    found = _options(entry, json.dumps(options)) or _options(entry, json.dumps(_without_nulls(options)))
-    return None if found is None else json.loads(found)
+    filled = _options(entry, json.dumps(options)) or _options(entry, json.dumps(_without_nulls(options)))
+    return None if filled is None else json.loads(filled)
 
 
 @lru_cache(4096)
-def _options(entry: Any, given: str) -> str | None:
+def _options(entry: Any, options: str) -> str | None:
     """The options of a registered class, from and as JSON."""
     if isinstance(entry, str):
         module, _, name = entry.partition(":")
         entry = getattr(import_module(module), name)
     try:
-        return json.dumps(check_options(Config.model_construct(), "model", entry, json.loads(given)))
+        return json.dumps(check_options(Config.model_construct(), "model", entry, json.loads(options)))
     except (InputError, TypeError):
         return None
 
@@ -127,5 +127,5 @@ def _without(tree: Tree, path: tuple[str, ...]) -> Tree:
 
 def _without_nulls(tree: Tree) -> Tree:
     """Without what is null or empty, all the way down."""
-    found = {k: _without_nulls(v) if isinstance(v, dict) else v for k, v in tree.items()}
-    return {key: value for key, value in found.items() if value not in (None, {})}
+    pruned = {k: _without_nulls(v) if isinstance(v, dict) else v for k, v in tree.items()}
+    return {key: value for key, value in pruned.items() if value not in (None, {})}

@@ -40,9 +40,9 @@ def key(a: Analysis) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", a.name).rstrip("-")
 
 
-def each(said: Iterable[tuple[str, str]]) -> str:
+def each(phrases: Iterable[tuple[str, str]]) -> str:
     """Something said of each model; of a single one without its name."""
-    pairs = list(said)
+    pairs = list(phrases)
     return pairs[0][1] if len(pairs) == 1 else ", ".join(f"{text} ({escape(name)})" for name, text in pairs)
 
 

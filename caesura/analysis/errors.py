@@ -1,10 +1,11 @@
-"""What goes wrong in translations: unknown, invented, copied, repeated words; scores by length and rarity."""
+"""Errors of translations: unknown, invented, copied, repeated words; scores by length and rarity."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from caesura.data.words import WordCounts, bare, words_of
@@ -13,6 +14,8 @@ from caesura.evaluation.scores import Scores, score
 RARE = 10  # a word is rare below so many occurrences in the training text
 _LISTED = 30
 UNKNOWN = "<unk>"
+
+Scoring = Callable[[list[str], list[str]], Scores]  # translations, references
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Invention:
 
 @dataclass(frozen=True)
 class Errors:
-    """The translations of a text, looked at word by word; None where what is needed is not known."""
+    """Errors in the translations of a text, word by word; None where the needed counts are missing."""
 
     sentences: int
     unknown_source: Count | None  # source words that are not in the training text
@@ -69,7 +72,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Translated:
-    """A sentence and what became of it."""
+    """A sentence and its translation."""
 
     number: int
     source: str
@@ -89,6 +92,7 @@ def error_statistics(
     output = [words_of(s.translation) for s in sentences]
     references = [s.reference for s in sentences if s.reference is not None]
     scored = references if len(references) == len(sentences) and sentences else None
+    scoring = partial(score, tokenize=tokenize, lowercase=lowercase)
     invented: Counter[str] = Counter()
     first: dict[str, int] = {}
     copied = right = 0
@@ -96,7 +100,7 @@ def error_statistics(
         truth = set(words_of(sentence.reference or ""))
         for word in written:
             if trg_words is None or trg_words.of(word) or word == bare(UNKNOWN):
-                continue  # a word that training showed is no copy, though it be spelled as in the source
+                continue  # a word of the training text is not a copy, even if the source has it too
             if word in read:
                 if any(c.isalpha() for c in word):
                     copied += 1
@@ -106,26 +110,26 @@ def error_statistics(
                 first.setdefault(word, sentence.number)
     words = sum(map(len, output))
     unspaced = [side for side, lines in (("source", source), ("translation", output)) if _unspaced(lines)]
-    known = src_words if "source" not in unspaced else None
-    shown = trg_words if "translation" not in unspaced else None
+    src_counts = src_words if "source" not in unspaced else None
+    trg_counts = trg_words if "translation" not in unspaced else None
     repeated = [(s.number, phrase) for s in sentences if (phrase := repeated_phrase(s.translation))]
     return Errors(
         sentences=len(sentences),
-        unknown_source=_unknown(source, known),
+        unknown_source=_unknown(source, src_counts),
         unknown_output=Count(sum(s.translation.count(UNKNOWN) for s in sentences), words),
-        invented=Count(invented.total(), words) if shown and shown.complete else None,
+        invented=Count(invented.total(), words) if trg_counts and trg_counts.complete else None,
         inventions=[Invention(word, first[word], n) for word, n in invented.most_common(_LISTED)]
-        if shown
+        if trg_counts
         else [],
-        copied=Count(copied, words) if shown else None,
-        copied_right=Count(right, copied) if scored and shown else None,
+        copied=Count(copied, words) if trg_counts else None,
+        copied_right=Count(right, copied) if scored and trg_counts else None,
         repeating=Count(len(repeated), len(sentences)),
         repeating_references=Count(sum(bool(repeated_phrase(r)) for r in scored), len(scored))
         if scored
         else None,
         repetitions=repeated[:_LISTED],
-        by_length=_by_length(sentences, tokenize, lowercase) if scored else None,
-        by_rarity=_by_rarity(sentences, known, tokenize, lowercase) if scored and known else None,
+        by_length=_by_length(sentences, scoring) if scored else None,
+        by_rarity=_by_rarity(sentences, src_counts, scoring) if scored and src_counts else None,
         unspaced=unspaced,
     )
 
@@ -164,7 +168,7 @@ def _unknown(source: Sequence[Sequence[str]], words: WordCounts | None) -> Count
     return Count(sum(not words.of(word) for word in flat), len(flat))
 
 
-def _by_length(sentences: Sequence[Translated], tokenize: str, lowercase: bool) -> list[Bucket]:
+def _by_length(sentences: Sequence[Translated], scoring: Scoring) -> list[Bucket]:
     """Five groups of about the same number of sentences, by characters of the source."""
     lengths = sorted(len(s.source) for s in sentences)
     edges = sorted({lengths[len(lengths) * i // 5] for i in range(1, 5)} - {lengths[0]})
@@ -174,33 +178,28 @@ def _by_length(sentences: Sequence[Translated], tokenize: str, lowercase: bool) 
 
     limits = [lengths[0], *edges, lengths[-1] + 1]
     names = [f"{a}–{b - 1}" if a < b - 1 else f"{a}" for a, b in pairwise(limits)]
-    return _buckets(sentences, group, names, tokenize, lowercase)
+    return _buckets(sentences, group, names, scoring)
 
 
-def _by_rarity(
-    sentences: Sequence[Translated], words: WordCounts, tokenize: str, lowercase: bool
-) -> list[Bucket]:
+def _by_rarity(sentences: Sequence[Translated], words: WordCounts, scoring: Scoring) -> list[Bucket]:
     def group(sentence: Translated) -> int:
         return min(sum(words.of(word) < RARE for word in words_of(sentence.source)), 3)
 
-    return _buckets(sentences, group, ["0", "1", "2", "3 or more"], tokenize, lowercase)
+    return _buckets(sentences, group, ["0", "1", "2", "3 or more"], scoring)
 
 
 def _buckets(
     sentences: Sequence[Translated],
     group: Callable[[Translated], int],
     names: Sequence[str],
-    tokenize: str,
-    lowercase: bool,
+    scoring: Scoring,
 ) -> list[Bucket]:
     groups: list[list[Translated]] = [[] for _ in names]
     for sentence in sentences:
         groups[group(sentence)].append(sentence)
-    found = []
+    buckets = []
     for name, members in zip(names, groups, strict=True):
         if members:
-            s: Scores = score(
-                [m.translation for m in members], [m.reference or "" for m in members], tokenize, lowercase
-            )
-            found.append(Bucket(name, len(members), s.bleu, s.chrf, s.exact))
-    return found
+            s = scoring([m.translation for m in members], [m.reference or "" for m in members])
+            buckets.append(Bucket(name, len(members), s.bleu, s.chrf, s.exact))
+    return buckets

@@ -102,15 +102,15 @@ def fidelity(
     with resting(model):
         changes, slopes = _sampled(pairs, noise, sigma, progress)
     compared = _compared(noise, changes, slopes * free, free, torch.ones(()))
-    found = replace(compared, samples=2 * GROUPS * count, sigma=sigma)
+    result = replace(compared, samples=2 * GROUPS * count, sigma=sigma)
     control = model.segmenter.control
-    return _without_sums(found) if control is not None and control.by == "scaling" else found
+    return _without_sums(result) if control is not None and control.by == "scaling" else result
 
 
-def _without_sums(found: Fidelity) -> Fidelity:
+def _without_sums(result: Fidelity) -> Fidelity:
     """Where one shift of all scores changes nothing, their sum says nothing."""
     return replace(
-        found,
+        result,
         autograd_sum=None,
         autograd_sum_error=None,
         true_sum=None,
@@ -229,10 +229,10 @@ def _jackknife(by_sentence: Tensor) -> float | None:
     """The cosine's standard error, from the cosines without each of the sentences [3, B]."""
     count = by_sentence.shape[1]
     without = [_cosine(total) for total in (by_sentence.sum(1, keepdim=True) - by_sentence).T]
-    known = torch.tensor([cosine for cosine in without if cosine is not None], dtype=torch.float64)
-    if count < 2 or len(known) < count:
+    cosines = torch.tensor([cosine for cosine in without if cosine is not None], dtype=torch.float64)
+    if count < 2 or len(cosines) < count:
         return None
-    return math.sqrt((count - 1) * float(known.var(correction=0)))
+    return math.sqrt((count - 1) * float(cosines.var(correction=0)))
 
 
 def _mean(values: Tensor) -> tuple[float, float | None]:
@@ -252,10 +252,10 @@ def _bins(points: Tensor, positions: int) -> list[Bin]:
     count = min(MOST_BINS, positions // PER_BIN)
     if not count:
         return []
-    order, found = points[0].argsort(), []
+    order, bins = points[0].argsort(), []
     for part in order.tensor_split(count):
         size = len(part) / GROUPS  # each position comes once per group
         auto, truth = points[1:, part]
         error = float(truth.std() / math.sqrt(size)) if len(part) > 1 else None
-        found.append(Bin(float(auto.mean()), float(truth.mean()), error, size))
-    return found
+        bins.append(Bin(float(auto.mean()), float(truth.mean()), error, size))
+    return bins

@@ -1,8 +1,11 @@
-"""What a study finds of one model; tables, figures and reports are made of it."""
+"""The results of a study of one model, from which tables, figures, reports and JSON are made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
 
 from caesura.analysis.agreement import Agreement
 from caesura.analysis.attention import AttentionMap, AttentionStatistics
@@ -20,7 +23,7 @@ from caesura.evaluation.scores import Scores
 
 @dataclass(frozen=True)
 class TextFacts:
-    """What was read."""
+    """The text, and how much of it was looked at."""
 
     name: str
     sentences: int
@@ -83,7 +86,16 @@ class Analysis:
     errors: Errors | None
     robustness: Robustness | None
     cost: Cost
-    target_length: float | None = (
-        None  # characters per segment that the model was asked for; None: no rate is
-    )
+    target_length: float | None = None  # characters per segment that its rate asks for; None: no rate
     moved: Moved | None = None  # None: no cuts could be moved, or none were to be
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as dicts, and what is not a number as null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -24,7 +24,7 @@ NEGLIGIBLE = 1e-6  # nats per symbol: a smaller difference may be rounding
 
 @dataclass(frozen=True)
 class Pull:
-    """Whether the scores' gradient knows what a cut costs: L(cut) - L(joined) at each gap.
+    """The scores' gradient against the cost of a cut, L(cut) - L(joined), at each gap.
 
     Gaps where the loss does not reach the score, or where a cut changes nothing, are not compared.
     """
@@ -114,12 +114,12 @@ def all_flips(
             if not search.step():
                 break
         pulls = _pulls(pairs, search.own, flipped - search.hard[:, None])
-    found = []
+    results = []
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
         spans = model.src_vocabulary.encode_spans(source)[1]
         gaps = max(0, len(spans) - 1)
         losses = flipped[i, :gaps].tolist()
-        found.append(
+        results.append(
             Flips(
                 source=source,
                 target=target,
@@ -133,7 +133,7 @@ def all_flips(
                 pull=None if pulls is None else pulls[i],
             )
         )
-    return found
+    return results
 
 
 class _Search:
@@ -186,22 +186,22 @@ class _Search:
         return True
 
 
-def _pulls(pairs: Pairs, own: Tensor, changes: Tensor) -> list[Pull] | None:
-    """The gradient with respect to the scores at each gap, beside what a flip of it changes [B, T]."""
+def _pulls(pairs: Pairs, cuts: Tensor, changes: Tensor) -> list[Pull] | None:
+    """The gradient with respect to the scores at each gap, beside the change that a flip makes [B, T]."""
     if not pairs.model.segmenter.shiftable:
         return None
-    rows = torch.arange(len(own), device=own.device)
+    rows = torch.arange(len(cuts), device=cuts.device)
     dtype = next(pairs.model.parameters()).dtype
-    slopes = torch.zeros(own.shape, dtype=torch.float64, device=own.device)
+    slopes = torch.zeros(cuts.shape, dtype=torch.float64, device=cuts.device)
     for part in pairs.chunks(rows):
         slopes[part] = pairs.slopes(part, torch.zeros_like(slopes[part], dtype=dtype))[1].double()
-    costs = torch.where(own, -changes, changes)  # of a cut here: L(cut) - L(joined)
-    found = []
+    costs = torch.where(cuts, -changes, changes)  # of a cut here: L(cut) - L(joined)
+    pulls = []
     for slope, cost, inner in zip(slopes, costs, pairs.inner, strict=True):
-        gradient, known = slope[inner], cost[inner].nan_to_num(0.0)
-        agreement = _agreement(gradient, known)
-        found.append(Pull(gradient.tolist(), *agreement))
-    return found
+        gradient, finite = slope[inner], cost[inner].nan_to_num(0.0)
+        agreement = _agreement(gradient, finite)
+        pulls.append(Pull(gradient.tolist(), *agreement))
+    return pulls
 
 
 def _agreement(gradient: Tensor, cost: Tensor) -> tuple[int, float | None, float | None, float | None]:
@@ -214,27 +214,27 @@ def _agreement(gradient: Tensor, cost: Tensor) -> tuple[int, float | None, float
     return int(compared.sum()), float(agree.mean()), float(agree @ size / size.sum()), cosine
 
 
-def flip_statistics(found: Sequence[Flips]) -> FlipStatistics:
+def flip_statistics(sentences: Sequence[Flips]) -> FlipStatistics:
     """Means over sentences; the agreement with the gradient over all of their gaps."""
-    changes = [change for one in found for change in one.changes if change is not None]
-    both = [
+    changes = [change for one in sentences for change in one.changes if change is not None]
+    compared_gaps = [
         (slope, change * (-1 if cut else 1))
-        for one in found
+        for one in sentences
         if one.pull is not None
         for slope, change, cut in zip(one.pull.gradient, one.changes, one.cuts, strict=True)
         if change is not None
     ]
-    gradient, cost = torch.tensor(both, dtype=torch.float64).reshape(-1, 2).T
+    gradient, cost = torch.tensor(compared_gaps, dtype=torch.float64).reshape(-1, 2).T
     compared, agreeing, weighted, cosine = _agreement(gradient, cost)
     return FlipStatistics(
-        sentences=len(found),
-        gaps=sum(len(one.cuts) for one in found),
-        soft=fmean(one.soft for one in found),
-        hard=fmean(one.hard for one in found),
-        hardening=fmean(one.hardening for one in found),
-        best=fmean(one.best for one in found),
-        greedy=fmean(one.gain for one in found),
-        rounds=fmean(len(one.greedy) for one in found),
+        sentences=len(sentences),
+        gaps=sum(len(one.cuts) for one in sentences),
+        soft=fmean(one.soft for one in sentences),
+        hard=fmean(one.hard for one in sentences),
+        hardening=fmean(one.hardening for one in sentences),
+        best=fmean(one.best for one in sentences),
+        greedy=fmean(one.gain for one in sentences),
+        rounds=fmean(len(one.greedy) for one in sentences),
         gaining=fmean(change < -NEGLIGIBLE for change in changes) if changes else None,
         compared=compared,
         agreeing=agreeing,

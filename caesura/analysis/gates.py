@@ -7,14 +7,14 @@ update gate is in the paper's convention: 1 takes the new state, 0 keeps the old
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from caesura.analysis.characters import Unit, labels, units
-from caesura.analysis.means import Means
+from caesura.analysis.means import Means, MeanTally
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.inference import Translator
 from caesura.layers.modes import evaluating
@@ -99,17 +99,18 @@ def encoder_gates(
     encoder: RecurrentEncoder, vectors: Tensor, lengths: Tensor
 ) -> tuple[Tensor, dict[tuple[int, Direction, Gate], Tensor]]:
     """The top layer's states [B, S, 2H], and each gate's mean activations [B, S]."""
-    found: dict[tuple[int, Direction, Gate], Tensor] = {}
+    gates: dict[tuple[int, Direction, Gate], Tensor] = {}
     states = vectors
-    for layer, (ahead, back) in enumerate(zip(encoder.forwards, encoder.backwards, strict=True), 1):
-        assert isinstance(ahead, nn.GRU)
-        assert isinstance(back, nn.GRU)
-        first, resets, updates = gru_gates(ahead, states, lengths, backwards=False)
-        found[layer, "forward", "reset"], found[layer, "forward", "update"] = resets, updates
-        second, resets, updates = gru_gates(back, states, lengths, backwards=True)
-        found[layer, "backward", "reset"], found[layer, "backward", "update"] = resets, updates
-        states = torch.cat((first, second), 2)
-    return states, found
+    directions: tuple[Direction, Direction] = ("forward", "backward")
+    for layer, both in enumerate(zip(encoder.forwards, encoder.backwards, strict=True), 1):
+        outputs = []
+        for direction, gru in zip(directions, both, strict=True):
+            assert isinstance(gru, nn.GRU)
+            output, resets, updates = gru_gates(gru, states, lengths, direction == "backward")
+            gates[layer, direction, "reset"], gates[layer, direction, "update"] = resets, updates
+            outputs.append(output)
+        states = torch.cat(outputs, 2)
+    return states, gates
 
 
 def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentation]) -> Iterator[GateMap]:
@@ -122,50 +123,27 @@ def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentati
             batch = model.batch(chunk)
             with torch.no_grad():
                 segments = model.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts)
-            _, found = encoder_gates(model.encoder, segments.vectors, segments.lengths)
+            _, gates = encoder_gates(model.encoder, segments.vectors, segments.lengths)
             lengths = segments.lengths.tolist()
-            values = {key: value.tolist() for key, value in found.items()}
+            values = {key: value.tolist() for key, value in gates.items()}
             for row, cut in enumerate(cuts[begin : begin + _BATCH]):
                 rows = [GateRow(*key, value[row][: lengths[row]]) for key, value in values.items()]
                 yield GateMap(labels(cut.pieces, lengths[row]), rows)
 
 
-@dataclass
-class _Sums:
-    totals: list[float]
-    counts: list[int]
-
-    @classmethod
-    def of(cls, size: int) -> _Sums:
-        return cls([0.0] * size, [0] * size)
-
-    def add(self, at: int, value: float) -> None:
-        self.totals[at] += value
-        self.counts[at] += 1
-
-    def means(self) -> Means:
-        values = [t / n if n else float("nan") for t, n in zip(self.totals, self.counts, strict=True)]
-        return Means(values, self.counts)
-
-
-@dataclass
-class _Profile:
-    overall: _Sums = field(default_factory=lambda: _Sums.of(1))
-    inside: _Sums = field(default_factory=lambda: _Sums.of(1))
-    space: _Sums = field(default_factory=lambda: _Sums.of(2 * AROUND + 1))
-    punctuation: _Sums = field(default_factory=lambda: _Sums.of(2 * AROUND + 1))
-    place: _Sums = field(default_factory=lambda: _Sums.of(PLACES))
-    gold: _Sums = field(default_factory=lambda: _Sums.of(2 * AROUND + 1))
+# How many averages each part of a profile has.
+_SIZES = {"overall": 1, "inside": 1, "place": PLACES}
+_SIZES |= dict.fromkeys(("space", "punctuation", "gold"), 2 * AROUND + 1)
 
 
 class GateTally:
     """Averages gates over sentences."""
 
     def __init__(self) -> None:
-        self._profiles: dict[tuple[int, Direction, Gate], _Profile] = {}
+        self._profiles: dict[tuple[int, Direction, Gate], dict[str, MeanTally]] = {}
         self._sentences = self._steps = self._boundaries = self._given = 0
 
-    def add(self, found: GateMap, steps: Sequence[Unit], gold: Collection[int] = ()) -> None:
+    def add(self, gates: GateMap, steps: Sequence[Unit], gold: Collection[int] = ()) -> None:
         """One sentence, its steps, and the offsets inside words at which gold says that a part begins."""
         self._sentences += 1
         self._steps += len(steps)
@@ -177,37 +155,31 @@ class GateTally:
             "punctuation": [i for i, unit in enumerate(steps) if unit.punctuation],
             "gold": at_gold,
         }
-        for row in found.rows:
-            profile = self._profiles.setdefault((row.layer, row.direction, row.gate), _Profile())
-            values = row.values[: len(steps)]  # </s> by itself is no part of the text
+        for row in gates.rows:
+            empty = {kind: MeanTally(size) for kind, size in _SIZES.items()}
+            profile = self._profiles.setdefault((row.layer, row.direction, row.gate), empty)
+            values = row.values[: len(steps)]  # </s> by itself is not a part of the text
             for value, unit in zip(values, steps, strict=True):
-                profile.overall.add(0, value)
+                profile["overall"].add(0, value)
                 if unit.place is not None and not unit.punctuation:
-                    profile.place.add(min(unit.place, PLACES) - 1, value)
+                    profile["place"].add(min(unit.place, PLACES) - 1, value)
                     if not unit.first and not unit.space:
-                        profile.inside.add(0, value)
+                        profile["inside"].add(0, value)
             for kind, centres in places.items():
-                sums: _Sums = getattr(profile, kind)
                 for centre in centres:
                     for at in range(max(centre - AROUND, 0), min(centre + AROUND + 1, len(values))):
-                        sums.add(at - centre + AROUND, values[at])
+                        profile[kind].add(at - centre + AROUND, values[at])
 
     def result(self) -> GateStatistics | None:
         """The averages; None where nothing was added."""
         if not self._sentences or not self._profiles:
             return None
-        profiles = [
-            GateProfile(
-                *key,
-                overall=p.overall.means().values[0],
-                inside=p.inside.means().values[0],
-                space=p.space.means(),
-                punctuation=p.punctuation.means(),
-                place=p.place.means(),
-                gold=p.gold.means(),
-            )
-            for key, p in self._profiles.items()
-        ]
+        profiles = []
+        for key, tallies in self._profiles.items():
+            means = {kind: tally.means() for kind, tally in tallies.items()}
+            overall, inside = (means[kind].values[0] for kind in ("overall", "inside"))
+            others = (means[kind] for kind in ("space", "punctuation", "place", "gold"))
+            profiles.append(GateProfile(*key, overall, inside, *others))
         return GateStatistics(self._sentences, self._steps, self._boundaries, self._given, profiles)
 
 
@@ -219,8 +191,8 @@ def gate_statistics(
 ) -> GateStatistics | None:
     """The gates averaged over sentences, with gold boundaries where there are any."""
     tally = GateTally()
-    for found, text, cut, bounds in zip(gate_maps(model, texts, cuts), texts, cuts, gold, strict=False):
-        tally.add(found, units(text, cut), {b for b in bounds if _inside_word(text, b)})
+    for gates, text, cut, bounds in zip(gate_maps(model, texts, cuts), texts, cuts, gold, strict=False):
+        tally.add(gates, units(text, cut), {b for b in bounds if _inside_word(text, b)})
     return tally.result()
 
 

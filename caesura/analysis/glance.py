@@ -32,24 +32,25 @@ class Bar:
 
 @dataclass(frozen=True)
 class Gauge:
-    """One number of every model; None where a model has none."""
+    """One number per model; None where a model has none."""
 
     title: str
     about: str
     bars: Sequence[Bar | None]
+    full: float | None = None  # the value of a full bar; None: the largest
 
 
-def glance(found: Sequence[Analysis], compared: Mapping[str, Comparison], baseline: str | None) -> str:
-    """The four gauges that there is something to say for, then the example."""
-    gauges = [_quality(found, compared, baseline), _length(found), _places(found), _cost(found)]
-    names = [a.name for a in found]
+def glance(models: Sequence[Analysis], compared: Mapping[str, Comparison], baseline: str | None) -> str:
+    """The gauges that are not empty, then the example."""
+    gauges = [_quality(models, compared, baseline), _length(models), _places(models), _cost(models)]
+    names = [a.name for a in models]
     shown = "".join(_gauge_html(names, gauge) for gauge in gauges if any(gauge.bars))
-    return f'<div class="gauges">{shown}</div>{_example(found)}'
+    return f'<div class="gauges">{shown}</div>{_example(models)}'
 
 
-def _quality(found: Sequence[Analysis], compared: Mapping[str, Comparison], baseline: str | None) -> Gauge:
+def _quality(models: Sequence[Analysis], compared: Mapping[str, Comparison], baseline: str | None) -> Gauge:
     bars: list[Bar | None] = []
-    for a in found:
+    for a in models:
         pair = compared.get(a.name)
         if a.scores is None:
             bars.append(None)
@@ -62,24 +63,24 @@ def _quality(found: Sequence[Analysis], compared: Mapping[str, Comparison], base
     return Gauge("Quality", f"BLEU{' ± 95% interval' if compared else ''}{tested}", bars)
 
 
-def _length(found: Sequence[Analysis]) -> Gauge:
+def _length(models: Sequence[Analysis]) -> Gauge:
     bars = [
         Bar(a.segments.mean, f"{a.segments.mean:.2f}", f"asked {t:g}" if t else "", t)
-        for a in found
+        for a in models
         for t in [a.target_length]
     ]
     asked = "; the mark: what was asked for" if any(bar.mark for bar in bars) else ""
     return Gauge("Segment length", f"characters per segment{asked}", bars)
 
 
-def reference(found: Sequence[Agreement]) -> Agreement | None:
+def reference(tables: Sequence[Agreement]) -> Agreement | None:
     """The segmentation that cuts are held against first: gold, else white space, else BPE."""
-    gold = [table for table in found if table.reference not in _MADE]
-    return next(iter((*gold, *found)), None)
+    gold = [table for table in tables if table.reference not in _MADE]
+    return next(iter((*gold, *tables)), None)
 
 
-def _places(found: Sequence[Analysis]) -> Gauge:
-    first = [reference(a.agreements) for a in found]
+def _places(models: Sequence[Analysis]) -> Gauge:
+    first = [reference(a.agreements) for a in models]
     against = next((table.reference for table in first if table), "")
     bars = [
         Bar(f1, f"{f1:.2f}", f"chance {table.chance:.2f}", table.chance)
@@ -88,13 +89,13 @@ def _places(found: Sequence[Analysis]) -> Gauge:
         for table in first
     ]
     about = f"boundary F1 against {against}; the mark: as many cuts at random places"
-    return Gauge("Where cuts fall", about, bars)
+    return Gauge("Where cuts fall", about, bars, full=1.0)
 
 
-def _cost(found: Sequence[Analysis]) -> Gauge:
+def _cost(models: Sequence[Analysis]) -> Gauge:
     bars: list[Bar | None] = []
-    counted = all(a.cost.flops for a in found)
-    for a in found:
+    counted = all(a.cost.flops for a in models)
+    for a in models:
         seconds = a.cost.training_seconds
         trained = "" if seconds is None else f"trained {seconds:,.0f} s"
         size = sum((a.cost.flops or {}).values()) / 1e6 if counted else a.cost.parameters / 1e6
@@ -105,7 +106,7 @@ def _cost(found: Sequence[Analysis]) -> Gauge:
 
 def _gauge_html(names: Sequence[str], gauge: Gauge) -> str:
     ends = [bar.value + (bar.interval or 0) for bar in gauge.bars if bar]
-    most = max((*ends, *(bar.mark or 0 for bar in gauge.bars if bar))) or 1.0
+    most = gauge.full or max((*ends, *(bar.mark or 0 for bar in gauge.bars if bar))) or 1.0
 
     def share(value: float) -> str:
         return f"{100 * min(max(value / most, 0), 1):.1f}%"
@@ -127,18 +128,18 @@ def _gauge_html(names: Sequence[str], gauge: Gauge) -> str:
     return f"<div><h2>{gauge.title}</h2><p>{escape(gauge.about)}</p>{''.join(rows)}</div>"
 
 
-def _example(found: Sequence[Analysis]) -> str:
+def _example(models: Sequence[Analysis]) -> str:
     """One line as every model cuts it; models that cut it alike together."""
-    if not found[0].readings:
+    if not models[0].readings:
         return ""
-    first = found[0].readings[0]
-    cuts = [(a, tuple(r.pieces)) for a in found for r in a.readings if r.number == first.number]
+    first = models[0].readings[0]
+    cuts = [(a, tuple(r.pieces)) for a in models for r in a.readings if r.number == first.number]
     shown = "".join(
         f'<p class="who">{"; ".join(escape(f"{a.name}: {a.about}") for a in alike)}</p>'
         + cut(pieces, "cut hero")
         for pieces, alike in together(cuts)
     )
-    texts = [t for a in found for r in a.readings for t in (r.source, r.reference, r.translation) if t]
+    texts = [t for a in models for r in a.readings for t in (r.source, r.reference, r.translation) if t]
     return f'<div class="example"><h2>An example: line {first.number}</h2>{shown}{_entities(texts)}</div>'
 
 

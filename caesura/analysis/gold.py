@@ -54,9 +54,9 @@ class Gold:
         bounds: list[int] = []
         judged: set[int] = set()
         for match in _WORD.finditer(text):
-            known = self.lexicon.get(match.group().lower())
-            if known is not None:
-                bounds.extend(match.start() + b for b in known)
+            parts = self.lexicon.get(match.group().lower())
+            if parts is not None:
+                bounds.extend(match.start() + b for b in parts)
                 judged.update(range(match.start() + 1, match.end()))
         return GoldLine(text, tuple(bounds), frozenset(judged)) if judged else None
 
@@ -153,7 +153,7 @@ def _moved(line: GoldLine, text: str) -> GoldLine | None:
         return line
     if "".join(line.text.split()) != "".join(text.split()):
         return None
-    # A boundary stands before the n-th character that is no space; a space belongs to what follows it.
+    # A boundary stands before the n-th character that is not a space; a space belongs to the word after it.
     places = dict(zip(_positions(line.text), _positions(text), strict=True))
     bounds = {before_space(text, places[b]) for b in line.bounds if b in places}
     judged = None

@@ -1,4 +1,4 @@
-"""What a cutter's scores do, such as a halting unit's: along a sentence, over a text, and in training."""
+"""The scores of a cutter, such as a halting unit: along a sentence, over a text, and in training."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def halting_trace(model: Translator, text: str, cut: Segmentation) -> HaltingTra
 
 
 def _sums(cut: Segmentation, threshold: float, carries: bool) -> list[float]:
-    """The sum after each symbol; the next segment starts from 0, or from what the last one had too much."""
+    """The sum after each symbol; the next segment starts from 0, or from the excess of the last one."""
     sums, running = [], 0.0
     for score, end in zip(cut.scores or (), cut.ends, strict=True):
         running += score
@@ -106,7 +106,7 @@ class HaltingTally:
         self._figures.add(cut.figures)
 
     def figures(self) -> dict[str, float]:
-        """The segmenter's figures of the text, by name; what there is nothing of is left out."""
+        """The segmenter's figures over the text, by name; those with nothing to count are left out."""
         return self._figures.values()
 
     def result(self) -> HaltingStatistics | None:

@@ -91,7 +91,7 @@ def subsample(lines: Sequence[Line], size: int, seed: int) -> list[Line]:
 
 
 def name_of(path: str | Path) -> str:
-    """A file as a reader is told it."""
+    """The name of a file, for readers."""
     return "standard input" if str(path) == "-" else readable(Path(path).name)
 
 

@@ -1,4 +1,4 @@
-"""Pictures along a sentence: scores, flips, gates, attention; one column per symbol or segment."""
+"""Figures along one sentence: scores, flips, gates, attention; one column per symbol or segment."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from caesura.analysis.attention import AttentionMap
 from caesura.analysis.characters import visible
-from caesura.analysis.figures import styled
 from caesura.analysis.flips import Flips
 from caesura.analysis.gates import GateMap
 from caesura.analysis.halting import HaltingTrace
-from caesura.analysis.plots import AXIS, COLOURS, INK, Figure
+from caesura.analysis.plots import AXIS, COLOURS, INK, Figure, blank, styled
 
 _DASHES = (0, (4, 2))
 STEPS = 80  # of a sentence that are drawn, as in the paper
@@ -31,8 +31,7 @@ _FADING = LinearSegmentedColormap.from_list("fading", [(0.11, 0.52, 0.80, 0.0), 
 def halting_figure(trace: HaltingTrace) -> Figure:
     """Scores as bars, the running sum as steps where they are summed, a rule where a segment ends."""
     labels, n = trace.labels[:STEPS], min(len(trace.labels), STEPS)
-    figure = Figure(figsize=(_width(labels), 2.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = blank(_width(labels), 2.4)
     at = np.arange(n)
     halts = trace.halts[:n]
     colours = [COLOURS[0] if halt else COLOURS[1] for halt in halts]
@@ -57,29 +56,23 @@ def halting_figure(trace: HaltingTrace) -> Figure:
             Line2D([], [], color=AXIS, linewidth=1.1, label="running sum"),
             Line2D([], [], color=INK, linewidth=0.8, linestyle=_DASHES, label="threshold"),
         ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5)
-    axes.set_xlim(-0.6, n - 0.4)
     axes.set_ylim(0, max(1.05, 1.05 * max(sums, default=1)))
-    axes.set_xticks(at, labels, parse_math=False, fontsize=_size(labels))
-    axes.tick_params(axis="x", length=0)
     axes.set_ylabel("score" if trace.sums is None else "score and sum")
-    axes.grid(visible=False)
-    return figure
+    return _along(figure, labels, handles, turn=0)
 
 
 @styled
-def flips_figure(found: Flips) -> Figure:
-    """What a flip of each gap adds to the loss, as bars between symbols, and a rule where the model cuts.
+def flips_figure(flips: Flips) -> Figure:
+    """The change of the loss per flipped gap, as bars between symbols, and a rule where the model cuts.
 
     A gap that the segmenter keeps as it is has no bar.
     """
-    labels = [visible(symbol) for symbol in found.symbols[:STEPS]]
+    labels = [visible(symbol) for symbol in flips.symbols[:STEPS]]
     n = len(labels)
-    figure = Figure(figsize=(_width(labels), 2.4), layout="constrained")
-    axes = figure.subplots()
-    for gap in (gap for gap, cut in enumerate(found.cuts[: n - 1]) if cut):
+    figure, axes = blank(_width(labels), 2.4)
+    for gap in (gap for gap, cut in enumerate(flips.cuts[: n - 1]) if cut):
         axes.axvline(gap + 0.5, color=AXIS, linewidth=0.8, zorder=0)
-    moves = [(gap + 0.5, change) for gap, change in enumerate(found.changes[: n - 1]) if change is not None]
+    moves = [(gap + 0.5, change) for gap, change in enumerate(flips.changes[: n - 1]) if change is not None]
     colours = [COLOURS[2] if change < 0 else COLOURS[1] for _, change in moves]
     axes.bar([at for at, _ in moves], [change for _, change in moves], 0.62, color=colours, alpha=0.85)
     axes.axhline(0, color=INK, linewidth=0.8)
@@ -88,24 +81,30 @@ def flips_figure(found: Flips) -> Figure:
         Patch(color=COLOURS[1], alpha=0.85, label="costs"),
         Line2D([], [], color=AXIS, linewidth=0.8, label="the model cuts"),
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False, fontsize=8.5)
-    axes.set_xlim(-0.6, n - 0.4)
-    axes.set_xticks(range(n), labels, parse_math=False, fontsize=_size(labels), rotation=_turn(labels))
-    axes.tick_params(axis="x", length=0)
     axes.ticklabel_format(axis="y", scilimits=(-3, 3))
     axes.set_ylabel("change of the loss,\nnats per target symbol")
+    return _along(figure, labels, handles, turn=_turn(labels))
+
+
+def _along(figure: Figure, labels: Sequence[str], handles: list[Artist], turn: int) -> Figure:
+    """The figure with symbols under its bars and a legend above them."""
+    axes = figure.axes[0]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=8.5)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.set_xticks(range(len(labels)), labels, fontsize=_size(labels), rotation=turn)
+    axes.tick_params(axis="x", length=0)
     axes.grid(visible=False)
     return figure
 
 
 @styled
-def gates_figure(found: GateMap) -> Figure:
+def gates_figure(gates: GateMap) -> Figure:
     """Mean activation of each gate at each step, dark low and bright high: the paper's Figures 3 and 4."""
-    labels = found.labels[:STEPS]
+    labels = gates.labels[:STEPS]
     order = [(g, d) for g in ("reset", "update") for d in ("forward", "backward")]
-    layers = sorted({row.layer for row in found.rows})
+    layers = sorted({row.layer for row in gates.rows})
     rows: dict[tuple[int, str, str], list[float]] = {
-        (row.layer, row.gate, row.direction): row.values[:STEPS] for row in found.rows
+        (row.layer, row.gate, row.direction): row.values[:STEPS] for row in gates.rows
     }
     lines = [(layer, gate, direction) for gate, direction in order for layer in layers]
     names = [
@@ -113,53 +112,41 @@ def gates_figure(found: GateMap) -> Figure:
         for layer, gate, d in lines
     ]
     values = np.array([rows[line] for line in lines])
-    figure = Figure(figsize=(_width(labels), 0.24 * len(lines) + 0.75), layout="constrained")
-    axes = figure.subplots()
-    image = axes.imshow(
-        values,
-        aspect="auto",
-        cmap="viridis",
-        interpolation="none",
-    )
+    figure, axes = blank(_width(labels), 0.24 * len(lines) + 0.75)
+    image = axes.imshow(values, aspect="auto", cmap="viridis", interpolation="none")
     for edge in range(len(layers), len(lines), len(layers)):
         axes.axhline(edge - 0.5, color=AXIS, linewidth=1.2)
     axes.set_yticks(range(len(lines)), names)
-    axes.set_xticks(
-        range(len(labels)), labels, parse_math=False, fontsize=_size(labels), rotation=_turn(labels)
-    )
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, ticks=MaxNLocator(3))
-    bar.outline.set_visible(False)
-    return figure
+    axes.spines[:].set_visible(False)
+    return _mapped(figure, image, labels)
 
 
 @styled
-def attention_figure(found: AttentionMap) -> Figure:
-    """Where each target symbol looked: a row a target symbol, a column a step of the encoder.
+def attention_figure(attention: AttentionMap) -> Figure:
+    """Where each target symbol looked: one row per target symbol, one column per step of the encoder.
 
     Colours follow the square root of a weight, so that little attention is seen too.
     """
-    source, target = found.source[:STEPS], found.target[:STEPS]
-    weights = np.array([row[:STEPS] for row in found.weights[:STEPS]])
-    figure = Figure(figsize=(_width(source), 0.15 * len(target) + 0.9), layout="constrained")
-    axes = figure.subplots()
+    source, target = attention.source[:STEPS], attention.target[:STEPS]
+    weights = np.array([row[:STEPS] for row in attention.weights[:STEPS]])
+    figure, axes = blank(_width(source), 0.15 * len(target) + 0.9)
     image = axes.imshow(
         weights, aspect="auto", norm=PowerNorm(0.5, vmin=0), cmap=_FADING, interpolation="none"
     )
+    axes.set_yticks(range(len(target)), target, fontsize=8)
+    axes.xaxis.tick_top()
+    axes.spines[:].set(visible=True, linewidth=0.5)
+    return _mapped(figure, image, source)
+
+
+def _mapped(figure: Figure, image: AxesImage, labels: Sequence[str]) -> Figure:
+    """The figure with a colour bar, and the encoder's steps as labels of columns."""
+    axes = figure.axes[0]
     bar = figure.colorbar(image, ax=axes, fraction=0.02, pad=0.01, ticks=MaxNLocator(3))
     bar.outline.set_visible(False)
-    axes.set_xticks(
-        range(len(source)), source, parse_math=False, fontsize=_size(source), rotation=_turn(source)
-    )
-    axes.set_yticks(range(len(target)), target, parse_math=False, fontsize=8)
-    axes.xaxis.tick_top()
+    axes.set_xticks(range(len(labels)), labels, fontsize=_size(labels), rotation=_turn(labels))
     axes.tick_params(length=0)
     axes.grid(visible=False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, linewidth=0.5)
     return figure
 
 

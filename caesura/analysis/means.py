@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ENOUGH = 30  # observations, for a point to be drawn or told
+ENOUGH = 30  # observations, for a point to be shown
+
+
+class MeanTally:
+    """Adds up observations by place."""
+
+    def __init__(self, size: int) -> None:
+        self._totals, self._counts = [0.0] * size, [0] * size
+
+    def add(self, place: int, value: float) -> None:
+        """One observation at a place."""
+        self._totals[place] += value
+        self._counts[place] += 1
+
+    def means(self) -> Means:
+        """The averages so far."""
+        pairs = zip(self._totals, self._counts, strict=True)
+        return Means([total / count if count else float("nan") for total, count in pairs], self._counts)
 
 
 @dataclass(frozen=True)

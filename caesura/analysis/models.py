@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from caesura.analysis.characters import visible
-from caesura.analysis.defaults import told_options
+from caesura.analysis.defaults import changed_options
+from caesura.config import FileCuts
 from caesura.inference import Translator
 from caesura.schedules import is_schedule, shown
 
-NAMES = {"act": "ACT-ENC"}  # of segmenters that are known by another name than their type
-ALWAYS = ("epsilon",)  # options that are told even where they are as by default
+NAMES = {"act": "ACT-ENC"}  # of segmenters, where they differ from the type
+ALWAYS = ("epsilon",)  # options that are named even if they have their defaults
 
 
 def describe(model: Translator) -> str:
-    """A model in a phrase: its segmenter with the options that are not as by default, and its depth."""
+    """A model in a phrase: its segmenter with the options that differ from the defaults, and its depth."""
     config = model.config
     segmenter = config.model.segmenter
     layers = config.model.encoder.options.get("num_layers", 1)
@@ -23,36 +24,35 @@ def describe(model: Translator) -> str:
     if segmenter.type == "lookup":
         return f"{config.data.src.level} model, {depth}"
     options = {key: v for key in ALWAYS if (v := segmenter.options.get(key)) is not None}
-    options |= told_options("segmenter", segmenter.model_dump(mode="json"))
-    parts = {key: value for key, value in options.items() if _is_part(value)}
+    options |= changed_options("segmenter", segmenter.model_dump(mode="json"))
+    parts = {key: value for key, value in options.items() if isinstance(value, dict) and "type" in value}
+    if (cuts := config.data.cuts) and parts.get("cutter", {}).get("type") == "given":
+        files = {"type", *(() if isinstance(cuts, FileCuts) else type(cuts).model_fields)}
+        parts["cutter"] = cuts.model_dump(mode="json", include=files, exclude_defaults=True)
     name = " ▸ ".join(_part(key, value, options) for key, value in parts.items())
     name = name or NAMES.get(segmenter.type, segmenter.type)
-    told = [f"{name} on {config.data.src.level} symbols"]
+    phrases = [f"{name} on {config.data.src.level} symbols"]
     if segmenter.tau or not parts:
-        told.append(f"tau {shown(segmenter.penalty_weight)}")
-    told += _told({key: value for key, value in options.items() if key not in parts})
-    return ", ".join([*told, depth])
-
-
-def _is_part(value: Any) -> bool:
-    return isinstance(value, dict) and "type" in value
+        phrases.append(f"tau {shown(segmenter.penalty_weight)}")
+    phrases += _in_words({key: value for key, value in options.items() if key not in parts})
+    return ", ".join([*phrases, depth])
 
 
 def _part(key: str, value: Mapping[str, Any], beside: Mapping[str, Any]) -> str:
     """A part within a segmenter, such as `fixed (k 4)`; the cutter with the rate that it keeps."""
-    told = ", ".join(_told({name: option for name, option in value.items() if name != "type"}))
+    listed = ", ".join(_in_words({name: option for name, option in value.items() if name != "type"}))
     rate = beside.get("rate") if key == "cutter" else None
-    return str(value["type"]) + (f" ({told})" if told else "") + _rate(rate)
+    return str(value["type"]) + (f" ({listed})" if listed else "") + _rate(rate)
 
 
-def _told(options: Mapping[str, Any]) -> list[str]:
-    """Options as words; sizes and what is told elsewhere are left out."""
+def _in_words(options: Mapping[str, Any]) -> list[str]:
+    """Options as words, without sizes and the rate."""
     left_out = {key for key in options if key in ("size", "rate") or key.endswith(("_dim", "_size"))}
     return [f"{key} {_shown(value)}" for key, value in options.items() if key not in left_out]
 
 
 def _rate(rate: Mapping[str, Any] | None) -> str:
-    """What a cutter was asked for, such as ` at 4 by pi`."""
+    """The rate of a cutter, such as ` at 4 by pi`."""
     if not rate:
         return ""
     return f" at {shown(rate['target'])}" + (f" by {rate['by']}" if rate.get("by") else "")

@@ -1,24 +1,26 @@
-"""What moving the cuts would change: how far the scores' gradient is right, and what flips gain."""
+"""The effect of moving cuts: how far the scores' gradient is right, and what flips gain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from caesura.analysis.fidelity import Fidelity, fidelity
 from caesura.analysis.flips import FlipStatistics, all_flips, flip_statistics
+from caesura.analysis.lines import Line, subsample
 from caesura.inference import Translator
 
 LONGEST = 400  # characters of a source: the time that flips take grows with the square of its length
 TOGETHER = 10  # sentences whose flips share batches
 SAMPLES = 96  # shifted copies of each sentence
 
-StageReport = Callable[[str, int], None]  # what is being done, and how many sentences more of it
+# What is being done, how many sentences more of it are done, and how many there are (0: not known).
+StageReport = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What was measured by moving the cuts of some sentences."""
+    """Measurements made by moving the cuts of some sentences."""
 
     sentences: int
     fidelity: Fidelity | None  # None where the scores cannot be shifted, or no gap is free
@@ -39,7 +41,7 @@ def move_cuts(
     model: Translator,
     sources: Sequence[str],
     references: Sequence[str],
-    progress: StageReport = lambda what, done: None,
+    progress: StageReport = lambda *_: None,
 ) -> Moved | None:
     """Move the cuts of the sentences that are `movable`; None where there is nothing to move."""
     segmenter = model.segmenter
@@ -58,22 +60,35 @@ def move_cuts(
     )
 
 
+def move_some(
+    model: Translator,
+    lines: Iterable[Line],
+    count: int,
+    seed: int,
+    progress: StageReport = lambda *_: None,
+) -> Moved | None:
+    """Move the cuts of at most `count` lines, the same for every model of a comparison."""
+    able = subsample([line for line in lines if movable(line.source, line.reference)], count, seed)
+    sources, references = [line.source for line in able], [line.reference or "" for line in able]
+    return move_cuts(model, sources, references, progress)
+
+
 def _fidelity(model: Translator, pairs: Sequence[tuple[str, str]], progress: StageReport) -> Fidelity:
     copies = 0
 
     def done(more: int) -> None:
         nonlocal copies
         before, copies = copies, copies + more
-        progress("shifting scores", copies // SAMPLES - before // SAMPLES)
+        progress("shifting scores", copies // SAMPLES - before // SAMPLES, len(pairs))
 
     sources, references = zip(*pairs, strict=True)
     return fidelity(model, model.batch(sources, references), SAMPLES, progress=done)
 
 
 def _flips(model: Translator, pairs: Sequence[tuple[str, str]], progress: StageReport) -> FlipStatistics:
-    found = []
+    results = []
     for first in range(0, len(pairs), TOGETHER):
         sources, references = zip(*pairs[first : first + TOGETHER], strict=True)
-        found += all_flips(model, sources, references)
-        progress("flipping cuts", len(sources))
-    return flip_statistics(found)
+        results += all_flips(model, sources, references)
+        progress("flipping cuts", len(sources), len(pairs))
+    return flip_statistics(results)

@@ -15,10 +15,10 @@ from caesura.analysis.moved import Moved
 from caesura.analysis.page import fold, row, table_html
 
 
-def moved(found: Sequence[Analysis], figures: Figures) -> str:
+def moved(models: Sequence[Analysis], figures: Figures) -> str:
     """The gradient with respect to the scores beside the true one, and flips."""
     parts = []
-    if any(a.moved for a in found):
+    if any(a.moved for a in models):
         parts.append(
             "<p>A flip cuts one gap that the model joins, or joins one that it cuts; the other gaps stay as "
             "they are. The true gradient with respect to the scores is measured from losses of sentences "
@@ -26,17 +26,17 @@ def moved(found: Sequence[Analysis], figures: Figures) -> str:
             "cut moves. "
             "Losses are those of the references, in nats per target symbol.</p>"
         )
-    parts += [_told(a, a.moved) for a in found if a.moved]
-    if still := names(a for a in found if a.moved is None):
+    parts += [_paragraph(a, a.moved) for a in models if a.moved]
+    if still := names(a for a in models if a.moved is None):
         parts.append(
             f"<p>No cuts of {still} were moved: the segmenter takes none, no sentence of two symbols or more "
             "has a reference, or --moved is 0.</p>"
         )
-    table = tables.moved(found)
+    table = tables.moved(models)
     if table.rows:
         parts.append(table_html(table, note=_NOTE))
-    parts.append(row([_gradient_figure(a, figures) for a in found]))
-    parts.append(fold("Flips along lines", "".join(_flips_along(a, figures) for a in found)))
+    parts.append(row([_gradient_figure(a, figures) for a in models]))
+    parts.append(fold("Flips along lines", "".join(_flips_along(a, figures) for a in models)))
     return "".join(parts)
 
 
@@ -48,13 +48,13 @@ _NOTE = (
 )
 
 
-def _told(a: Analysis, m: Moved) -> str:
-    said = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {count(m.sentences, 'sentence')}."]
+def _paragraph(a: Analysis, m: Moved) -> str:
+    parts = [f"The cuts of <strong>{escape(a.name)}</strong> were moved in {count(m.sentences, 'sentence')}."]
     if m.fidelity:
-        said.append(_gradient(m.fidelity))
+        parts.append(_gradient(m.fidelity))
     if m.flips:
-        said.append(_flips(m.flips))
-    return f"<p>{' '.join(said)}</p>"
+        parts.append(_flips(m.flips))
+    return f"<p>{' '.join(parts)}</p>"
 
 
 def _gradient(g: Fidelity) -> str:
@@ -76,18 +76,18 @@ def _gradient(g: Fidelity) -> str:
 
 
 def _flips(f: FlipStatistics) -> str:
-    said = [
+    parts = [
         f"The best single flip of a sentence {_gain(f.best)} on average; greedy flips, {f.rounds:.1f} per "
         f"sentence: {f.greedy:.4f}."
     ]
     if f.hardening:
-        said.append(f"Making its own cuts hard {_gain(-f.hardening)}.")
+        parts.append(f"Making its own cuts hard {_gain(-f.hardening)}.")
     else:
-        said.append("Its own cuts are hard.")
+        parts.append("Its own cuts are hard.")
     if f.agreeing is not None:
         of = count(f.compared, "flip")
-        said.append(f"The gradient points the right way for {f.agreeing:.0%} of the {of} that it reaches.")
-    return " ".join(said)
+        parts.append(f"The gradient points the right way for {f.agreeing:.0%} of the {of} that it reaches.")
+    return " ".join(parts)
 
 
 def _gain(gain: float) -> str:

@@ -16,7 +16,7 @@ _STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 NARROW = 500  # pixels: figures up to here shrink by SHRINKS on a phone, wider ones scroll there
 SHRINKS = 0.8
 
-# What a figure's colours are called in the page, so that it follows light and dark.
+# Names of a figure's colours in the page, so that they follow light and dark mode.
 _COLOURS = {
     INK: "--ink", AXIS: "--axis", FAINT: "--grid",
     **{colour: f"--c{i}" for i, colour in enumerate(COLOURS, 1)},
@@ -58,10 +58,10 @@ def faint(text: str) -> str:
     return escape(visible(text)).replace("␣", "<i>␣</i>")
 
 
-def chip(text: str, count: int, told: str) -> str:
-    """A segment with its count; `told` is shown when it is pointed at."""
+def chip(text: str, count: int, hint: str) -> str:
+    """A segment with its count; a pointer over it shows the hint."""
     return (
-        f'<span class="chip" title="{escape(told)}"><bdi>{faint(text)}</bdi><small>{count:,}</small></span>'
+        f'<span class="chip" title="{escape(hint)}"><bdi>{faint(text)}</bdi><small>{count:,}</small></span>'
     )
 
 
@@ -76,8 +76,8 @@ def row(parts: Sequence[str]) -> str:
     return f'<div class="row">{shown}</div>' if shown else ""
 
 
-def table_html(table: Table, own: str = "", note: str = "") -> str:
-    """A table that scrolls inside itself; rows whose first or third cell is `own` stand out."""
+def table_html(table: Table, emphasis: str = "", note: str = "") -> str:
+    """A table that scrolls inside itself; rows whose first or third cell is the `emphasis` stand out."""
     head = "".join(
         f'<th scope="col"{_kind(column.form)}>{escape(column.name)}</th>' for column in table.columns
     )
@@ -89,7 +89,9 @@ def table_html(table: Table, own: str = "", note: str = "") -> str:
             for shown in [column.show(cell)]
         )
         kinds = [
-            kind for kind, yes in (("own", bool(own) and own in row), ("first", row[0] != before)) if yes
+            kind
+            for kind, yes in (("own", bool(emphasis) and emphasis in row), ("first", row[0] != before))
+            if yes
         ]
         rows.append(f'<tr class="{" ".join(kinds)}">{cells}</tr>' if kinds else f"<tr>{cells}</tr>")
         before = row[0]
@@ -109,8 +111,8 @@ def figure_html(name: str, svg: str, caption: str) -> str:
 
     It shrinks no further than its text can be read; where that is too wide it scrolls, and says so.
     """
-    found = re.search(r'width="([\d.]+)pt"', svg)
-    width = float(found[1]) * 4 / 3 if found else 0.0
+    size = re.search(r'width="([\d.]+)pt"', svg)
+    width = float(size[1]) * 4 / 3 if size else 0.0
     least = width * SHRINKS if width <= NARROW else width
     shown = inline_svg(name, svg, caption)
     return (

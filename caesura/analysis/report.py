@@ -12,9 +12,8 @@ from typing import Any
 from caesura import __version__
 from caesura.analysis import chapters, tables
 from caesura.analysis.drawings import Drawing, count
-from caesura.analysis.findings import Analysis
+from caesura.analysis.findings import Analysis, plain
 from caesura.analysis.glance import glance
-from caesura.analysis.numbers import plain
 from caesura.analysis.page import fold, page, table_html
 from caesura.analysis.plots import png_of, style
 from caesura.data.files import read_json, refuse_odd, write_beside
@@ -29,8 +28,9 @@ PAGE, NUMBERS = "report.html", "analysis.json"
 class Report:
     """What is written: the page, and the tables and figures beside it."""
 
-    found: Sequence[Analysis]
+    models: Sequence[Analysis]
     compared: Mapping[str, Comparison] = field(default_factory=dict)  # paired bootstrap, by model
+    missing: str = ""  # a phrase on models that should be here and are not
 
     @property
     def baseline(self) -> str | None:
@@ -42,7 +42,7 @@ class Report:
         clear(out)
         html, figures = self.page()
         files = {PAGE: html.encode("utf-8", "replace")}  # a lone surrogate, as a broken file may hold
-        for table in tables.tables(self.found, self.compared):
+        for table in tables.tables(self.models, self.compared):
             files[f"tables/{table.key}.csv"] = table.csv().encode("utf-8", "replace")
             files[f"tables/{table.key}.txt"] = table.text().encode("utf-8", "replace")
         for name, drawing in figures.items():
@@ -65,7 +65,7 @@ class Report:
         """Every number, for JSON; null where there is none."""
         return {
             "caesura": __version__,
-            "models": [plain(a) for a in self.found],
+            "models": [plain(a) for a in self.models],
             "bootstrap": {name: plain(row) for name, row in self.compared.items()} or None,
         }
 
@@ -73,47 +73,49 @@ class Report:
         """The page, and the figures that are in it."""
         figures: dict[str, Drawing] = {}
         sections = [
-            (key, chapters.title(key, name, self.found), about, write(self.found, figures))
+            (key, chapters.title(key, name, self.models), about, write(self.models, figures))
             for key, name, about, write in chapters.CHAPTERS
         ]
-        names = ", ".join(a.name for a in self.found)
+        names = ", ".join(a.name for a in self.models)
         return page(f"Caesura: {names}", self._head(), sections, self._foot()), figures
 
     def _head(self) -> str:
-        first = self.found[0]
+        first = self.models[0]
         text = first.text
         heading = (
             "How it was cut"
-            if len(self.found) == 1
-            else f"How {_number(len(self.found))} models cut the same text"
+            if len(self.models) == 1
+            else f"How {_number(len(self.models))} models cut the same text"
         )
         lead = f"{count(text.sentences, 'sentence')} of {escape(text.name)}"
         if first.scores:
             lead += f", translated with {text.search}"
-        table = table_html(tables.overview(self.found, self.compared), note=self._note())
+        if self.missing:
+            lead += f". <strong>{escape(self.missing)}</strong>"
+        table = table_html(tables.overview(self.models, self.compared), note=self._note())
         return (
             f'<h1>{heading}</h1><p class="lead">{lead}.</p>'
-            f"{glance(self.found, self.compared, self.baseline)}{fold('All scores', table)}"
+            f"{glance(self.models, self.compared, self.baseline)}{fold('All scores', table)}"
         )
 
     def _note(self) -> str:
-        said = []
+        notes = []
         if self.compared:
-            said.append(
+            notes.append(
                 f"p: paired bootstrap of BLEU against {escape(self.baseline or '')}; ±: the model’s own 95% "
                 "interval"
             )
-        sources = [*list(self.compared.values())[:1], self.found[0].scores]
+        sources = [*list(self.compared.values())[:1], self.models[0].scores]
         if source := next((s for s in sources if s), None):
-            said += [f"<code>{escape(source.signatures[key])}</code>" for key in ("bleu", "chrf")]
-        if self.found[0].text.too_long:
-            said.append(
-                f"over testing.max_input and taken as empty: {count(self.found[0].text.too_long, 'line')}"
+            notes += [f"<code>{escape(source.signatures[key])}</code>" for key in ("bleu", "chrf")]
+        if self.models[0].text.too_long:
+            notes.append(
+                f"over testing.max_input and taken as empty: {count(self.models[0].text.too_long, 'line')}"
             )
-        return " · ".join(said)
+        return " · ".join(notes)
 
     def _foot(self) -> str:
-        text = self.found[0].text
+        text = self.models[0].text
         parts = [
             f"Gates, attention and typos: a sample of {count(text.sample, 'sentence')}, seed {text.seed}.",
             f"Translated: {count(text.translated, 'sentence')}.",
@@ -141,8 +143,8 @@ def refuse_another(out: Path, models: Sequence[str], text: str) -> None:
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return
     if held != ([*models], text):
-        said = f"{', '.join(held[0])} on {held[1]}"
-        raise InputError(f"{out}: holds a report of {said} that would be overwritten; choose another --out")
+        report = f"{', '.join(held[0])} on {held[1]}"
+        raise InputError(f"{out}: holds a report of {report} that would be overwritten; choose another --out")
 
 
 def clear(out: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from caesura.analysis.characters import is_word
 from caesura.analysis.training_text import TrainingText
@@ -132,19 +134,19 @@ def segment_statistics(
     return tally.result(training)
 
 
-def _within(counts: Mapping[str, int], wanted: set[str]) -> Counter[str]:
+def _within(counts: Mapping[str, int], parts: set[str]) -> Counter[str]:
     """How often each wanted string is a part of a longer segment; overlapping places count each."""
-    found: Counter[str] = Counter()
-    lengths = sorted({len(text) for text in wanted if len(text) <= _WITHIN})
+    counted: Counter[str] = Counter()
+    lengths = sorted({len(text) for text in parts if len(text) <= _WITHIN})
     for text, count in counts.items():
         for n in lengths:
             if n >= len(text):
                 break
             for start in range(len(text) - n + 1):
                 part = text[start : start + n]
-                if part in wanted:
-                    found[part] += count
-    return found
+                if part in parts:
+                    counted[part] += count
+    return counted
 
 
 def _singles(counts: Mapping[str, int], within: Mapping[str, int], characters: set[str]) -> list[Character]:
@@ -154,16 +156,10 @@ def _singles(counts: Mapping[str, int], within: Mapping[str, int], characters: s
 
 def _median(histogram: Mapping[int, int]) -> float:
     """The median of counted values, which are in rising order; 0 of none."""
-    total = sum(histogram.values())
-    middle = []
-    for wanted in ((total - 1) // 2, total // 2):
-        seen = 0
-        for value, count in histogram.items():
-            seen += count
-            if seen > wanted:
-                middle.append(value)
-                break
-    return sum(middle) / 2 if middle else 0.0
+    values, ends = [*histogram], [*accumulate(histogram.values())]
+    if not values:
+        return 0.0
+    return sum(values[bisect(ends, place)] for place in ((ends[-1] - 1) // 2, ends[-1] // 2)) / 2
 
 
 @dataclass(frozen=True)
@@ -182,14 +178,14 @@ def varying_cuts(texts: Sequence[str], cuts: Sequence[Segmentation]) -> tuple[li
     The strings are the words of the text wherever they occur, inside longer words too; in a text whose words
     hardly come twice (no spaces, compounds), frequent strings of letters. Of nested ones the first is told.
     """
-    wanted = _candidates(texts)
+    candidates = _candidates(texts)
     seen: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
     for text, cut in zip(texts, cuts, strict=True):
         bounds = set(cut.bounds)
         for start in range(len(text)):
             for end in range(start + _SHORTEST, min(start + _LONGEST, len(text)) + 1):
                 part = text[start:end]
-                if part in wanted:
+                if part in candidates:
                     seen[part][tuple(b - start for b in range(start + 1, end) if b in bounds)] += 1
     rows = []
     for part, ways in seen.items():

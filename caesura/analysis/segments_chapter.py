@@ -20,42 +20,42 @@ _LENGTHS = 8  # whose segments are shown; the rest is in a fold
 _ITSELF = {"white space": "whitespace", "white space, either side": "whitespace", "BPE": "BPE"}
 
 
-def segments(found: Sequence[Analysis], figures: Figures) -> str:
+def segments(models: Sequence[Analysis], figures: Figures) -> str:
     """Lengths, boundaries, frequent segments, context."""
-    parts = [table_html(tables.summary(found), note=_missed(found))]
-    parts.append(_lengths({a.name: a.segments for a in found}, found, figures, "lengths", "segments"))
-    parts.append(_boundaries(found))
-    cutting = [a for a in found if any(n > 1 for n in a.segments.top)]
+    parts = [table_html(tables.summary(models), note=_missed(models))]
+    parts.append(_lengths({a.name: a.segments for a in models}, models, figures, "lengths", "segments"))
+    parts.append(_boundaries(models))
+    cutting = [a for a in models if any(n > 1 for n in a.segments.top)]
     for html, alike in together((a, _frequent(a)) for a in cutting):
         parts.append(fold(f"The most frequent segments of each length: {names(alike)}", html))
     for html, alike in together((a, _varying(a)) for a in cutting):
         parts.append(fold(f"The same string, cut differently: {names(alike)}", html))
     singles = row([_singles(a, figures) for a in cutting])
     parts.append(fold("Characters alone and within longer segments", singles))
-    return "".join([*parts, *_written(found, figures)])
+    return "".join([*parts, *_written(models, figures)])
 
 
 def _lengths(
-    models: Mapping[str, SegmentStatistics],
-    found: Sequence[Analysis],
+    segments: Mapping[str, SegmentStatistics],
+    models: Sequence[Analysis],
     figures: Figures,
     name: str,
     what: str,
 ) -> str:
-    # A bar at 1 says nothing of a model whose every symbol is a segment, unless there is no other.
-    cutting = {n: s for n, s in models.items() if s.longest > 1} or models
-    known = {n: s for n, s in cutting.items() if s.segments}
-    if not known:
+    # Models whose every symbol is a segment are left out, unless there are no others.
+    cutting = {n: s for n, s in segments.items() if s.longest > 1} or segments
+    drawn = {n: s for n, s in cutting.items() if s.segments}
+    if not drawn:
         return ""
-    told = each((n, _mode(s.histogram)) for n, s in known.items())
-    figure = draw.length_figure(known, [a.name for a in found])
-    return place(figures, name, figure, f"How long {what} are: {told}.")
+    modes = each((n, _mode(s.histogram)) for n, s in drawn.items())
+    figure = draw.length_figure(drawn, [a.name for a in models])
+    return place(figures, name, figure, f"How long {what} are: {modes}.")
 
 
-def _missed(found: Sequence[Analysis]) -> str:
-    told = each((a.name, f"{a.segments.missed:,}") for a in found if a.segments.missed)
-    said = f"Too many were distinct to count each: there are more, and a count may be too low by {told}."
-    return said if told else ""
+def _missed(models: Sequence[Analysis]) -> str:
+    counts = each((a.name, f"{a.segments.missed:,}") for a in models if a.segments.missed)
+    note = f"Too many were distinct to count each: there are more, and a count may be too low by {counts}."
+    return note if counts else ""
 
 
 def _mode(histogram: dict[int, int]) -> str:
@@ -67,12 +67,12 @@ def _frequent(a: Analysis) -> str:
     """The paper's Table 5."""
     rows = []
     for n, listed in a.segments.top.items():
-        chips = "".join(chip(s.text, s.count, _told(s)) for s in listed)
+        chips = "".join(chip(s.text, s.count, _hint(s)) for s in listed)
         rows.append(f'<tr><td class="n">{n}</td><td class="chips">{chips}</td></tr>')
     head = '<thead><tr><th class="n">length</th><th>most frequent segments</th></tr></thead>'
 
-    def table(some: list[str]) -> str:
-        return f'<div class="scroll"><table>{head}<tbody>{"".join(some)}</tbody></table></div>'
+    def table(lines: list[str]) -> str:
+        return f'<div class="scroll"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>'
 
     more = rows[_LENGTHS:]
     rest = fold(count(len(more), "more length"), table(more)) if more else ""
@@ -87,7 +87,7 @@ def _frequent(a: Analysis) -> str:
     return f'{table(rows[:_LENGTHS])}{rest}{folded}<p class="note">{note}</p>'
 
 
-def _told(s: Segment) -> str:
+def _hint(s: Segment) -> str:
     within = "" if s.within is None else f"; {count(s.within, 'time')} within longer segments"
     trained = "" if s.training is None else f"; {count(s.training, 'time')} in the training text"
     return f"{count(s.count, 'time')} a segment{within}{trained}"
@@ -95,7 +95,7 @@ def _told(s: Segment) -> str:
 
 def _rarest(a: Analysis) -> str:
     """How many of the listed segments training never showed, as the paper found for long ones."""
-    listed = [s for some in a.segments.top.values() for s in some if s.training is not None]
+    listed = [s for segments in a.segments.top.values() for s in segments if s.training is not None]
     absent = sum(s.training == 0 for s in listed)
     return (
         f" Of {len(listed)} listed, {absent or 'none'} {'is' if absent == 1 else 'are'} missing there."
@@ -108,15 +108,15 @@ def _singles(a: Analysis, figures: Figures) -> str:
     shown = [c for c in a.segments.singles if c.alone + c.within]
     if not any(c.within for c in shown):
         return ""
-    both = [c for c in shown if c.alone and c.within]
-    told = ""
-    if both:
-        c = max(both, key=lambda c: min(c.alone, c.within))
-        told = (
+    mixed = [c for c in shown if c.alone and c.within]
+    example = ""
+    if mixed:
+        c = max(mixed, key=lambda c: min(c.alone, c.within))
+        example = (
             f": {faint(c.text)} is {count(c.alone, 'time')} a segment of its own and "
             f"{count(c.within, 'time')} within one"
         )
-    caption = f"{escape(a.name)}, the most frequent characters, alone and within longer segments{told}."
+    caption = f"{escape(a.name)}, the most frequent characters, alone and within longer segments{example}."
     return place(figures, f"characters-{key(a)}", draw.singles_figure(shown), caption)
 
 
@@ -142,59 +142,54 @@ def _varying(a: Analysis) -> str:
         "<th>usual cut</th><th>second</th><th>third</th></tr></thead>"
     )
     v = a.varying[0]
-    said = (
-        f"‘{escape(v.text)}’ occurs {count(v.occurrences, 'time')} and is cut unusually {v.unusual:,} of them"
-    )
+    example = f"‘{escape(v.text)}’ occurs {count(v.occurrences, 'time')}, {v.unusual:,} of them cut otherwise"
     return (
-        f"<p>Segments depend on their context: {said}.</p>"
+        f"<p>Segments depend on their context: {example} than usual.</p>"
         f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
     )
 
 
-def _written(found: Sequence[Analysis], figures: Figures) -> list[str]:
+def _written(models: Sequence[Analysis], figures: Figures) -> list[str]:
     """What decoders that cut write."""
-    written = {a.name: a.target_segments for a in found if a.target_segments}
-    if not written:
+    cut = {a.name: a.target_segments for a in models if a.target_segments}
+    if not cut:
         return []
     return [
-        f"<h3>Segments of translations</h3>{table_html(tables.summary(found, written=True))}",
-        _lengths(written, found, figures, "output-lengths", "segments of translations"),
-        fold("The most frequent ones", table_html(tables.segments(found, written=True))),
+        f"<h3>Segments of translations</h3>{table_html(tables.summary(models, written=True))}",
+        _lengths(cut, models, figures, "output-lengths", "segments of translations"),
+        fold("The most frequent ones", table_html(tables.segments(models, written=True))),
     ]
 
 
-def _boundaries(found: Sequence[Analysis]) -> str:
+def _boundaries(models: Sequence[Analysis]) -> str:
     """A table per reference; references that give the same numbers share one."""
     merged: dict[Any, list[tuple[str, str]]] = {}
-    for name in dict.fromkeys(t.reference for a in found for t in a.agreements):
-        against = [(a.name, t) for a in found for t in a.agreements if t.reference == name]
-        rows, note = _against(name, against, found[0].text.sentences)
+    for name in dict.fromkeys(t.reference for a in models for t in a.agreements):
+        against = [(a.name, t) for a in models for t in a.agreements if t.reference == name]
+        rows, note = _against(name, against, models[0].text.sentences)
         merged.setdefault(rows, []).append((name, note))
     shown = []
     for rows, references in merged.items():
         title = f"against {' and '.join(name for name, _ in references)}"
         columns = [Column(title), *(Column(head, ".3f") for head in ("precision", "recall", "F1"))]
         table = Table("boundaries", f"boundaries {title}", columns, [list(cells) for cells in rows])
-        own = found[0].name if len(found) == 1 else ""
-        shown.append(f"<div>{table_html(table, own, ' '.join(note for _, note in references))}</div>")
+        emphasis = models[0].name if len(models) == 1 else ""
+        shown.append(f"<div>{table_html(table, emphasis, ' '.join(note for _, note in references))}</div>")
     return f"<h3>Boundaries beside others’</h3>{row(shown)}" if shown else ""
 
 
-def _against(name: str, found: Sequence[tuple[str, Agreement]], lines: int) -> tuple[Any, str]:
+def _against(name: str, agreements: Sequence[tuple[str, Agreement]], lines: int) -> tuple[Any, str]:
     """The models first, then cuts that know nothing, those with the same numbers in one row; and a note."""
-    first = found[0][1]
-    models = [(model, table.rows["model"]) for model, table in found]
+    first = agreements[0][1]
+    models = [(model, table.rows["model"]) for model, table in agreements]
     others = [(n, s) for n, s in first.rows.items() if n not in ("model", _ITSELF.get(name)) and s.correct]
     cells: dict[tuple[float, ...], list[str]] = {}
     for label, s in (*models, *others):
         cells.setdefault((s.precision, s.recall, s.f1), []).append(label)
-    note = f"{escape(first.about[:1].upper() + first.about[1:])}, {_boundary_count(models[0][1].gold)}"
+    gold, about = models[0][1].gold, escape(first.about[:1].upper() + first.about[1:])
+    note = f"{about}, {gold:,} boundar{'y' if gold == 1 else 'ies'}"
     if not first.alone:
         note += f" on {first.sentences:,} of {count(lines, 'line')}"
     beside = max(others, key=lambda pair: pair[1].f1, default=None)
     than = f" Of the other cuts {beside[0]} comes closest, F1 {beside[1].f1:.2f}." if beside else ""
     return tuple((", ".join(labels), *values) for values, labels in cells.items()), f"{note}.{than}"
-
-
-def _boundary_count(n: int) -> str:
-    return "1 boundary" if n == 1 else f"{n:,} boundaries"

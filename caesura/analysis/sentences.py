@@ -28,7 +28,7 @@ class Reading:
 def reading(
     line: Line, output: Output, words: WordCounts | None = None, target: Segmentation | None = None
 ) -> Reading:
-    """What a model made of a line; `target` is how its decoder cut the translation, where it does."""
+    """A line as a model cut and translated it; `target`: the cuts of a decoder that segments."""
     translation = output.best if output.hypotheses else None
     written = (translation or "").split() if words and words.complete else []
     read = set(words_of(line.source))

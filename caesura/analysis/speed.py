@@ -14,7 +14,7 @@ SENTENCES = 64  # timed per text
 REPEATS, FEWEST = 5, 3
 PATIENCE = 20.0  # seconds, after which FEWEST repeats are enough
 APART = 1.5  # no speed is shown where the slowest repeat takes longer than this times the fastest
-OWN = 0.9  # share of the time that this process must have a core to itself
+OWN = 0.9  # share of the time for which this process must have a core to itself
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ def speeds(works: Sequence[Callable[[], object]], sentences: int, device: str) -
         if turn >= FEWEST and time.perf_counter() - began > PATIENCE:
             break
         for work, each in zip(works, times, strict=True):
-            wall, own = time.perf_counter(), time.process_time()
+            wall, cpu = time.perf_counter(), time.process_time()
             work()
-            each.append((time.perf_counter() - wall, time.process_time() - own))
+            each.append((time.perf_counter() - wall, time.process_time() - cpu))
     return [_speed(each, sentences, device) for each in times]
 
 
@@ -46,7 +46,7 @@ def _speed(times: Sequence[tuple[float, float]], sentences: int, device: str) ->
     walls = [max(wall, 1e-9) for wall, _ in times]
     rates = [sentences / wall for wall in walls]
     problem = ""
-    waited = device == "cpu" and sum(own for _, own in times) < OWN * sum(walls)
+    waited = device == "cpu" and sum(cpu for _, cpu in times) < OWN * sum(walls)
     if waited or _crowded():
         problem = "other programs kept the processor busy"
     elif max(walls) > APART * min(walls):

@@ -1,4 +1,4 @@
-"""Tables of what was measured, as text and CSV; the report shows the same ones."""
+"""Tables of results, as text and CSV; the report shows the same ones."""
 
 from __future__ import annotations
 
@@ -87,38 +87,38 @@ def _places(text: str) -> int:
     return sum(wide)
 
 
-def tables(found: Sequence[Analysis], compared: Mapping[str, Comparison] | None = None) -> list[Table]:
-    """Every table that there is something to put into."""
-    made: list[Callable[[], Table]] = [
-        lambda: overview(found, compared or {}),
-        lambda: summary(found),
-        lambda: lengths(found),
-        lambda: segments(found),
-        lambda: summary(found, written=True),
-        lambda: lengths(found, written=True),
-        lambda: segments(found, written=True),
-        lambda: characters(found),
-        lambda: varying(found),
-        lambda: agreements(found),
-        lambda: sentences(found),
-        lambda: figures(found),
-        lambda: scores(found),
-        lambda: moved(found),
-        lambda: gradients(found),
-        lambda: training(found),
-        lambda: gates(found),
-        lambda: attention(found),
-        lambda: errors(found),
-        lambda: inventions(found),
-        lambda: buckets(found, "length", "source characters"),
-        lambda: buckets(found, "rarity", "rare source words"),
-        lambda: typos(found),
-        lambda: cost(found),
+def tables(models: Sequence[Analysis], compared: Mapping[str, Comparison] | None = None) -> list[Table]:
+    """Every table that is not empty."""
+    makers: list[Callable[[], Table]] = [
+        lambda: overview(models, compared or {}),
+        lambda: summary(models),
+        lambda: lengths(models),
+        lambda: segments(models),
+        lambda: summary(models, written=True),
+        lambda: lengths(models, written=True),
+        lambda: segments(models, written=True),
+        lambda: characters(models),
+        lambda: varying(models),
+        lambda: agreements(models),
+        lambda: sentences(models),
+        lambda: figures(models),
+        lambda: scores(models),
+        lambda: moved(models),
+        lambda: gradients(models),
+        lambda: training(models),
+        lambda: gates(models),
+        lambda: attention(models),
+        lambda: errors(models),
+        lambda: inventions(models),
+        lambda: buckets(models, "length", "source characters"),
+        lambda: buckets(models, "rarity", "rare source words"),
+        lambda: typos(models),
+        lambda: cost(models),
     ]
-    return [table for make in made if (table := make()).rows]
+    return [table for make in makers if (table := make()).rows]
 
 
-def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> Table:
+def overview(models: Sequence[Analysis], compared: Mapping[str, Comparison]) -> Table:
     """The paper's Table 2."""
     columns = [Column("model"), Column("BLEU", ".2f"), Column("± 95%", ".2f"), Column("p", ".3f")]
     columns += [Column("chrF2", ".2f"), Column("exact", ".1%"), Column("asked", "g")]
@@ -126,7 +126,7 @@ def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> T
     columns += [Column("output segment length", ".2f"), Column("longest output", "d")]
     columns += [Column("parameters", ",")]
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         scores, pair = a.scores, compared.get(a.name)
         row: list[Cell] = [a.name]
         row += [scores.bleu if scores else None, pair.bleu.interval if pair else None]
@@ -135,13 +135,13 @@ def overview(found: Sequence[Analysis], compared: Mapping[str, Comparison]) -> T
         row += [a.target_length, a.segments.mean, a.segments.longest]
         row += [s.mean, s.longest] if (s := a.target_segments) else [None, None]
         rows.append([*row, a.cost.parameters])
-    title = f"{found[0].text.sentences:,} sentences of {found[0].text.name}, {found[0].text.search}"
+    title = f"{models[0].text.sentences:,} sentences of {models[0].text.name}, {models[0].text.search}"
     return _without_empty(Table("overview", title, columns, rows))
 
 
-def _segments(found: Sequence[Analysis], written: bool) -> list[tuple[str, SegmentStatistics]]:
-    """By model, those of what it reads, or of what it writes if its decoder cuts."""
-    both = ((a.name, a.target_segments if written else a.segments) for a in found)
+def _segments(models: Sequence[Analysis], written: bool) -> list[tuple[str, SegmentStatistics]]:
+    """The segments of the source per model, or of the translations if its decoder cuts."""
+    both = ((a.name, a.target_segments if written else a.segments) for a in models)
     return [(name, s) for name, s in both if s]
 
 
@@ -149,11 +149,11 @@ def _named(key: str, title: str, written: bool) -> tuple[str, str]:
     return (f"output_{key}", f"{title}, in translations") if written else (key, title)
 
 
-def summary(found: Sequence[Analysis], written: bool = False) -> Table:
+def summary(models: Sequence[Analysis], written: bool = False) -> Table:
     """Segments in a few numbers."""
     rows: list[list[Cell]] = [
         [name, s.sentences, s.characters, s.segments, s.distinct, s.mean, s.median, s.longest]
-        for name, s in _segments(found, written)
+        for name, s in _segments(models, written)
     ]
     heads = ("sentences", "characters", "segments", "distinct")
     columns = [Column("model"), *(Column(head, ",") for head in heads)]
@@ -161,23 +161,23 @@ def summary(found: Sequence[Analysis], written: bool = False) -> Table:
     return Table(*_named("segment_summary", "segments in a few numbers", written), columns, rows)
 
 
-def lengths(found: Sequence[Analysis], written: bool = False) -> Table:
+def lengths(models: Sequence[Analysis], written: bool = False) -> Table:
     """The histogram of lengths."""
     rows: list[list[Cell]] = [
         [name, n, count, count / s.segments]
-        for name, s in _segments(found, written)
+        for name, s in _segments(models, written)
         for n, count in s.histogram.items()
     ]
     columns = [Column("model"), Column("characters", "d"), Column("segments", ","), Column("share", ".1%")]
     return Table(*_named("lengths", "segments of each length", written), columns, rows)
 
 
-def sentences(found: Sequence[Analysis]) -> Table:
+def sentences(models: Sequence[Analysis]) -> Table:
     """The paper's Tables 3, 6 and 7."""
     rows: list[list[Cell]] = [
         [r.number, a.name, join_pieces(r.pieces), r.translation, r.reference]
-        for first in found[0].readings
-        for a in found
+        for first in models[0].readings
+        for a in models
         for r in a.readings
         if r.number == first.number
     ]
@@ -185,20 +185,20 @@ def sentences(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("sentences", "sentences as they were cut and translated", columns, rows))
 
 
-def figures(found: Sequence[Analysis]) -> Table:
-    """What the segmenters measure of their own cuts."""
+def figures(models: Sequence[Analysis]) -> Table:
+    """The segmenters' own measurements."""
     rows: list[list[Cell]] = [
-        [a.name, f.heading, f.shown, f.unit, f.definition] for a in found for f in a.figures
+        [a.name, f.heading, f.shown, f.unit, f.definition] for a in models for f in a.figures
     ]
     columns = [Column("model"), Column("figure"), Column("value"), Column("unit"), Column("what it is")]
     return Table("figures", "figures of the segmenters", columns, rows)
 
 
-def scores(found: Sequence[Analysis]) -> Table:
+def scores(models: Sequence[Analysis]) -> Table:
     """The distribution of scores."""
     rows: list[list[Cell]] = [
         [a.name, i / BINS, (i + 1) / BINS, h.halting[i], h.going_on[i]]
-        for a in found
+        for a in models
         if (h := a.halting)
         for i in range(BINS)
     ]
@@ -207,10 +207,10 @@ def scores(found: Sequence[Analysis]) -> Table:
     return Table("halting", "scores of symbols", columns, rows)
 
 
-def moved(found: Sequence[Analysis]) -> Table:
+def moved(models: Sequence[Analysis]) -> Table:
     """What moving the cuts would change."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         if m := a.moved:
             g, f = m.fidelity, m.flips
             row: list[Cell] = [a.name, m.sentences]
@@ -224,11 +224,11 @@ def moved(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("moved", "what moving the cuts would change", columns, rows))
 
 
-def gradients(found: Sequence[Analysis]) -> Table:
+def gradients(models: Sequence[Analysis]) -> Table:
     """Autograd's gradient with respect to the scores beside the true one."""
     rows: list[list[Cell]] = [
         [a.name, b.positions, b.autograd, b.truth, b.error]
-        for a in found
+        for a in models
         if a.moved and a.moved.fidelity
         for b in a.moved.fidelity.bins
     ]
@@ -237,10 +237,10 @@ def gradients(found: Sequence[Analysis]) -> Table:
     return Table("gradients", "gradients with respect to the scores, in bins of gaps", columns, rows)
 
 
-def training(found: Sequence[Analysis]) -> Table:
+def training(models: Sequence[Analysis]) -> Table:
     """Training as the validations saw it."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         if h := a.history:
             shares = h.live or [math.nan] * len(h.sentences)
             each = zip(h.sentences, h.segment_length, h.bleu, shares, strict=True)
@@ -250,11 +250,11 @@ def training(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("training", "training as the validations saw it", columns, rows))
 
 
-def segments(found: Sequence[Analysis], written: bool = False) -> Table:
+def segments(models: Sequence[Analysis], written: bool = False) -> Table:
     """The paper's Table 5, with counts."""
     rows: list[list[Cell]] = [
         [name, n, visible(s.text), s.count, s.within, s.training]
-        for name, cut in _segments(found, written)
+        for name, cut in _segments(models, written)
         for n, listed in cut.top.items()
         for s in listed
     ]
@@ -264,20 +264,20 @@ def segments(found: Sequence[Analysis], written: bool = False) -> Table:
     return _without_empty(Table(*named, columns, rows))
 
 
-def characters(found: Sequence[Analysis]) -> Table:
+def characters(models: Sequence[Analysis]) -> Table:
     """Characters alone and within."""
     rows: list[list[Cell]] = [
-        [a.name, visible(c.text), c.alone, c.within] for a in found for c in a.segments.singles
+        [a.name, visible(c.text), c.alone, c.within] for a in models for c in a.segments.singles
     ]
     columns = [Column("model"), Column("character"), Column("alone", ","), Column("within a segment", ",")]
     return Table("characters", "characters as segments of their own and within longer ones", columns, rows)
 
 
-def varying(found: Sequence[Analysis]) -> Table:
+def varying(models: Sequence[Analysis]) -> Table:
     """The same string cut differently."""
     rows: list[list[Cell]] = [
         [a.name, v.text, v.occurrences, v.unusual, "  ".join(f"{join_pieces(p)} ×{n}" for p, n in v.cuts)]
-        for a in found
+        for a in models
         for v in a.varying
     ]
     columns = [Column("model"), Column("string"), Column("occurrences", ",")]
@@ -285,10 +285,10 @@ def varying(found: Sequence[Analysis]) -> Table:
     return Table("contexts", "the same string cut differently in different contexts", columns, rows)
 
 
-def agreements(found: Sequence[Analysis]) -> Table:
+def agreements(models: Sequence[Analysis]) -> Table:
     """Boundaries against every reference."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         for table in a.agreements:
             for name, s in table.rows.items():
                 row = [a.name, table.reference, a.name if name == "model" else name]
@@ -299,10 +299,10 @@ def agreements(found: Sequence[Analysis]) -> Table:
     return Table("boundaries", "boundary precision, recall and F1", columns, rows)
 
 
-def gates(found: Sequence[Analysis]) -> Table:
+def gates(models: Sequence[Analysis]) -> Table:
     """Gates at spaces, punctuation and gold boundaries."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         for p in a.gates.profiles if a.gates else ():
             at = [p.space.solid[AROUND], p.space.solid[AROUND + 1], p.punctuation.solid[AROUND]]
             at += [p.place.solid[0], p.inside, p.gold.solid[AROUND - 1], p.gold.solid[AROUND]]
@@ -313,11 +313,11 @@ def gates(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("gates", "mean activations of the encoder's gates", columns, rows))
 
 
-def attention(found: Sequence[Analysis]) -> Table:
+def attention(models: Sequence[Analysis]) -> Table:
     """Where attention falls, beside what falls there if it is spread evenly."""
     rows: list[list[Cell]] = [
         [a.name, s.first, s.first_uniform, s.space, s.space_uniform, s.end, s.end_uniform, s.sentences]
-        for a in found
+        for a in models
         if (s := a.attention)
     ]
     columns = [Column("model")]
@@ -327,10 +327,10 @@ def attention(found: Sequence[Analysis]) -> Table:
     return Table("attention", "share of attention, beside the share if it were spread evenly", columns, rows)
 
 
-def errors(found: Sequence[Analysis]) -> Table:
+def errors(models: Sequence[Analysis]) -> Table:
     """What goes wrong, counted."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         if e := a.errors:
             counts = (e.unknown_source, e.unknown_output, e.invented, e.copied, e.copied_right, e.repeating)
             rows.append([a.name, *(c.share if c and c.total else None for c in counts), e.sentences])
@@ -341,19 +341,19 @@ def errors(found: Sequence[Analysis]) -> Table:
     return _without_empty(Table("errors", "errors of translations", columns, rows))
 
 
-def inventions(found: Sequence[Analysis]) -> Table:
+def inventions(models: Sequence[Analysis]) -> Table:
     """Words that training never showed."""
     rows: list[list[Cell]] = [
-        [a.name, i.word, i.count, i.line] for a in found if a.errors for i in a.errors.inventions
+        [a.name, i.word, i.count, i.line] for a in models if a.errors for i in a.errors.inventions
     ]
     columns = [Column("model"), Column("invented word"), Column("times", ","), Column("first in line", "d")]
     return Table("inventions", "words of translations that training never showed", columns, rows)
 
 
-def buckets(found: Sequence[Analysis], kind: str, head: str) -> Table:
+def buckets(models: Sequence[Analysis], kind: str, head: str) -> Table:
     """Scores by length or by rarity."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         groups: list[Bucket] | None = getattr(a.errors, f"by_{kind}") if a.errors else None
         rows += [[a.name, b.name, b.sentences, b.bleu, b.chrf, b.exact] for b in groups or ()]
     columns = [Column("model"), Column(head), Column("sentences", ","), Column("BLEU", ".2f")]
@@ -361,11 +361,11 @@ def buckets(found: Sequence[Analysis], kind: str, head: str) -> Table:
     return Table(f"bleu_by_{kind}", f"scores by {head}", columns, rows)
 
 
-def typos(found: Sequence[Analysis]) -> Table:
+def typos(models: Sequence[Analysis]) -> Table:
     """Scores with typos."""
     rows: list[list[Cell]] = [
         [a.name, kind, rate, r.realised[kind][i], r.bleu[kind][i], r.chrf[kind][i]]
-        for a in found
+        for a in models
         if (r := a.robustness)
         for kind in r.bleu
         for i, rate in enumerate(r.rates)
@@ -375,10 +375,10 @@ def typos(found: Sequence[Analysis]) -> Table:
     return Table("typos", "scores with typos", columns, rows)
 
 
-def cost(found: Sequence[Analysis]) -> Table:
+def cost(models: Sequence[Analysis]) -> Table:
     """Quality beside price."""
     rows: list[list[Cell]] = []
-    for a in found:
+    for a in models:
         c = a.cost
         total = sum(c.flops.values()) / 1e6 if c.flops else None
         row: list[Cell] = [a.name, a.scores.bleu if a.scores else None, c.parameters]
@@ -398,7 +398,7 @@ def _speed(speed: Speed | None) -> list[Cell]:
 
 
 def _without_empty(table: Table) -> Table:
-    """The table without columns that nothing is known for."""
+    """The table without its empty columns."""
     kept = [i for i in range(len(table.columns)) if any(table.columns[i].show(row[i]) for row in table.rows)]
     rows = [[row[i] for i in kept] for row in table.rows]
     return Table(table.key, table.title, [table.columns[i] for i in kept], rows)

@@ -1,4 +1,4 @@
-"""What is known of the text a model was trained on: its words, from the model folder, or the text itself."""
+"""The text that a model was trained on: its words, from the model folder, or the text itself."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
         if not stored(given).is_file():
             raise InputError(f"{no_file(given)}; --train should name the source of the training text")
         src, trg = Path(given), None
-    there = stored(src) if stored(src).is_file() else None
+    path = stored(src) if stored(src).is_file() else None
     read, written = _kept(folder)
-    if there is not None and (given is not None or read is None):
+    if path is not None and (given is not None or read is None):
         read = _words(read, src, errors, 0)
         written = _words(written, src, errors, 1) if is_tsv(src) else _words(written, trg, errors, 0)
-    return TrainingText(read, written, there, errors)
+    return TrainingText(read, written, path, errors)
 
 
 def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:
@@ -95,7 +95,7 @@ def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:
 
 
 def _words(kept: WordCounts | None, path: Path | None, errors: Errors, column: int) -> WordCounts | None:
-    """All words as kept; else those of the text, where it is there."""
+    """The kept words if they are complete; else those of the text, where it can be read."""
     if (kept is not None and kept.complete) or path is None or not stored(path).is_file():
         return kept
     tally = WordTally()

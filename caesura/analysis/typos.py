@@ -1,4 +1,4 @@
-"""Typos made on purpose, seeded, and what they do to a translation."""
+"""Typos made on purpose, seeded, and their effect on translations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True)
 class Robustness:
-    """Scores of translations of text with typos; one list a kind, one value a rate."""
+    """Scores of translations of text with typos; one list per kind, one value per rate."""
 
     sentences: int
     against: Literal["references", "translations of the text without typos"]
@@ -97,9 +97,9 @@ def robustness(
     bleu: dict[str, list[float]] = {kind: [] for kind in KINDS}
     chrf: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for (kind, _), variant in spoiled.items():
-        found = score([translated[t] for t in variant], truth, testing.bleu_tokenize, testing.lowercase)
-        bleu[kind].append(found.bleu)
-        chrf[kind].append(found.chrf)
+        scores = score([translated[t] for t in variant], truth, testing.bleu_tokenize, testing.lowercase)
+        bleu[kind].append(scores.bleu)
+        chrf[kind].append(scores.chrf)
     return Robustness(
         sentences=len(texts),
         against="references" if references is not None else "translations of the text without typos",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from caesura.cli.options import Gold, parse_duration, parse_seeds
+from caesura.cli.options import Gold, all_settings, parse_duration, parse_seeds
 from caesura.errors import InputError, Interrupted
 from caesura.streams import outlive_readers, print_row
 from caesura.visible import one_line
@@ -100,7 +100,7 @@ def reproduce(
         data,
         tuple(name.strip() for name in (only or "").split(",") if name.strip()),
         () if seeds is None else parse_seeds(seeds),
-        _common(settings, device, threads),
+        all_settings(settings, {"training.device": device, "training.threads": threads}),
     )
     if not run(recipe, chosen, limits, report):
         raise typer.Exit(1)
@@ -143,7 +143,7 @@ def sweep(
     from caesura.config import load_config
     from caesura.config.cookbook import find
     from caesura.experiments.sweep import Request, redraw, run_sweep
-    from caesura.experiments.sweep_results import SWEEP, load, refuse_sweep, told_apart
+    from caesura.experiments.sweep_results import SWEEP, distinguished, load, refuse_sweep
     from caesura.experiments.sweep_tables import brief_table
     from caesura.terminal import FleetDisplay, say, table
 
@@ -158,7 +158,7 @@ def sweep(
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
     limits = _limits(budget, parallel, time_limit)
-    common = _common(settings, device, threads)
+    common = all_settings(settings, {"training.device": device, "training.threads": threads})
     config, *baselines = [find(str(file), say) for file in (files[0], *(beside or ()))]
     rows = None if listed is None else find(str(listed), say)
     folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
@@ -175,7 +175,7 @@ def sweep(
         written = f"tables, figures and sweep.json so far: {one_line(folder)}"
         say(f"stopped; {written}; the same command goes on from here")
         raise
-    table(*brief_table(told_apart(load(folder / SWEEP))))
+    table(*brief_table(distinguished(load(folder / SWEEP))))
     say(f"tables, figures and sweep.json: {one_line(folder)}")
     if not good:
         raise typer.Exit(1)
@@ -184,14 +184,4 @@ def sweep(
 def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits:
     from caesura.experiments.fleet import Limits
 
-    return Limits(
-        None if budget is None else parse_duration(budget, "--budget"),
-        parallel,
-        None if time_limit is None else parse_duration(time_limit),
-    )
-
-
-def _common(settings: list[str] | None, device: str | None, threads: int | None) -> tuple[str, ...]:
-    """What is set for every training."""
-    short = {"training.device": device, "training.threads": threads}
-    return (*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None))
+    return Limits(parse_duration(budget, "--budget"), parallel, parse_duration(time_limit))

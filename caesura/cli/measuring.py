@@ -91,12 +91,12 @@ def evaluate(
 
     translator = load_model(model, device, testing, threads)
     src, trg = _files(translator, src, trg, "test")
-    found = _evaluate(translator, src, trg, beam, errors)
+    result = _evaluate(translator, src, trg, beam, errors)
     if as_json:
-        print_json({"model": str(model), "search": search_settings(translator, beam), **found.record()})
+        print_json({"model": str(model), "search": search_settings(translator, beam), **result.record()})
         return
     title = f"{translator.config.name} on {src}, {search_name(translator, beam)}"
-    terminal.evaluation(found, title, translator.segmenter.figures)
+    terminal.evaluation(result, title, translator.segmenter.figures)
 
 
 def compare(
@@ -151,14 +151,14 @@ def compare(
     for _, translator in loaded:
         translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)
-    known = begin_report(files, out) if out is not None else None
+    gold_segments = begin_report(files, out) if out is not None else None
     rows = compare_models(loaded, text, beam, name or (), place)
     if as_json:
         print_json([{**row.record(), **row.evaluation.record()} for row in rows])
     else:
         show_comparison(rows, f"on {src}")
     if out is not None:
-        page, _ = write_report(loaded, files, known, out, settings, rows)
+        page, _ = write_report(loaded, files, gold_segments, out, settings, rows)
         print(one_line(f"the report: {page}"), file=sys.stderr if as_json else sys.stdout)
 
 
@@ -194,8 +194,8 @@ def analyze(
     if only is not None:
         if not moved:
             raise InputError(f"--only {only} --moved 0: at least one sentence is needed")
-        given = {"--out": out, "--gold": gold, "--train": train, "--lines": lines}
-        _refuse(f"--only {only} writes no report", given)
+        options = {"--out": out, "--gold": gold, "--train": train, "--lines": lines}
+        _refuse(f"--only {only} writes no report", options)
         _only_cuts(
             model, load_model(model, device, testing, threads), (src, trg), moved, seed, as_json, errors
         )
@@ -215,13 +215,13 @@ def analyze(
     for _, translator in loaded:
         translator.read_cuts(src)
     files = Text(src, trg, gold, train, errors)
-    page, found = write_report(loaded, files, begin_report(files, out), out, settings)
-    print(each_line(overview(found, {}).text()))
+    page, analyses = write_report(loaded, files, begin_report(files, out), out, settings)
+    print(each_line(overview(analyses, {}).text()))
     print(one_line(f"the report: {page}"))
 
 
-def _refuse(why: str, given: Mapping[str, object]) -> None:
-    for option, value in given.items():
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
         if value is not None:
             raise InputError(f"{option} cannot be given: {why}")
 
@@ -235,7 +235,7 @@ def _only_cuts(
     as_json: bool,
     errors: Errors,
 ) -> None:
-    """Measure the cuts, and print what was found."""
+    """Measure the cuts, and print the results."""
     from caesura import terminal
     from caesura.analysis.cuts import measure_cuts
     from caesura.analysis.lines import name_of, read_text
@@ -244,11 +244,11 @@ def _only_cuts(
     translator.read_cuts(src)
     text, name = read_text(src, trg, errors, translator.config.testing.max_input), name_of(src)
     with terminal.stages(f"measuring the cuts of {folder}") as report:
-        found = measure_cuts(translator, text, name, moved, seed, report)
+        measures = measure_cuts(translator, text, name, moved, seed, report)
     if as_json:
-        print_json({"model": str(folder), "text": name, **found.record()})
+        print_json({"model": str(folder), "text": name, **measures.record()})
     else:
-        terminal.cuts(found, f"the cuts of {folder} on {name}")
+        terminal.cuts(measures, f"the cuts of {folder} on {name}")
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:
@@ -269,17 +269,17 @@ def _evaluate(
     translator.read_cuts(src)
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
-        found = run(translator, text.sources, text.references, text.gold, search, progress)
-    terminal.warn(wordless(found.scores.bleu, found.scores.chrf))
-    return found
+        result = run(translator, text.sources, text.references, text.gold, search, progress)
+    terminal.warn(wordless(result.scores.bleu, result.scores.chrf))
+    return result
 
 
 def _files(
     translator: Translator, src: str | None, trg: str | None, part: Literal["dev", "test"]
 ) -> tuple[str, str | None]:
-    """Those that were given, or else those that the config names for a part of its data.
+    """The given files, or else those that the config names for a part of its data.
 
-    A stranger's config may name anything, so the user is told what it names.
+    A stranger's config may name anything, so a line says which files it names.
     """
     from caesura.data.files import stored
 

@@ -1,10 +1,11 @@
-"""What commands share: arguments and options, and what is read from them."""
+"""Arguments and options that commands share, and how they are read."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -62,8 +63,10 @@ Testing = Annotated[
 ]
 
 
-def parse_duration(text: str, option: str = "--time-limit") -> float:
-    """90s, 9m, 1m30s, 1.5h or plain seconds, as seconds."""
+def parse_duration(text: str | None, option: str = "--time-limit") -> float | None:
+    """90s, 9m, 1m30s, 1.5h or plain seconds, as seconds; None stays None."""
+    if text is None:
+        return None
     number = r"(\d+(?:\.\d+)?)"
     match = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s?)?", text.replace(" ", ""))
     if not match or not any(match.groups()):
@@ -72,6 +75,11 @@ def parse_duration(text: str, option: str = "--time-limit") -> float:
     if not seconds:
         raise InputError(f"{option} {text}: should be more than 0, such as 90s, 9m, 1m30s or 2h")
     return seconds
+
+
+def all_settings(settings: list[str] | None, short: Mapping[str, object]) -> tuple[str, ...]:
+    """The settings of --set, and those that have an option of their own."""
+    return (*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None))
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -91,7 +99,7 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
 
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"--device {device}: not here; auto or cpu would work")
-    wanted = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
-    if (crowded := use_threads(threads)) and wanted == "cpu":
+    place = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    if (crowded := use_threads(threads)) and place == "cpu":
         print(f"caesura: {crowded}", file=sys.stderr)
-    return Translator.from_pretrained(folder, wanted, testing or ())
+    return Translator.from_pretrained(folder, place, testing or ())

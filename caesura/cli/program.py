@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(flag: bool) -> None:
+    if flag:
         from caesura import __version__
 
         typer.echo(f"caesura {__version__}")
@@ -43,7 +43,7 @@ def _options(
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="show where an error came from")] = False,
 ) -> None:
-    """What stands before the command."""
+    """Options before the command."""
 
 
 for command in (demo, train, translate, segment, evaluate, compare, analyze, reproduce, sweep):

@@ -59,11 +59,11 @@ def process(
                 line, offsets = "", []
             texts.append(line)
             cuts.append(offsets)
-        known = Numbered(texts, translator.src_vocabulary)
-        unknown.add(known)
+        numbered = Numbered(texts, translator.src_vocabulary)
+        unknown.add(numbered)
         if with_cuts:
-            known = _cut(known, cuts, chunk[0][0], name)
-        outputs = translator.process(known, search and _counted_from(chunk[0][0], search))
+            numbered = _cut(numbered, cuts, chunk[0][0], name)
+        outputs = translator.process(numbered, search and _counted_from(chunk[0][0], search))
         for (number, _), output, text in zip(chunk, outputs, texts, strict=True):
             yield number, output, text
     unknown.tell()
@@ -85,12 +85,12 @@ def _uncut(lines: Iterator[str | None], name: str) -> Iterator[tuple[str | None,
 
 def _cut(texts: Numbered, cuts: list[list[int]], first: int, name: str) -> Numbered:
     """The texts, lines of a file from `first` on, cut at these offsets and nowhere else."""
-    found = []
+    marked = []
     for number, (text, places, offsets) in enumerate(zip(texts, texts.places, cuts, strict=True), first):
         marks = combine(offsets, None, text, places, f"{name}:{number}")
         assert marks is not None
-        found.append(marks)
-    return texts.with_cuts(found)
+        marked.append(marks)
+    return texts.with_cuts(marked)
 
 
 def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterator[tuple[str, Segmentation]]:
@@ -108,9 +108,11 @@ def forced(translator: Translator, src: str, trg: str, errors: Errors) -> Iterat
                     _warn(name, number, longest)
                     source, text = "", ""
             texts.append((source or "", text or ""))
-        known = Numbered((text for _, text in texts), translator.trg_vocabulary)
-        unknown.add(known)
-        yield from zip(known, translator.segment_targets([source for source, _ in texts], known), strict=True)
+        numbered = Numbered((text for _, text in texts), translator.trg_vocabulary)
+        unknown.add(numbered)
+        yield from zip(
+            numbered, translator.segment_targets([source for source, _ in texts], numbered), strict=True
+        )
     unknown.tell()
 
 
@@ -124,15 +126,15 @@ class _Unknown:
 
     def add(self, texts: Numbered) -> None:
         for i in range(len(texts)):
-            found = texts.unknown(i)
-            self.symbols += len(found)
-            self.lines += bool(found)
-            for symbol in found[:EXAMPLES]:
+            symbols = texts.unknown(i)
+            self.symbols += len(symbols)
+            self.lines += bool(symbols)
+            for symbol in symbols[:EXAMPLES]:
                 if len(self.examples) < EXAMPLES:
                     self.examples[symbol] = None
 
     def tell(self) -> None:
-        """Say on the error stream what there was, if anything."""
+        """Report the unknown symbols, if there were any, on the error stream."""
         if self.symbols:
             shown = " ".join(repr(s if len(s) <= LONGEST else s[:LONGEST] + "...") for s in self.examples)
             lines = "1 line" if self.lines == 1 else f"{self.lines} lines"
@@ -162,7 +164,7 @@ def _may_wait(file: str) -> bool:
         return not stat.S_ISREG(
             os.fstat(sys.stdin.fileno()).st_mode if file == "-" else os.stat(file).st_mode
         )
-    except OSError:  # not a file of the system, or missing: reading it will tell
+    except OSError:  # not a file of the system, or missing: reading it will raise the error
         return False
 
 
@@ -208,7 +210,7 @@ def _warn(name: str, number: int, longest: int, outcome: str = "an empty line is
 
 
 def _counted_from(first: int, search: Search) -> Search:
-    """The search, told line numbers instead of positions in a chunk: a sample depends on its line alone."""
+    """The search with line numbers instead of positions in a chunk: a sample depends on its line alone."""
     return lambda decoder, encoded, limits, rows: search(decoder, encoded, limits, [first + r for r in rows])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from caesura.cli.options import Threads, parse_duration
+from caesura.cli.options import Threads, all_settings, parse_duration
 from caesura.errors import Interrupted
 from caesura.streams import outlive_readers
 
@@ -43,11 +43,9 @@ def train(
     from caesura.training.loop import train as run
 
     outlive_readers()
-    short = {"data.errors": errors, "training.threads": threads}
-    overrides = [*(settings or ()), *(f"{key}={value}" for key, value in short.items() if value is not None)]
+    overrides = all_settings(settings, {"data.errors": errors, "training.threads": threads})
     loaded = load_config(find(config, terminal.say), overrides)
-    seconds = None if time_limit is None else parse_duration(time_limit)
-    allowed = None if budget is None else parse_duration(budget, "--budget")
+    seconds, allowed = parse_duration(time_limit), parse_duration(budget, "--budget")
     folder = out or Path("runs") / loaded.name
     with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
         try:
@@ -56,15 +54,16 @@ def train(
             problem.filename = problem.filename or str(folder)
             raise
         except Interrupted:
-            _say_where(display, folder)
+            _say_where(display, folder, loaded.training.validation_freq)
             raise
         if ending == "finished" and display.remark:
             display.say(display.remark)
-        _say_where(display, folder, ending == "finished")
+        _say_where(display, folder, loaded.training.validation_freq, ending == "finished")
 
 
-def _say_where(display: TrainingDisplay, folder: Path, finished: bool = False) -> None:
+def _say_where(display: TrainingDisplay, folder: Path, freq: int, finished: bool = False) -> None:
     if (folder / "model.safetensors").exists():
         display.say(f"the best model {'' if finished else 'so far '}is in {folder}")
     else:
-        display.say("no model yet: the first validation (training.validation_freq) makes one")
+        first = f"the first validation, after {freq:,} sentences, saves one"
+        display.say(f"no model yet: {first}; the same command goes on")

@@ -50,7 +50,7 @@ def translate(
         bool,
         typer.Option(
             "--segments",
-            help="print before it, with TABs, the cut source and what the decoder cut, if it does",
+            help="print first, with TABs between, the cut source and the cut output of an ACT decoder",
         ),
     ] = False,
     with_cuts: Annotated[

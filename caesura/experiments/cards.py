@@ -1,4 +1,4 @@
-"""Cards of what a recipe has trained: kept beside its tables, where the models themselves are not."""
+"""Model cards of a recipe, kept beside its tables even where the models are gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from caesura.config import load_config
 from caesura.data.files import write_whole
 from caesura.experiments.outcome import Outcome, figures_of
-from caesura.experiments.provenance import described, made_by
+from caesura.experiments.provenance import described, made_by, without_folders
 from caesura.experiments.recipe import RecipeSystem
 from caesura.experiments.result_tables import ending
 from caesura.experiments.results import SystemResult, kept_metrics
@@ -26,7 +26,7 @@ morphemes. The text has terms of its own, which may bind its models too."""
 
 
 def keep_cards(out: Path, results: Sequence[SystemResult], about: Sequence[str]) -> None:
-    """Write cards/NAME.md of the best seed of all that are through; a card outlives the folder it is of."""
+    """Write cards/NAME.md for the best finished seed of each system; a card outlives its model folder."""
     for result in results:
         best = result.best
         if best is not None and best.trained and best.start and (best.member.folder / WEIGHTS).exists():
@@ -37,9 +37,9 @@ def keep_cards(out: Path, results: Sequence[SystemResult], about: Sequence[str])
 
 def links(out: Path, results: Sequence[SystemResult]) -> str:
     """A line of Markdown that leads from the table to the cards that there are."""
-    there = [(r.system.title, path) for r in results if (path := _path(out, r.system)).exists()]
-    listed = ", ".join(f"[{title}]({path.relative_to(out).as_posix()})" for title, path in there)
-    return f"Cards, each of the seed that did best on dev: {listed}." if there else ""
+    cards = [(r.system.title, path) for r in results if (path := _path(out, r.system)).exists()]
+    listed = ", ".join(f"[{title}]({path.relative_to(out).as_posix()})" for title, path in cards)
+    return f"Cards, each of the seed that did best on dev: {listed}." if cards else ""
 
 
 def _path(out: Path, system: RecipeSystem) -> Path:
@@ -54,7 +54,7 @@ def _card(out: Path, result: SystemResult, outcome: Outcome, about: Sequence[str
     seeds = [str(seed) for seed, other in result.outcomes.items() if other.trained and other.best]
     chosen = f" (of {', '.join(seeds)} the best on dev)" if len(seeds) > 1 else ""
     beside = f", up to {outcome.side_by_side} processes side by side" if outcome.side_by_side > 1 else ""
-    log = kept_metrics(out, member).relative_to(out).as_posix()
+    log, place = kept_metrics(out, member).relative_to(out).as_posix(), without_folders(str(member.folder))
     parts = [
         f"# {result.system.title} ({member.name})",
         introduction(config, start["parameters"]),
@@ -67,18 +67,18 @@ def _card(out: Path, result: SystemResult, outcome: Outcome, about: Sequence[str
         *about,
         *made_by([outcome.made]),
         f"Its log: [{log}](../{log}). The weights are not here: the same call trains them, into "
-        f"`{member.folder.name}`, and `caesura translate {member.folder.name} < text` uses them.",
+        f"`{member.folder.name}`, and `caesura translate {place} < text` uses them.",
         _LIMITS,
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _tested(outcome: Outcome, own: Sequence[Figure]) -> str:
-    found = outcome.measured.get("test")
-    if found is None:
+def _tested(outcome: Outcome, names: Sequence[Figure]) -> str:
+    scores = outcome.measured.get("test")
+    if scores is None:
         return "It has not been tested yet."
-    search = ", ".join(f"{name} {value}" for name, value in found["search"].items())
-    if "figures" not in found:  # measured by an earlier version
-        live = renamed(found).get(LIVE.name)
-        found = found | {"figures": {} if live is None else {LIVE.name: live}}
-    return f"On the test set ({search}):\n\n{figures(found, own)}"
+    search = ", ".join(f"{name} {value}" for name, value in scores["search"].items())
+    if "figures" not in scores:  # measured by an earlier version
+        live = renamed(scores).get(LIVE.name)
+        scores = scores | {"figures": {} if live is None else {LIVE.name: live}}
+    return f"On the test set ({search}):\n\n{figures(scores, names)}"

@@ -17,7 +17,7 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import name_of, read_text, readable
 from caesura.analysis.report import Report, refuse_another
 from caesura.analysis.speed import SENTENCES, Speed, speeds
-from caesura.analysis.study import AnalysisSettings, Known, Subject, analyse
+from caesura.analysis.study import AnalysisSettings, Subject, Translations, analyse
 from caesura.analysis.training_text import training_text
 from caesura.data.files import Errors, refuse_unwritable
 from caesura.data.sentences import Sentences
@@ -87,9 +87,9 @@ def compare_models(
         with terminal.counting(f"translating with {folder}", len(text.sources)) as progress:
             began = time.perf_counter()
             search = model.searcher(beam)
-            found = evaluate(model, text.sources, text.references, text.gold, search, progress)
-            measured.append((found, time.perf_counter() - began))
-        terminal.warn(wordless(found.scores.bleu, found.scores.chrf), folder)
+            result = evaluate(model, text.sources, text.references, text.gold, search, progress)
+            measured.append((result, time.perf_counter() - began))
+        terminal.warn(wordless(result.scores.bleu, result.scores.chrf), folder)
     rows = compared(models, measured, text, beam, baseline)
     rows = [replace(row, speed=speed) for row, speed in zip(rows, _speeds(models, text, beam), strict=True)]
     return [replace(row, name=name) for row, name in zip(rows, names, strict=True)] if names else rows
@@ -104,13 +104,13 @@ def _speeds(models: Sequence[tuple[str, Translator]], text: Sentences, beam: int
         return speeds(works, len(sources), models[0][1].device.type)
 
 
-def find_baseline(wanted: str, folders: Sequence[Path], names: Sequence[str]) -> int:
+def find_baseline(choice: str, folders: Sequence[Path], names: Sequence[str]) -> int:
     """The place of the model of this name or folder; an unknown one is refused."""
     shown = names or _names([str(folder) for folder in folders])
     for i, (name, folder) in enumerate(zip(shown, folders, strict=True)):
-        if wanted == name or Path(wanted).resolve() == folder.resolve():
+        if choice == name or Path(choice).resolve() == folder.resolve():
             return i
-    raise InputError(f"--baseline {wanted}: no model has this name; choose from {', '.join(shown)}")
+    raise InputError(f"--baseline {choice}: no model has this name; choose from {', '.join(shown)}")
 
 
 def first_success(bleu: Sequence[float]) -> int:
@@ -133,25 +133,19 @@ def compared(
     if len(models) > 1:
         testing = models[0][1].config.testing
         systems = {
-            folder: [output.best for output in found.outputs]
-            for (folder, _), (found, _) in zip(models, measured, strict=True)
+            folder: [output.best for output in result.outputs]
+            for (folder, _), (result, _) in zip(models, measured, strict=True)
         }
         if baseline is None:
-            baseline = first_success([found.scores.bleu for found, _ in measured])
+            baseline = first_success([result.scores.bleu for result, _ in measured])
         first = models[baseline][0]
         systems = {first: systems[first]} | systems
         tested = paired_bootstrap(systems, text.references, testing.bleu_tokenize, testing.lowercase)
     return [
         ComparisonRow(
-            folder,
-            model,
-            beam,
-            training_seconds(Path(folder)),
-            seconds,
-            found,
-            tested.get(folder),
+            folder, model, beam, training_seconds(Path(folder)), seconds, result, tested.get(folder)
         )
-        for (folder, model), (found, seconds) in zip(models, measured, strict=True)
+        for (folder, model), (result, seconds) in zip(models, measured, strict=True)
     ]
 
 
@@ -182,39 +176,37 @@ def write_report(
     out: Path,
     settings: AnalysisSettings,
     rows: Sequence[ComparisonRow] = (),
+    missing: str = "",
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
     `begin_report` has read the gold and made the folder. Of compared models the translations in `rows` are
-    taken instead of new ones, and the names.
+    taken instead of new ones, and the names. `missing` says which models should be there too.
     """
     longest = min(model.config.testing.max_input for _, model in models)
     names = _names([folder for folder, _ in models], rows)
-    found = []
+    analyses = []
     for i, (folder, model) in enumerate(models):
-        known = _known(rows[i]) if rows else None
+        row = rows[i] if rows else None
+        before = Translations(row.evaluation.outputs, row.evaluation.scores, row.speed) if row else None
         with terminal.stages(f"analysing {names[i]}") as report:
             training = training_text(model, Path(folder), text.train, text.errors)
             lines = read_text(text.src, text.trg, text.errors, longest)
             subject = Subject(names[i], Path(folder), model, training)
-            found.append(analyse(subject, lines, name_of(text.src), gold, settings, report, known))
+            analyses.append(analyse(subject, lines, name_of(text.src), gold, settings, report, before))
     tested = {name: row.bootstrap for name, row in zip(names, rows, strict=False) if row.bootstrap}
     with terminal.stages("drawing"):
-        page = Report(found, tested).write(out)
-    if gold is not None and not any(t.reference == gold.name for t in found[0].agreements):
+        page = Report(analyses, tested, missing).write(out)
+    if gold is not None and not any(t.reference == gold.name for t in analyses[0].agreements):
         terminal.err.print(
             one_line(f"caesura: {text.gold}: none of its boundaries is in a line of {text.src}")
         )
-    if found[0].text.too_long and not rows:  # of compared models, reading said so line by line
+    if analyses[0].text.too_long and not rows:  # of compared models, reading said so line by line
         limit = f"longer than {longest} characters (testing.max_input)"
         terminal.err.print(
-            f"caesura: {one_line(text.src)}: {found[0].text.too_long} lines {limit} were taken as empty"
+            f"caesura: {one_line(text.src)}: {analyses[0].text.too_long} lines {limit} were taken as empty"
         )
-    return page, found
-
-
-def _known(row: ComparisonRow) -> Known:
-    return Known(row.evaluation.outputs, row.evaluation.scores, row.speed)
+    return page, analyses
 
 
 def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] = ()) -> None:
@@ -224,16 +216,16 @@ def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] 
 
 def _names(folders: Sequence[str], rows: Sequence[ComparisonRow] = ()) -> list[str]:
     """Those that were given, or else the names of the folders where they differ, or else their paths."""
-    given = [row.name for row in rows]
-    if rows and given != list(folders):
-        return given
+    chosen = [row.name for row in rows]
+    if rows and chosen != list(folders):
+        return chosen
     short = [Path(folder).resolve().name for folder in folders]
     names = short if len(set(short)) == len(short) else folders
     return [readable(name) for name in names]
 
 
 def show_comparison(rows: Sequence[ComparisonRow], where: str) -> None:
-    """Print the table; p-values are of the difference to the baseline."""
+    """Print the table; p-values are for the difference from the baseline."""
     gold = rows[0].evaluation.boundaries is not None
     cutting = any(row.evaluation.output_segments for row in rows)
     columns = ["model", "BLEU", "p", "chrF2", "exact", "parameters", "segment length", "to best"]
@@ -242,28 +234,28 @@ def show_comparison(rows: Sequence[ComparisonRow], where: str) -> None:
     columns += ["sentences/s", *(["output segments"] if cutting else []), *(["boundary F1"] if gold else [])]
     cells = []
     for row in rows:
-        found = row.evaluation
+        result = row.evaluation
         p = row.bootstrap.bleu.p_value if row.bootstrap else None
         line = [
             row.name,
-            f"{found.scores.bleu:.2f}",
+            f"{result.scores.bleu:.2f}",
             "" if p is None else f"{p:.3f}",
-            f"{found.scores.chrf:.2f}",
-            f"{found.scores.exact:.1%}",
+            f"{result.scores.chrf:.2f}",
+            f"{result.scores.exact:.1%}",
             f"{row.model.parameter_count():,}",
-            f"{found.segments.mean:.2f}{asked(found.target)} (max {found.segments.longest})",
+            f"{result.segments.mean:.2f}{asked(result.target)} (max {result.segments.longest})",
             "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
             *(
-                figure.shown(found.figures[name]) if name in found.figures else ""
+                figure.shown(result.figures[name]) if name in result.figures else ""
                 for name, figure in shown.items()
             ),
             f"{s.median:.0f} ± {s.spread:.0f}" if (s := row.speed) and not s.problem else "",
         ]
         if cutting:
-            cut = found.output_segments
+            cut = result.output_segments
             line.append(f"{cut.mean:.2f} (max {cut.longest})" if cut else "")
-        if gold and found.boundaries:
-            line.append(f"{found.boundaries['model'].f1:.3f}")
+        if gold and result.boundaries:
+            line.append(f"{result.boundaries['model'].f1:.3f}")
         cells.append(line)
     scores = rows[0].evaluation.scores
     notes = [f"p: paired bootstrap of BLEU against {row.name}" for row in rows if row.baseline]

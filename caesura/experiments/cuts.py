@@ -39,18 +39,18 @@ def measure(
     agreements = Agreements(None, gold)
     for line, cut in zip(lines, cuts, strict=True):
         agreements.add(line.number, line.source, cut.bounds, line.gold)
-    found = with_own_text(agreements.result(), model, gold)
-    both: dict[str, Coordination | None] = {"source": coordination(cuts), "target": None}
+    tables = with_own_text(agreements.result(), model, gold)
+    halting: dict[str, Coordination | None] = {"source": coordination(cuts), "target": None}
     if model.decoder.segmenting:  # forced through the references, as in training, which the paper speaks of
-        told = [line.reference or "" for line in lines]
-        both["target"] = coordination(model.segment_targets([line.source for line in lines], told))
+        targets = [line.reference or "" for line in lines]
+        halting["target"] = coordination(model.segment_targets([line.source for line in lines], targets))
     chosen = [line for line in lines if movable(line.source, line.reference)][:moved]
     moves = move_cuts(model, [line.source for line in chosen], [line.reference or "" for line in chosen])
     return {
         "sentences": len(lines),
         "moved": None if moves is None else asdict(moves),
-        "boundaries": {table.reference: _boundaries(table) for table in found},
-        "coordination": {side: asdict(c) if c else None for side, c in both.items()},
+        "boundaries": {table.reference: _boundaries(table) for table in tables},
+        "coordination": {side: asdict(c) if c else None for side, c in halting.items()},
     }
 
 
@@ -64,8 +64,8 @@ def _lines(model: Translator) -> list[Line]:
 
 def _boundaries(table: Agreement) -> dict[str, float]:
     """The model's scores, beside those of single characters and of as many cuts at random places."""
-    own, every = table.rows["model"], table.rows["every character"]
-    scores = {"gold": own.gold, "precision": own.precision, "recall": own.recall, "f1": own.f1}
+    model, every = table.rows["model"], table.rows["every character"]
+    scores = {"gold": model.gold, "precision": model.precision, "recall": model.recall, "f1": model.f1}
     return {**scores, "chance": table.chance, "characters": every.f1}
 
 
@@ -76,17 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gold", metavar="FILE", help="a file of gold segments (docs/analysis.md)")
     parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help="sentences, at most")
     parser.add_argument("--moved", type=int, default=0, metavar="N", help="sentences whose cuts are moved")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
         import torch
 
-        model = Translator.from_pretrained(given.model)
+        model = Translator.from_pretrained(options.model)
         if model.config.training.device != "cpu" and torch.cuda.is_available():
             model.to("cuda")
-        found = measure(model, read_gold(given.gold) if given.gold else None, given.sample, given.moved)
+        gold = read_gold(options.gold) if options.gold else None
+        result = measure(model, gold, options.sample, options.moved)
     except Exception as problem:
         return explain(problem)
-    print_json(found)
+    print_json(result)
     return 0
 
 

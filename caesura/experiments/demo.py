@@ -149,12 +149,12 @@ class Tested:
 
     model: DemoModel
     translator: Translator
-    found: dict[str, Evaluation]  # by the names in TESTS
+    results: dict[str, Evaluation]  # by the names in TESTS
     seconds: float  # that translating the first of them took
 
     def missing(self) -> list[str]:
         """The goals on the test set that the model misses."""
-        system, test = SYSTEMS[self.model.system], self.found["test"]
+        system, test = SYSTEMS[self.model.system], self.results["test"]
         f1 = test.boundaries["model"].f1 if test.boundaries else 0.0
         short = []
         if test.scores.exact < system.exact:
@@ -204,11 +204,13 @@ def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
         terminal.say("stopped; the same command goes on from here")
         raise
     if tested:
-        first_seed = [t for t in tested if t.model.seed == tested[0].model.seed]
+        seed = tested[0].model.seed
+        first_seed = [t for t in tested if t.model.seed == seed]
         _show_examples(first_seed, texts["test"])
-        _show_table(tested, scale)
+        _show_table(tested, scale, _missing(tested, models))
         _show_slide(tested, out)
-        _report(first_seed, texts["test"], out, trained)
+        missing_here = _missing(first_seed, [model for model in models if model.seed == seed])
+        _report(first_seed, texts["test"], out, trained, missing_here)
     missing = {t.model: t.missing() if scale.demanding else [] for t in tested}
     for model in models:
         if message := _shortfall(model, missing.get(model), scale):
@@ -218,20 +220,20 @@ def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
 
 def _write(out: Path, models: Sequence[DemoModel], scale: Scale) -> None:
     """Write corpus and configs where they are not there yet; others in their place are refused."""
-    wanted: dict[Path, bytes] = {}
+    files: dict[Path, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
         for path in write_corpus(folder, size=scale.size, held_out=scale.held_out).values():
-            wanted[out / "corpus" / path.name] = path.read_bytes()
+            files[out / "corpus" / path.name] = path.read_bytes()
     for model in models:
         system, updates = SYSTEMS[model.system], model.updates(scale)
         config = CONFIG.format(name=model.system, seed=model.seed, system=system, updates=updates)
-        wanted[model.config] = config.encode()
-    for path, content in wanted.items():
+        files[model.config] = config.encode()
+    for path, content in files.items():
         if path.exists() and path.read_bytes() != content:
             raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
     with refuse_unwritable(out):
         (out / "corpus").mkdir(parents=True, exist_ok=True)
-    for path, content in wanted.items():
+    for path, content in files.items():
         if not path.exists():
             write_whole(path, content)
 
@@ -263,14 +265,14 @@ class Demo(Experiment):
 
 def _test(model: DemoModel, texts: Mapping[str, Sentences]) -> Tested:
     translator = Translator.from_pretrained(model.folder)
-    found, seconds = {}, {}
+    results, seconds = {}, {}
     with terminal.counting(f"testing {model.system}", sum(len(t.sources) for t in texts.values())) as count:
         for name, text in texts.items():
             search = translator.searcher(1)
             began = time.perf_counter()
-            found[name] = evaluate(translator, text.sources, text.references, text.gold, search, count)
+            results[name] = evaluate(translator, text.sources, text.references, text.gold, search, count)
             seconds[name] = time.perf_counter() - began
-    return Tested(model, translator, found, seconds["test"])
+    return Tested(model, translator, results, seconds["test"])
 
 
 def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) -> str:
@@ -283,22 +285,29 @@ def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) ->
     return f"{how_far}: {'; '.join(lacking)}." if lacking else ""
 
 
-def _show_table(tested: Sequence[Tested], scale: Scale) -> None:
+def _missing(tested: Sequence[Tested], models: Sequence[DemoModel]) -> str:
+    """How many of the models there is something to show of, where not of all."""
+    absent = [model.name for model in models if model not in {t.model for t in tested}]
+    counts = f"{len(tested)} of {len(models)} models"
+    return f"{counts}: no validation yet of {'; '.join(absent)}" if absent else ""
+
+
+def _show_table(tested: Sequence[Tested], scale: Scale, missing: str) -> None:
     rows = []
     for t in tested:
-        test, seconds = t.found["test"], training_seconds(t.model.folder)
+        test, seconds = t.results["test"], training_seconds(t.model.folder)
         best = read_outcome(t.model).best
-        row = [t.model.name, *(f"{t.found[name].scores.exact:.1%}" for name in TESTS)]
+        row = [t.model.name, *(f"{t.results[name].scores.exact:.1%}" for name in TESTS)]
         lengths = f"{test.segments.mean:.2f} (max {test.segments.longest})"
         f1 = f"{test.boundaries['model'].f1:.2f}" if test.boundaries else ""
         row += [f"{t.translator.parameter_count():,}", lengths, f1]
         when = "?" if seconds is None else terminal.duration(seconds)
         rows.append([*row, f"{best['update'] if best else '?'} of {t.model.updates(scale)}, {when}"])
-    test = tested[0].found["test"]
+    test = tested[0].results["test"]
     trivial = (f"{name} {row.f1:.2f}" for name, row in (test.boundaries or {}).items() if name != "model")
     columns = ["model", "exact", "one digit more", "a typo", "parameters", "segment length", "boundary F1"]
     terminal.table(
-        f"{test.scores.sentences} held-out German numbers, greedy",
+        f"{test.scores.sentences} held-out German numbers, greedy" + (f"; {missing}" if missing else ""),
         [*columns, "best update and time"],
         rows,
         f"boundary F1 against morphemes; trivial cuts reach: {', '.join(trivial)}\n"
@@ -313,7 +322,7 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
         terminal.say(f"\n{source} → {reference}")
         for t in tested:
             if t.model.system != "char":
-                output = t.found["test"].outputs[i]
+                output = t.results["test"].outputs[i]
                 result = "=" if output.best == reference else f"→ {output.best}"
                 shown = join_pieces(output.segmentation.pieces)
                 terminal.say(f"{t.model.system:>7}  {shown}  {result}")
@@ -322,12 +331,12 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
 
 def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     """How the segments moved during training, in a line and in a plot."""
-    curves = {t.model: found for t in tested if (found := history(t.model.folder))}
-    for model, found in curves.items():
+    curves = {t.model: run for t in tested if (run := history(t.model.folder))}
+    for model, run in curves.items():
         if model.system == "act":
-            shown = " → ".join(f"{length:.2f}" for length in found.segment_length)
+            shown = " → ".join(f"{length:.2f}" for length in run.segment_length)
             terminal.say(f"\nACT-ENC's segment length as it trained, seed {model.seed}: {shown}")
-    figure = history_figure({f"{m.system} {m.seed}": found for m, found in curves.items()}, "exact")
+    figure = history_figure({f"{m.system} {m.seed}": run for m, run in curves.items()}, "exact")
     png, svg = save_figure(figure, out / "trajectories")
     terminal.say(
         f"\nThe same as a plot: {png} and {svg}\nThe models: {out}/*/ "
@@ -335,16 +344,16 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
     )
 
 
-def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool) -> None:
-    """Everything about the models on one page; where nothing was trained, the one that is there is left."""
+def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool, missing: str) -> None:
+    """Everything about the models on one page; a page that exists stays where nothing was trained."""
     page = out / "report" / PAGE
     if trained or not page.exists():
         models = [(str(t.model.folder), t.translator) for t in tested]
-        rows = compared(models, [(t.found["test"], t.seconds) for t in tested], text, beam=1)
+        rows = compared(models, [(t.results["test"], t.seconds) for t in tested], text, beam=1)
         settings = AnalysisSettings(sample=200, beam=1, bpe=BPE)
         files = Text(str(out / "corpus" / "test.tsv"))
         gold = begin_report(files, page.parent)
-        page, _ = write_report(models, files, gold, page.parent, settings, rows)
+        page, _ = write_report(models, files, gold, page.parent, settings, rows, missing)
     terminal.say(f"\nEverything about them on one page: {page}")
 
 

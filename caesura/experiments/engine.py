@@ -1,4 +1,4 @@
-"""The engine of `reproduce`, `sweep` and `demo`: what is trained, what goes on, and what stands as kept."""
+"""The engine of `reproduce`, `sweep` and `demo`: which trainings start, resume, or stand as kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from caesura.training.checkpoint import list_checkpoints
 
 
 class Experiment:
-    """Trainings in one folder, each known by its own folder or by what earlier calls have kept of it.
+    """Trainings in one folder, each with a model folder or with results that earlier calls have kept.
 
-    A kind of experiment says where it keeps results and what it writes.
+    Each kind of experiment says where it keeps results and what it writes.
     """
 
     def __init__(self, out: Path, measures: Sequence[Measure] = (), budget: float | None = None) -> None:
@@ -27,21 +27,21 @@ class Experiment:
         self._replaced: set[str] = set()  # names of members whose kept results are not of their configs
 
     def kept(self, member: Member) -> Outcome | None:
-        """What the files of earlier calls, perhaps from another machine, have of a member."""
+        """The outcome of a member that earlier calls have kept, perhaps on another machine."""
 
     def write(self, drawn: bool = False) -> None:
         """Write results and tables; `drawn`: figures too, which take a while."""
 
     def settled(self) -> None:
-        """A member that ran is through, or has failed."""
+        """Called when a member has finished or failed."""
         self.write()
 
     def more(self) -> Sequence[Member]:
-        """All members, where the results so far lead to another round of trainings."""
+        """All members, if the results so far lead to another round of trainings."""
         return ()
 
     def check(self, members: Sequence[Member]) -> None:
-        """Refuse what cannot be trained, or would replace the results of another config."""
+        """Refuse members that cannot be trained, or would replace the results of another config."""
         check_members(members)
         for member in members:
             if self._through(read_outcome(member, self.budget, self.measures)):
@@ -59,9 +59,9 @@ class Experiment:
             )
 
     def run(self, members: Sequence[Member], limits: Limits, watcher: Watcher) -> bool:
-        """Train and measure what does not stand yet; False where the time limit came before the end.
+        """Train and measure the members that need it; False where the time limit came before the end.
 
-        Whatever ends it, what there is is written; the same call goes on from there.
+        However it ends, the results so far are written, and the same call goes on from there.
         """
         began = time.monotonic()
         try:
@@ -78,7 +78,7 @@ class Experiment:
             self.write(drawn=True)
 
     def outcome(self, member: Member) -> Outcome:
-        """By its folder, or as it was kept where that is gone or not as far, as when it is trained again."""
+        """From the model folder, or as it was kept where the folder is gone or is behind."""
         measures = [*dict.fromkeys((TEST, *self.measures))]  # where tests are not wanted, those before stay
         current = read_outcome(member, self.budget, measures)
         kept = None if self._through(current) else self._kept(member)
@@ -91,9 +91,9 @@ class Experiment:
         return current.trained and all(measure.name in current.measured for measure in self.measures)
 
     def _stands(self, member: Member, limits: Limits, say: Callable[[str], None]) -> bool:
-        """Whether what was kept of a training whose checkpoints are gone will do; says so.
+        """Whether the kept results of a training whose checkpoints are gone are enough; says so.
 
-        One that lacks something is trained again, within the budget that it had if none is given.
+        If not, it is trained again, within the budget that it had if none is given.
         """
         if list_checkpoints(member.folder / "checkpoints"):
             return False
@@ -116,15 +116,15 @@ class Experiment:
         return not lacking
 
 
-def further(kept: Outcome, current: Outcome, wanted: Sequence[Measure]) -> bool:
-    """Whether what was kept has come further than the folder: in updates, or as far with more measured.
+def further(kept: Outcome, current: Outcome, measures: Sequence[Measure]) -> bool:
+    """Whether the kept outcome is ahead of the folder: in updates, or in measures after as many updates.
 
-    A folder that is through is not behind, though on a slower machine it may have seen less; and a failure
-    before the first update is over once it is tried again.
+    A finished folder is not behind, even if it saw less on a slower machine. A failure before the first
+    update no longer counts once the training is tried again.
     """
     if kept.status == "failed" and not kept.progress.update:
         return False
-    missing = [m.name for m in wanted if m.name in kept.measured and m.name not in current.measured]
+    missing = [m.name for m in measures if m.name in kept.measured and m.name not in current.measured]
     if current.trained and not missing:
         return False
     return current.status == "not run" or (kept.progress.update, len(missing)) > (current.progress.update, 0)

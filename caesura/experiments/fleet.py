@@ -1,4 +1,4 @@
-"""Trainings side by side under one budget each; what stops, fails or is killed goes on at the next call."""
+"""Trainings side by side, each with its budget; the next call resumes those that stopped or failed."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one t
 
 @dataclass(frozen=True)
 class Limits:
-    """How long and how many."""
+    """Time and number of trainings."""
 
-    budget: float | None = None  # seconds of training a member, validations included; None: as it was given
+    budget: float | None = None  # seconds of training per member, validations included; None: as it was given
     parallel: int = 1
     time_limit: float | None = None  # seconds of a call
 
 
 class Watcher(Protocol):
-    """Who is told how the members do."""
+    """Receives the progress of members."""
 
     def say(self, text: str) -> None:
-        """Something happened once."""
+        """A sentence about something that happened."""
 
     def validation(self, name: str, record: dict[str, Any]) -> None:
         """A member was validated."""
 
     def running(self, lines: dict[str, str]) -> None:
-        """What every running member is doing now."""
+        """The current activity of each running member."""
 
 
 def run_fleet(
@@ -69,9 +69,9 @@ def run_fleet(
 ) -> bool:
     """Train all members and measure them; False where the time limit came before the end.
 
-    The failure of one is kept beside its folder and leaves the others alone. `Interrupted` is raised after a
-    signal, when all are saved. What became of each is read by `read_outcome`; `settled` is called whenever
-    one that ran is through.
+    A failure is kept beside the member's folder and does not stop the others. `Interrupted` is raised after a
+    signal, when all are saved. `read_outcome` reads the outcome of each; `settled` is called whenever a
+    member has finished or failed.
     """
     check_members(members)
     if limits.budget is not None and limits.budget < SHORT:
@@ -84,8 +84,8 @@ def run_fleet(
                 fleet.stopping = True
                 break
             time.sleep(POLL)
-        asked = dict(children.running)
-    for name, child in asked.items():
+        interrupted = dict(children.running)
+    for name, child in interrupted.items():
         fleet.settle(name, child.returncode)
     watcher.running({})
     if children.signal is not None:
@@ -96,7 +96,7 @@ def run_fleet(
 
 
 def check_members(members: Sequence[Member]) -> None:
-    """Refuse, before anything starts, what cannot be trained: by its config, its files or its folder."""
+    """Refuse, before anything starts, members whose config, files or folder cannot be used."""
     folders = [member.folder.resolve() for member in members]
     for member, folder in zip(members, folders, strict=True):
         if folders.count(folder) > 1:
@@ -108,7 +108,7 @@ def check_members(members: Sequence[Member]) -> None:
 
 
 class _Fleet:
-    """Who waits, who runs and at what; `step` moves all of them on."""
+    """The members that wait, and those that run with their activities; `step` moves all of them on."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Fleet:
         self._began = time.monotonic()
         self._doing: dict[str, Measure | None] = {}  # None: training
         self._weights: dict[str, str] = {}  # their checksum when a measure began
-        self._seen: dict[str, int] = {}  # validations that were told
+        self._seen: dict[str, int] = {}  # validations that were reported
         self._sizes: dict[str, int] = {}
         self._lines: dict[str, str] = {}
         self._together: dict[str, int] = {}
@@ -136,7 +136,7 @@ class _Fleet:
         self._environment = self._threads()
 
     def step(self) -> bool:
-        """Settle what has ended, start what there is room for, tell how they do; False at the end of all."""
+        """Settle ended processes, start waiting members, report progress; False when all are done."""
         for name in self._doing:
             check_held(self.members[name].folder)
         for name, status in self.children.ended().items():
@@ -145,28 +145,27 @@ class _Fleet:
             if len(self.children.running) >= self.limits.parallel:
                 break
             if is_held(member.folder) and time.monotonic() - self._began < PATIENCE:
-                continue  # by what a killed call has left, which is ending
+                continue  # by a process that a killed call left behind, and that is ending
             self.waiting.remove(member)
             member.failure.unlink(missing_ok=True)
             self._start(member)
         self._note_company()
-        self._tell()
+        for name, measure in self._doing.items():
+            if measure is None:
+                self._tell_validations(self.members[name])
+        self.watcher.running(dict(self._lines))
         return bool(self.waiting or self.children.running)
 
     def settle(self, name: str, status: int) -> None:
-        """Take note of how a process has ended, and go on with what comes next for its member."""
+        """Record how a process has ended, and start the next one for its member."""
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
         stopping = self.stopping or self.children.signal is not None
         if stopping and status in _STOPPED:
             if status == -signal.SIGKILL:  # by Ctrl-C for the third time
-                again = (
-                    f"{name}: killed; {measure.doing} begins anew"
-                    if measure
-                    else kill_notice(name, member.folder)
-                )
-                self.watcher.say(again)
+                anew = f"{name}: killed; {measure.doing} begins anew" if measure else ""
+                self.watcher.say(anew or kill_notice(name, member.folder))
             return
         try:
             if status != 0:
@@ -182,24 +181,27 @@ class _Fleet:
             self._start(member)
 
     def _start(self, member: Member) -> None:
-        """Start what comes next for a member, if anything does."""
-        found = read_outcome(member, self.limits.budget, self.measures)
-        self._keep_budget(member, found.budget)
-        if not found.trained:
-            budget = () if found.budget is None else ("--budget", f"{found.budget:f}")
+        """Start the next process of a member, if there is one."""
+        outcome = read_outcome(member, self.limits.budget, self.measures)
+        self._budgets[member.name] = outcome.budget
+        make_folder(member.folder.parent)
+        if outcome.budget is not None:
+            write_whole(member.allowance, f"{outcome.budget:g}")
+        if not outcome.trained:
+            budget = () if outcome.budget is None else ("--budget", f"{outcome.budget:f}")
             settings = [word for setting in member.settings for word in ("--set", setting)]
             command = ["caesura.cli", "train", str(member.config), *settings, "--out", str(member.folder)]
-            self._seen.setdefault(member.name, len(found.validations))
+            self._seen.setdefault(member.name, len(outcome.validations))
             note_provenance(member)
             self._run(member, [*command, *budget], None)
             return
         for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
-            if measure.name not in found.measured and (words := measure.command(member)) is not None:
+            if measure.name not in outcome.measured and (words := measure.command(member)) is not None:
                 self._weights[member.name] = weights_checksum(member.folder)
                 self.watcher.say(f"{member.name}: {measure.doing}")  # it can take longer than the budget
                 self._run(member, [*words], measure)
                 return
-        self.watcher.say(f"{member.name}: {summary(found)}")
+        self.watcher.say(f"{member.name}: {summary(outcome)}")
         if member.name in self._ran:
             self.settled()
 
@@ -216,22 +218,16 @@ class _Fleet:
         self._lines[member.name] = "starting" if measure is None else measure.doing
 
     def _keep(self, member: Member, measure: Measure) -> None:
-        """Put what a measure has printed beside the weights that it is true of."""
+        """Put the result of a measure beside the weights that were measured."""
         printed = _output(member, measure)
         try:
-            found = json.loads(printed.read_bytes().splitlines()[-1])
-            found.pop("model", None)  # where it is; it may move
-            content = json.dumps({"weights": self._weights[member.name], **found}, ensure_ascii=False)
+            result = json.loads(printed.read_bytes().splitlines()[-1])
+            result.pop("model", None)  # where it is; it may move
+            content = json.dumps({"weights": self._weights[member.name], **result}, ensure_ascii=False)
         except (OSError, ValueError, IndexError, TypeError, AttributeError) as problem:
             raise InputError(f"{measure.name} printed no line of JSON ({problem})") from problem
         write_whole(measure.path(member), content.encode() + b"\n")
         printed.unlink()
-
-    def _keep_budget(self, member: Member, budget: float | None) -> None:
-        self._budgets[member.name] = budget
-        make_folder(member.folder.parent)
-        if budget is not None:
-            write_whole(member.allowance, f"{budget:g}")
 
     def _fail(self, member: Member, reason: str) -> None:
         write_whole(member.failure, reason.encode(errors="replace"))
@@ -239,23 +235,17 @@ class _Fleet:
         self.settled()
 
     def _note_company(self) -> None:
-        """Keep how many ran side by side, which the times of each are to be read with."""
+        """Keep how many ran side by side, which makes each slower."""
         together = len(self.children.running)
         for name, measure in self._doing.items():
             if measure is None and together > self._together.get(name, 1):
                 self._together[name] = together
                 path = self.members[name].company
-                known = int(read_tail(path, 100)) if path.exists() else 1
-                write_whole(path, str(max(known, together)))
-
-    def _tell(self) -> None:
-        for name, measure in self._doing.items():
-            if measure is None:
-                self._tell_validations(self.members[name])
-        self.watcher.running(dict(self._lines))
+                before = int(read_tail(path, 100)) if path.exists() else 1
+                write_whole(path, str(max(before, together)))
 
     def _tell_validations(self, member: Member) -> None:
-        """Pass on what a member's log has more than at the last look."""
+        """Report the validations that a member's log has gained since the last look."""
         size = sum(path.stat().st_size for path in member.folder.glob("metrics.jsonl"))
         if size == self._sizes.get(member.name, 0):
             return
@@ -268,7 +258,7 @@ class _Fleet:
         self._lines[member.name] = progress_line(records, self._budgets.get(member.name))
 
     def _threads(self) -> dict[str, str]:
-        """Where members compute on a CPU and nobody has said how, its cores are shared out."""
+        """Share out the cores of a CPU among members, unless the number of threads is given."""
         together = min(self.limits.parallel, len(self.members))
         if together < 2 or "OMP_NUM_THREADS" in os.environ:
             return {}
@@ -295,10 +285,10 @@ def progress_line(records: Sequence[dict[str, Any]], budget: float | None) -> st
     seconds = next((r["seconds"] for r in reversed(records) if "seconds" in r), 0.0)
     sentences = next((r["sentences"] for r in reversed(records) if "sentences" in r), 0)
     parts = [f"update {records[-1]['update']:,}", f"{sentences:,} sentences"]
-    seen = [r for r in records if r["kind"] in ("start", "validation")]
-    if seen and "bleu" in seen[-1]:
-        parts.append(f"BLEU {seen[-1]['bleu']:.2f}")
-    for record in seen[-1:]:
+    validated = [r for r in records if r["kind"] in ("start", "validation")]
+    if validated and "bleu" in validated[-1]:
+        parts.append(f"BLEU {validated[-1]['bleu']:.2f}")
+    for record in validated[-1:]:
         parts.append(f"segments {record['segment_length']:.2f}{asked(record.get('target_length'))}")
     parts.append(duration(seconds) if budget is None else f"{duration(max(0.0, budget - seconds))} left")
     return "  ".join(parts)
@@ -324,21 +314,21 @@ def summary(outcome: Outcome) -> str:
 
 def _reason(member: Member, status: int) -> str:
     """Why a process of a member ended as it did."""
-    said = last_words(member.log)
+    words = last_words(member.log)
     if status > 0:
-        return f"{said or 'it said nothing'} (status {status})"
+        return f"{words or 'it said nothing'} (status {status})"
     name = signal.Signals(-status).name
-    if said:
-        return f"{said} ({name})"
+    if words:
+        return f"{words} ({name})"
     memory = " (out of memory?)" if status == -signal.SIGKILL else ""
     update = max((record["update"] for record in read_records(member.folder)), default=0)
     return f"killed by {name}{memory} after {update:,} updates"
 
 
 def last_words(log: Path) -> str:
-    """The error sentence or the end of a traceback in what a process printed, if there is one."""
-    *_, said = read_tail(log).rpartition("\n$ ")
-    lines = [one_line(" ".join(line.split())) for line in said.splitlines()[1:] if line.strip()]
-    told = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
+    """The error sentence, or the end of a traceback, in the output of a process; empty without one."""
+    *_, printed = read_tail(log).rpartition("\n$ ")
+    lines = [one_line(" ".join(line.split())) for line in printed.splitlines()[1:] if line.strip()]
+    errors = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
     raised = any(line.startswith("Traceback ") for line in lines)
-    return (told or (lines if raised else []) or [""])[-1]
+    return (errors or (lines if raised else []) or [""])[-1]

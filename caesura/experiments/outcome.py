@@ -1,4 +1,4 @@
-"""What has become of a training of an experiment: read from its folder alone, so that nothing is lost."""
+"""The outcome of a training of an experiment, read from its folder alone, so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from caesura.training.journal import read_records
 from caesura.visible import one_line
 
 Status = Literal["not run", "finished", "budget", "stopped", "failed"]
-# What is not kept of the best validation: all else, the segmenter's figures among it, is.
+# Keys of the best validation that are not kept; all others are, the segmenter's figures among them.
 LEFT_OUT = ("kind", "epoch", "learning_rate", "verdict", "boundaries", "examples", "headline", "notices")
 _FIGURES: dict[str, tuple[Figure, ...]] = {}
 STRETCH = 50  # updates: shorter ones, at the start, do not show how long an update takes
@@ -32,7 +32,7 @@ _ROUNDING = 1e-3  # seconds by which a training that has spent its budget may se
 
 @dataclass(frozen=True)
 class Member:
-    """One training of an experiment; what it prints is beside its folder, as FOLDER.log."""
+    """One training of an experiment; its output is beside its folder, as FOLDER.log."""
 
     name: str
     config: Path
@@ -41,12 +41,12 @@ class Member:
 
     @property
     def log(self) -> Path:
-        """Where all that it ever printed is."""
+        """The file with all its output."""
         return Path(f"{self.folder}.log")
 
     @property
     def failure(self) -> Path:
-        """A file with the sentence that it failed with, until it is tried again."""
+        """A file with the reason of its failure, until it is tried again."""
         return Path(f"{self.folder}.failed")
 
     @property
@@ -61,11 +61,11 @@ class Member:
 
     @property
     def provenance(self) -> Path:
-        """A file with what it was made from, by and with."""
+        """A file with its config, calls, versions and devices."""
         return Path(f"{self.folder}.made")
 
     def read_provenance(self) -> dict[str, Any]:
-        """What is kept of it."""
+        """The content of that file; empty if it cannot be read."""
         try:
             return dict(read_json(self.provenance))
         except (OSError, ValueError, TypeError):
@@ -78,30 +78,30 @@ class Member:
 
 @dataclass(frozen=True)
 class Measure:
-    """Something to find out about each trained model by a command that prints one line of JSON.
+    """A measurement of each trained model, by a command that prints one line of JSON.
 
-    It is kept as NAME.json in the model folder, with the checksum of the weights that it is true of.
+    The result is kept as NAME.json in the model folder, with the checksum of the measured weights.
     """
 
     name: str
-    command: Callable[[Member], Sequence[str] | None]  # of `python -m`; None: nothing to find out
-    doing: str = "measuring"  # what is said while it runs
+    command: Callable[[Member], Sequence[str] | None]  # of `python -m`; None: nothing to measure
+    doing: str = "measuring"  # the message while it runs
 
     def path(self, member: Member) -> Path:
-        """Where what was found is kept."""
+        """Where the result is kept."""
         return member.folder / f"{self.name}.json"
 
     def read(self, member: Member) -> dict[str, Any] | None:
-        """What was found of the weights that are there now, if it was."""
+        """The result for the current weights; None if there is none."""
         try:
-            found = read_json(self.path(member))
-            return found if found["weights"] == weights_checksum(member.folder) else None
+            result = read_json(self.path(member))
+            return result if result["weights"] == weights_checksum(member.folder) else None
         except (OSError, InputError, ValueError, KeyError, TypeError):
             return None
 
 
 def figures_of(config: Config) -> tuple[Figure, ...]:
-    """What the segmenter of a config measures of its cuts."""
+    """The figures that the segmenter of a config reports."""
     key = config.model.model_dump_json() + config.data.model_dump_json()
     if key not in _FIGURES:
         with torch.device("meta"):  # shapes without memory
@@ -140,16 +140,16 @@ def _device(config: Config) -> str:
 
 TEST = Measure("test", _evaluation, "testing")  # scores on the config's test set, with its beam
 CUTS = Measure("cuts", _cuts, "measuring its cuts")  # fidelity, flips and boundaries, on the dev set
-MEASURES = {measure.name: measure for measure in (CUTS,)}  # what a recipe may ask for beside the test
+MEASURES = {measure.name: measure for measure in (CUTS,)}  # measures that a recipe may name beside the test
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a member has come, and what was measured of it."""
+    """The progress of a member and its measurements."""
 
     member: Member
     status: Status
-    reason: str  # the stopping rule that ended it, or what it said when it failed
+    reason: str  # the stopping rule that ended it, or the message of its failure
     progress: Progress  # counters and seconds of training; zeros where it has not begun
     side_by_side: int  # how many processes ran at once, at most, while it trained
     start: dict[str, Any] | None  # the first record of its log: segments before training, parameters
@@ -157,21 +157,21 @@ class Outcome:
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
     budget: float | None = None  # seconds of training that it may take
     made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
-    kept: str = ""  # the file that it is known from, where not from its folder
+    kept: str = ""  # the file that it was read from; "": its folder
     milliseconds: float | None = None  # per update, validations left out
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The validation that the model folder's weights are of."""
+        """The validation at which the weights were saved."""
         return next((v for v in reversed(self.validations) if v["verdict"] == "best"), None)
 
     @property
     def trained(self) -> bool:
-        """Whether its training has come to an end of its own, or that of the budget."""
+        """Whether its training has ended, by a stopping rule or with its budget."""
         return bool(self.progress.finished) or self.status in ("finished", "budget")
 
     def record(self) -> dict[str, Any]:
-        """All of it but the way there, for JSON."""
+        """All of it except the curve, for JSON."""
         best, start, progress = self.best or {}, self.start or {}, self.progress
         began = ["segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "symbols"]
         began.append("device")
@@ -195,10 +195,10 @@ class Outcome:
 
 
 def read_outcome(member: Member, budget: float | None = None, measures: Sequence[Measure] = ()) -> Outcome:
-    """What a member's folder tells of it.
+    """The outcome of a member, from its folder.
 
-    The budget is the one that it was given, but for another that is given now: a training that has spent its
-    own goes on for a larger one alone.
+    The budget is the one that it was given, unless another is given now; a training that has spent its budget
+    goes on only with a larger one.
     """
     progress = newest_progress(member.folder / "checkpoints")
     budget = _allowed(member, progress, budget)
@@ -213,16 +213,16 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
         status, reason = "finished", progress.finished
     elif _spent(progress, budget):
         status = "budget"
-    found = {measure.name: measure.read(member) for measure in measures}
+    results = {measure.name: measure.read(member) for measure in measures}
     return Outcome(
         member,
         status,
         reason,
         progress or Progress(),
-        _company(member),
+        int(_number(member.company) or 1),
         next((r for r in records if r["kind"] == "start"), None),
         [{k: v for k, v in r.items() if k != "examples"} for r in records if r["kind"] == "validation"],
-        {name: value for name, value in found.items() if value is not None},
+        {name: value for name, value in results.items() if value is not None},
         budget,
         member.read_provenance(),
         milliseconds=milliseconds(records),
@@ -232,35 +232,38 @@ def read_outcome(member: Member, budget: float | None = None, measures: Sequence
 def milliseconds(records: Iterable[Mapping[str, Any]]) -> float | None:
     """The median time of an update, over stretches of the log without a validation; None without any."""
     before: Mapping[str, Any] | None = None
-    found = []
+    times = []
     for record in records:
         if record["kind"] == "validation":
             before = None
         elif record["kind"] == "train" and "seconds" in record:
             if before is not None and (updates := record["update"] - before["update"]) >= STRETCH:
-                found.append(1000 * (record["seconds"] - before["seconds"]) / updates)
+                times.append(1000 * (record["seconds"] - before["seconds"]) / updates)
             before = record
-    return float(f"{median(found):.5g}") if found else None
+    return rounded(median(times)) if times else None
+
+
+def rounded(value: Any) -> Any:
+    """A number as results keep it."""
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _allowed(member: Member, progress: Progress | None, budget: float | None) -> float | None:
-    try:
-        given = float(read_tail(member.allowance, 100))
-    except (OSError, ValueError):
-        return budget
-    if budget is None:
-        return given
-    return max(given, budget) if progress is not None and _spent(progress, given) else budget
+    allowance = _number(member.allowance)
+    if allowance is None or budget is None:
+        return allowance if budget is None else budget
+    return max(allowance, budget) if progress is not None and _spent(progress, allowance) else budget
 
 
 def _spent(progress: Progress, budget: float | None) -> bool:
     """Whether nothing is left of it; a last validation, off the clock, belongs to it."""
-    there = budget is not None and progress.seconds >= budget - _ROUNDING
-    return there and not progress.since_validation
+    over = budget is not None and progress.seconds >= budget - _ROUNDING
+    return over and not progress.since_validation
 
 
-def _company(member: Member) -> int:
+def _number(path: Path) -> float | None:
+    """The number in a file; None where there is none."""
     try:
-        return int(read_tail(member.company, 100))
+        return float(read_tail(path, 100))
     except (OSError, ValueError):
-        return 1
+        return None

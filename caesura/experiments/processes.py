@@ -1,4 +1,4 @@
-"""Processes that run side by side, of which none outlives who started them."""
+"""Processes side by side, none of which outlives the program that started them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _POLL = 0.05  # seconds
 
 
 class Children:
-    """Processes of which none outlives the `with`: what still runs at its end is asked once to end.
+    """Processes that do not outlive the `with`: those still running at its end are asked once to end.
 
-    A first signal is remembered for whoever watches them. A second Ctrl-C prints how to kill them: by
+    A first signal is remembered for the caller. A second Ctrl-C prints how to kill them: by
     another one, after a pause, so that haste costs nothing that they have to save. They are in sessions of
     their own, so that Ctrl-C does not reach them beside that request.
     """
@@ -55,7 +55,7 @@ class Children:
         environment: Mapping[str, str] | None = None,
         output: Path | None = None,
     ) -> None:
-        """Start a process that prints into `log`, after what is there; its standard output into `output`."""
+        """Start a process whose output is added to `log`; its standard output goes to `output` if given."""
         check_held(log)
         refuse_odd([log, *([] if output is None else [output])])
         leashed = [sys.executable, "-m", "caesura.experiments.leash", str(os.getpid()), *command]
@@ -71,9 +71,9 @@ class Children:
             )
 
     def ended(self) -> dict[str, int]:
-        """The exit statuses (or negative signals) of those that have ended; they are no longer running."""
-        found = {name: child.poll() for name, child in self.running.items()}
-        statuses = {name: status for name, status in found.items() if status is not None}
+        """The exit statuses (or negative signals) of ended processes, which are then forgotten."""
+        polled = {name: child.poll() for name, child in self.running.items()}
+        statuses = {name: status for name, status in polled.items() if status is not None}
         for name in statuses:
             del self.running[name]
         return statuses

@@ -82,7 +82,7 @@ class Recipe(Section):
 
     @property
     def wanted(self) -> tuple[Measure, ...]:
-        """What is measured of every model: the test, and what the recipe names."""
+        """The measures of every model: the test, and those that the recipe names."""
         return TEST, *(MEASURES[name] for name in dict.fromkeys(self.measures))
 
     def error(self, key: Key, message: str) -> InputError:
@@ -92,7 +92,7 @@ class Recipe(Section):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is to be done with a recipe."""
+    """The part of a recipe to train, and where."""
 
     out: Path
     data: Path | None = None
@@ -119,13 +119,13 @@ class RecipeSystem:
 
 
 def find_recipe(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The reproduce.yaml of a recipe that is named, or of a folder; says which, where that is not obvious."""
-    given = Path(name)
-    path = cookbook.find(str(given if given.name == FILE else given / FILE), say)
+    """The reproduce.yaml of a recipe, by its name or folder; says which where that is not obvious."""
+    folder = Path(name)
+    path = cookbook.find(str(folder if folder.name == FILE else folder / FILE), say)
     if path.is_file():
         return path
-    known = sorted({path.parent.name for home in cookbook.homes() for path in home.glob(f"*/{FILE}")})
-    listed = f"known: {', '.join(known)}" if known else "none is here"
+    recipes = sorted({path.parent.name for home in cookbook.homes() for path in home.glob(f"*/{FILE}")})
+    listed = f"known: {', '.join(recipes)}" if recipes else "none is here"
     raise InputError(f"{name}: no such recipe ({listed}), and no folder with a {FILE}")
 
 
@@ -143,29 +143,29 @@ def load_recipe(path: Path) -> Recipe:
 
 
 def systems(recipe: Recipe, chosen: Chosen) -> list[RecipeSystem]:
-    """The systems that are wanted, in the order of the recipe, with every config checked."""
-    wanted = {*chosen.only}
-    found: list[RecipeSystem] = []
+    """The chosen systems, in the order of the recipe, with every config checked."""
+    unmatched = {*chosen.only}
+    result: list[RecipeSystem] = []
     folders: dict[Path, RecipeSystem] = {}
     for table, rows in recipe.tables.items():
         for name, row in rows.rows.items():
             names = {table, name, f"{table}-{name}"}
             if chosen.only and not names & {*chosen.only}:
                 continue
-            wanted -= names
+            unmatched -= names
             system = _system(recipe, chosen, (table, name), rows, row)
             for member in system.members.values():
                 other = folders.setdefault(member.folder, system)
                 if other is not system:
                     key = ("tables", table, "rows", name)
                     raise recipe.error(key, f"its folder would be that of {other.table}.{other.row} as well")
-            found.append(system)
-    if wanted:
-        known = [f"{table}-{row}" for table, rows in recipe.tables.items() for row in rows.rows]
+            result.append(system)
+    if unmatched:
+        available = [f"{table}-{row}" for table, rows in recipe.tables.items() for row in rows.rows]
         raise InputError(
-            f"--only {','.join(sorted(wanted))}: not in the recipe, which has {', '.join(known)}"
+            f"--only {','.join(sorted(unmatched))}: not in the recipe, which has {', '.join(available)}"
         )
-    return found
+    return result
 
 
 def _system(
@@ -195,11 +195,9 @@ def _system(
 def unique_titles(chosen: Sequence[RecipeSystem]) -> list[str]:
     """Titles, with the names of their tables, or of tables and rows, where others have the same."""
     titles = [system.title for system in chosen]
-    longer = [
-        f"{system.title} ({system.table})" if titles.count(system.title) > 1 else system.title
-        for system in chosen
-    ]
-    return [
-        f"{system.title} ({system.name})" if longer.count(name) > 1 else name
-        for system, name in zip(chosen, longer, strict=True)
-    ]
+    for attribute in ("table", "name"):
+        titles = [
+            f"{system.title} ({getattr(system, attribute)})" if titles.count(title) > 1 else title
+            for system, title in zip(chosen, titles, strict=True)
+        ]
+    return titles

@@ -7,8 +7,8 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from caesura.config import cookbook, yamlfile
 from caesura.config.cookbook import FILE
@@ -23,9 +23,9 @@ PARTS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Copies:
-    """What was copied."""
+    """The files of a copied recipe."""
 
-    recipe: Path  # the copy of what was named
+    recipe: Path  # the copy of the named file
     written: list[Path]  # it, and the files that it needs
     kept: list[Path]  # files that it needs and that existed already
     edits: list[str]  # places with the names of text files
@@ -49,7 +49,7 @@ def listed() -> dict[str, str]:
 
 
 def copy_recipe(name: str, folder: Path) -> Copies:
-    """Copy a recipe, and what it is based on, into a folder; nothing there is replaced."""
+    """Copy a recipe and the files that it is based on into a folder; nothing there is replaced."""
     recipe = cookbook.find_own(name) or cookbook.find_own(f"{name}/{FILE}")
     if recipe is None:
         close = nearest(name, listed())
@@ -74,12 +74,9 @@ def copy_recipe(name: str, folder: Path) -> Copies:
 def _sentence(file: Path) -> str:
     """The first sentence of the comment that a recipe begins with."""
     lines = file.read_text(encoding="utf-8").splitlines()
-    comment = " ".join(line.removeprefix("# ") for line in lines[: _comments(lines)])
+    comments = takewhile(lambda line: line.startswith("# "), lines)
+    comment = " ".join(line.removeprefix("# ") for line in comments)
     return textwrap.shorten(re.split(r"(?<=\.) ", comment)[0], LONGEST, placeholder=" ...")
-
-
-def _comments(lines: list[str]) -> int:
-    return next((n for n, line in enumerate(lines) if not line.startswith("# ")), len(lines))
 
 
 def _needed(file: Path) -> list[Path]:
@@ -95,12 +92,9 @@ def _needed(file: Path) -> list[Path]:
 def _leads(file: Path) -> list[str]:
     if file.name == FILE:
         return [row.config for rows in load_recipe(file).tables.values() for row in rows.rows.values()]
-    return [base] if (base := _tree(file).get("base")) else []
-
-
-def _tree(file: Path) -> dict[str, Any]:
-    """The content of a config; nothing for a list of settings."""
-    return {} if file.name.startswith("grid-") else yamlfile.read_file(file).tree
+    is_list = file.name.startswith("grid-")  # of settings, not a config
+    base = None if is_list else yamlfile.read_file(file).tree.get("base")
+    return [base] if base else []
 
 
 def _texts(file: Path) -> Iterator[tuple[str, int]]:

@@ -19,10 +19,7 @@ from caesura.config import Config, Files
 from caesura.data.files import read_json, read_tail, write_whole
 from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
-from caesura.experiments import by_length
-from caesura.experiments.by_length import BY_LENGTH, by_length_figure, series_of
 from caesura.experiments.cards import keep_cards, links
-from caesura.experiments.curves import CAPTION, CURVES, curves_figure
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, last_words
 from caesura.experiments.outcome import Member, Outcome, weights_checksum
@@ -37,6 +34,14 @@ from caesura.experiments.recipe import (
     systems,
     unique_titles,
 )
+from caesura.experiments.result_figures import (
+    BY_LENGTH,
+    CAPTIONS,
+    CURVES,
+    by_length_figure,
+    curves_figure,
+    series_of,
+)
 from caesura.experiments.result_tables import (
     budgets,
     comparison_table,
@@ -47,7 +52,7 @@ from caesura.experiments.result_tables import (
     signatures,
     timing,
 )
-from caesura.experiments.results import SystemResult, keep_metrics, kept_metrics, read_kept
+from caesura.experiments.results import SystemResult, by_table, keep_metrics, kept_metrics, read_kept
 from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
@@ -59,15 +64,16 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
     began = time.monotonic()
     recipe = load_recipe(find_recipe(name, terminal.say))
-    wanted = systems(recipe, chosen)
-    members = _in_turn(wanted)
-    experiment = Reproduction(recipe, chosen.out, _with_known(recipe, chosen, wanted), members[0].load())
+    selected = systems(recipe, chosen)
+    members = _in_turn(selected)
+    experiment = Reproduction(recipe, chosen.out, _with_earlier(recipe, chosen, selected), members[0].load())
     experiment.check(members)
     experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
-                if untested := [s.title for s in wanted if not any(map(_has_test, s.members.values()))]:
+                tested = {member for member in members if member.load().data.test is not None}
+                if untested := [s.title for s in selected if tested.isdisjoint(s.members.values())]:
                     why = f"no data.test in the config of {', '.join(untested)}"
                     display.say(f"{why}: scored on dev alone, and a later call cannot add it")
                 done = experiment.run(members, limits, display)
@@ -81,35 +87,37 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
     return not any(member.failure.exists() for member in members)
 
 
-def _has_test(member: Member) -> bool:
-    return member.load().data.test is not None
-
-
-def _in_turn(wanted: Sequence[RecipeSystem]) -> list[Member]:
+def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
     """Table by table, and there the first seed of all before the second of any: tables are whole early."""
-    tables = list(dict.fromkeys(system.table for system in wanted))
+    tables = list(dict.fromkeys(system.table for system in chosen))
     turns = []
-    for system in wanted:
+    for system in chosen:
         place = tables.index(system.table)
         turns += [(place, turn, member) for turn, member in enumerate(system.members.values())]
     return [member for _, _, member in sorted(turns, key=lambda turn: turn[:2])]
 
 
-def _with_known(recipe: Recipe, chosen: Chosen, wanted: Sequence[RecipeSystem]) -> list[RecipeSystem]:
+def _with_earlier(recipe: Recipe, chosen: Chosen, asked_for: Sequence[RecipeSystem]) -> list[RecipeSystem]:
     """What is wanted, and what earlier calls have trained in the same place, in the recipe's order.
 
     How those were set does not count here: what is shown of them is what was kept.
     """
-    mine = {system.name: system.members for system in wanted}
-    found = []
+    mine = {system.name: system.members for system in asked_for}
+    result = []
     seeds = tuple(sorted({*_trained_seeds(chosen.out), *(s for members in mine.values() for s in members)}))
     for system in systems(recipe, Chosen(chosen.out, seeds=seeds)):
-        asked = mine.get(system.name, {})
-        there = {s: m for s, m in system.members.items() if _begun(m) or kept_metrics(chosen.out, m).exists()}
-        members = dict(sorted((there | asked).items()))
+        now = mine.get(system.name, {})
+        before = {
+            seed: member
+            for seed, member in system.members.items()
+            if list_checkpoints(member.folder / "checkpoints")
+            or member.failure.exists()
+            or kept_metrics(chosen.out, member).exists()
+        }
+        members = dict(sorted((before | now).items()))
         if members:
-            found.append(replace(system, members=members))
-    return found
+            result.append(replace(system, members=members))
+    return result
 
 
 def _trained_seeds(out: Path) -> Iterator[int]:
@@ -120,18 +128,14 @@ def _trained_seeds(out: Path) -> Iterator[int]:
             yield int(seed)
 
 
-def _begun(member: Member) -> bool:
-    return bool(list_checkpoints(member.folder / "checkpoints")) or member.failure.exists()
-
-
 @dataclass(frozen=True)
 class _Shown:
-    """A table, with what has to be known to read it."""
+    """A table with its notes."""
 
     table: Table
     notes: list[str]
     cards: str = ""  # links to them
-    changed: str = ""  # what was set otherwise than the recipe and so the title have it
+    changed: str = ""  # settings that differ from the recipe, and so from the title
 
 
 class Reproduction(Experiment):
@@ -147,7 +151,7 @@ class Reproduction(Experiment):
         return read_kept(self.out, member)
 
     def check(self, members: Sequence[Member]) -> None:
-        """Refuse and measure: text that is missing may be given otherwise, and is read here."""
+        """Check the members, and count the text; if it is missing, --data may name another folder."""
         try:
             for member in members:
                 check_files(member.load(), ("train", "dev", "test"))
@@ -157,11 +161,11 @@ class Reproduction(Experiment):
         self.splits = measure_text(self.config)
 
     def results(self) -> list[SystemResult]:
-        """What the folders tell now."""
+        """The current results."""
         return [SystemResult(s, {seed: self.outcome(m) for seed, m in s.members.items()}) for s in self.shown]
 
     def write(self, drawn: bool = False) -> None:
-        """Write metrics/, cards/, table.md, table.json and table.csv, and what takes a while, figures."""
+        """Write metrics/, cards/, table.md, table.json and table.csv; `drawn`: the figures too."""
         results = self.results()
         keep_metrics(self.out, results)
         keep_cards(self.out, results, self._about())
@@ -172,8 +176,7 @@ class Reproduction(Experiment):
             "text": [asdict(split) for split in self.splits],
             "paper_text": self.recipe.paper_text and self.recipe.paper_text.model_dump(),
             "tables": {
-                name: [result.record() for result in listed]
-                for name, listed in self._by_table(results).items()
+                name: [result.record() for result in listed] for name, listed in by_table(results).items()
             },
         }
         write_whole(self.out / "table.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -195,7 +198,7 @@ class Reproduction(Experiment):
         terminal.say(f"\nThe tables: {out}/table.md, .json and .csv; the models: {out}/*/")
 
     def report(self, time_limit: float | None) -> None:
-        """The report of all systems, each by the seed at hand that did best on dev, if not there yet."""
+        """Write the report of all systems, each with its best seed that has weights, if it is out of date."""
         results = self.results()
         names = unique_titles([result.system for result in results])
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
@@ -203,16 +206,16 @@ class Reproduction(Experiment):
         if not folders:
             terminal.say("no report: no system has weights")
             return
-        page, made = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
+        page, made_from = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
-        before = _made_from(made) if page.exists() else {}
+        before = _made_from(made_from) if page.exists() else {}
         if not facts.items() <= before.items():  # one of more systems stays when a folder is deleted
             clear(page.parent)
             problem = self._compare(folders, page.parent, time_limit)
             if problem:
                 terminal.say(one_line(f"no report: {problem}"))
                 return
-            write_whole(made, json.dumps(facts, indent=1, ensure_ascii=False))
+            write_whole(made_from, json.dumps(facts, indent=1, ensure_ascii=False))
             before = facts
         shown = [entry["name"] for entry in before.values()]
         lacking = ", ".join(name for name in names if name not in shown)
@@ -220,7 +223,7 @@ class Reproduction(Experiment):
         terminal.say(one_line(f"The report {what}: {page}"))
 
     def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
-        """Run `caesura compare` in a process of its own; what went wrong, if something did."""
+        """Run `caesura compare` in a process of its own; the error message, if there is one."""
         config = self.config
         test = config.data.test
         if test is None:
@@ -247,16 +250,10 @@ class Reproduction(Experiment):
             raise Interrupted(children.signal)
         return f"{last_words(log)} (all of it: {log})" if status else ""
 
-    def _by_table(self, results: Sequence[SystemResult]) -> dict[str, list[SystemResult]]:
-        found: dict[str, list[SystemResult]] = {}
-        for result in results:
-            found.setdefault(result.system.table, []).append(result)
-        return found
-
     def _tables(self, results: Sequence[SystemResult]) -> list[_Shown]:
-        """The tables that there is something to put into."""
+        """The tables that are not empty."""
         tables = []
-        for name, listed in self._by_table(results).items():
+        for name, listed in by_table(results).items():
             table = comparison_table(name, self.recipe.tables[name].title, listed)
             notes, changed = self._notes(listed, table), self._changed(listed)
             tables.append(_Shown(table, notes, links(self.out, listed), changed))
@@ -265,18 +262,18 @@ class Reproduction(Experiment):
         return [shown for shown in tables if shown.table.rows]
 
     def _changed(self, results: Sequence[SystemResult]) -> str:
-        """What was set over the recipe's settings, and for which rows where not for all."""
+        """The settings that differ from the recipe's, with their rows where not all have them."""
         changes: dict[str, list[str]] = {}
         for result in results:
             system, rows = result.system, self.recipe.tables[result.system.table]
-            own = {*rows.settings, *rows.rows[system.row].settings}
-            for setting in over_recipe(own, [outcome.made for outcome in result.outcomes.values()]):
+            in_recipe = {*rows.settings, *rows.rows[system.row].settings}
+            for setting in over_recipe(in_recipe, [outcome.made for outcome in result.outcomes.values()]):
                 changes.setdefault(setting, []).append(system.title)
-        told = [
+        listed = [
             f"`{setting}`" + (f" ({', '.join(titles)})" if len(titles) < len(results) else "")
             for setting, titles in changes.items()
         ]
-        return f"Other than in the recipe: {'; '.join(told)}." if told else ""
+        return f"Other than in the recipe: {'; '.join(listed)}." if listed else ""
 
     def _about(self) -> list[str]:
         notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
@@ -303,15 +300,15 @@ class Reproduction(Experiment):
         if any(result.system.paper for result in results):
             notes.append("The paper prints chrF between 0 and 1; here it is a hundred times that.")
         if allowed := budgets(results):
-            given = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
-            notes.append(f"Each was given {given} of training, validations included, reading text not.")
+            allowance = terminal.duration(*allowed) if len(allowed) == 1 else "its budget"
+            notes.append(f"Each was given {allowance} of training, validations included, reading text not.")
         notes += made_by([outcome.made for outcome in outcomes])
         notes += timing(results)
         return [*notes, *(f"`{signature}`" for signature in signatures(results))]
 
     def _markdown(self, results: Sequence[SystemResult]) -> str:
         parts = [f"# {self.recipe.title}\n"]
-        for name, caption in ((BY_LENGTH, by_length.CAPTION), (CURVES, CAPTION)):
+        for name, caption in CAPTIONS.items():
             if (self.out / name).exists():
                 parts.append(f"![{caption}]({name})\n")
         for shown in self._tables(results):
@@ -322,16 +319,16 @@ class Reproduction(Experiment):
 
 
 def _made_from(path: Path) -> dict[str, dict[str, str]]:
-    """Of which weights a report is, by their folders; none where that cannot be read."""
+    """The weights that a report was made from, by folder; none where that cannot be read."""
     try:
-        found: dict[str, dict[str, str]] = read_json(path)
+        facts: dict[str, dict[str, str]] = read_json(path)
     except (OSError, ValueError):
         return {}
-    return found
+    return facts
 
 
 def _last_line(log: Path) -> str:
-    """Of what a process has printed so far, after its command."""
+    """The last line that a process has printed so far."""
     whole, _, _ = read_tail(log).rpartition("\n")
-    said = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
-    return said[-1] if said else ""
+    lines = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
+    return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""Tables of what a recipe's systems came to, the paper's rows beneath ours, and notes to read them with."""
+"""Tables of a recipe's results, the paper's rows beneath ours, and their notes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from caesura.terminal import duration
 
 SCORES = ("bleu", "chrf", "chrf_bigram")
 REASON = 160  # characters of a failure that a table shows
-FALLEN = 0.9  # of the best BLEU on dev: what ends below it is told
+FALLEN = 0.9  # of the best BLEU on dev: a training that ends below it gets a note
 ASKED, FIDELITY, FLIP, BOUNDARIES = "asked", "fidelity", "best flip", "word F1 / random"
 PACE, BUDGET = "ms per update", "budget"
-# Columns that not every table has, and what they are.
+# Columns that not every table has, and their explanations.
 OPTIONAL = {
     ASKED: "Asked: the characters per segment that the rate asks for; beside it, what came out.",
     FIDELITY: "Fidelity: the cosine between the gradient that autograd gives the cutter's scores and the "
@@ -35,7 +35,7 @@ Papers = Callable[[Paper], Cell]
 def comparison_table(name: str, title: str, results: Sequence[SystemResult]) -> Table:
     """Ours, one row per system, with the paper's row beneath each that it has.
 
-    Columns that not every table has are left out where no row has something for them.
+    Optional columns are left out where they would be empty.
     """
     kept = _columns(results)
     rows: list[list[Cell]] = []
@@ -47,52 +47,56 @@ def comparison_table(name: str, title: str, results: Sequence[SystemResult]) -> 
 
 
 def _columns(results: Sequence[SystemResult]) -> list[tuple[Column, Ours, Papers]]:
-    """What a table shows: the columns, and what is in them in our rows and in the paper's."""
-    found: list[tuple[Column, Ours, Papers]] = [
+    """The columns of a table, each with its cell in our rows and in the paper's."""
+    columns: list[tuple[Column, Ours, Papers]] = [
         (Column("system"), lambda r: r.system.title, lambda p: f"the paper's {p.system or ''}".strip()),
-        (Column("seeds", "d"), _seeds, _unknown),
-        (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _known(p.bleu, ".2f")),
-        (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _known(p.chrf and 100 * p.chrf, ".0f")),
-        (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _unknown),
-        (Column("parameters", "s"), _parameters, lambda p: p.parameters and _millions(p.parameters)),
-        (Column("pairs", "s"), lambda r: _mean("pairs", ",.0f")(r).partition(" ± 0")[0], _unknown),
-        (Column(ASKED, "s"), lambda r: _mean("target_length", "g")(r).partition(" ± 0")[0], _unknown),
+        (Column("seeds", "d"), _seeds, _blank),
+        (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _formatted(p.bleu, ".2f")),
+        (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _formatted(p.chrf and 100 * p.chrf, ".0f")),
+        (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _blank),
+        (
+            Column("parameters", "s"),
+            _alone("parameters", _millions),
+            lambda p: p.parameters and _millions(p.parameters),
+        ),
+        (Column("pairs", "s"), lambda r: _mean("pairs", ",.0f")(r).partition(" ± 0")[0], _blank),
+        (Column(ASKED, "s"), lambda r: _mean("target_length", "g")(r).partition(" ± 0")[0], _blank),
         (Column("segments (longest)", "s"), _lengths, _papers_lengths),
-        (Column(FIDELITY, "s"), _fidelity, _unknown),
-        (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _unknown),
-        (Column(BOUNDARIES, "s"), _boundaries, _unknown),
-        (Column(PACE, "s"), _pace, _unknown),
-        (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _unknown),
+        (Column(FIDELITY, "s"), _pair("fidelity", "±", "fidelity_error", ".2f"), _blank),
+        (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _blank),
+        (Column(BOUNDARIES, "s"), _pair("boundary_f1", "/", "boundary_chance", ".3f"), _blank),
+        (Column(PACE, "s"), _alone("milliseconds", "{:.1f}".format, timed=True), _blank),
+        (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _blank),
         (Column("trained", "s"), lambda r: time_shown(r, "seconds"), lambda p: p.training_time),
-        (Column("ended by"), endings, _unknown),
-        (Column(BUDGET), lambda r: ", ".join(map(duration, budgets([r]))), _unknown),
+        (Column("ended by"), endings, _blank),
+        (Column(BUDGET), lambda r: ", ".join(map(duration, budgets([r]))), _blank),
     ]
     shown = {
-        head for head in OPTIONAL if any(ours(r) for c, ours, _ in found if c.name == head for r in results)
+        head for head in OPTIONAL if any(ours(r) for c, ours, _ in columns if c.name == head for r in results)
     }
     if len(budgets(results)) < 2:
         shown -= {BUDGET}
-    return [entry for entry in found if entry[0].name not in OPTIONAL or entry[0].name in shown]
+    return [entry for entry in columns if entry[0].name not in OPTIONAL or entry[0].name in shown]
 
 
 def budgets(results: Sequence[SystemResult]) -> list[float]:
     """The budgets that were given, each once, the smallest first."""
-    given = {outcome.budget for result in results for outcome in result.outcomes.values()}
-    return sorted(budget for budget in given if budget is not None)
+    seconds = {outcome.budget for result in results for outcome in result.outcomes.values()}
+    return sorted(budget for budget in seconds if budget is not None)
 
 
-def _unknown(_: Paper) -> None:
+def _blank(_: Paper) -> None:
     """What the paper does not print."""
 
 
-def _known(value: float | None, form: str) -> str | None:
+def _formatted(value: float | None, form: str) -> str | None:
     return None if value is None else format(value, form)
 
 
 def _mean(name: str, form: str) -> Callable[[SystemResult], str]:
     def shown(result: SystemResult) -> str:
-        found = result.figure(name)
-        return "" if found is None else found.show(form)
+        spread = result.figure(name)
+        return "" if spread is None else spread.show(form)
 
     return shown
 
@@ -100,11 +104,6 @@ def _mean(name: str, form: str) -> Callable[[SystemResult], str]:
 def _seeds(result: SystemResult) -> int:
     tested = result.figure("bleu")
     return tested.count if tested else sum(outcome.best is not None for outcome in result.counted)
-
-
-def _parameters(result: SystemResult) -> str:
-    found = result.figure("parameters")
-    return "" if found is None else _millions(found.mean)
 
 
 def _lengths(result: SystemResult) -> str:
@@ -118,20 +117,25 @@ def _papers_lengths(paper: Paper) -> str | None:
     return _segments(f"{paper.segment_length:.2f}", paper.longest_segment)
 
 
-def _fidelity(result: SystemResult) -> str:
-    """With the error of a measurement, not the deviation over seeds."""
-    found, error = result.figure("fidelity"), result.figure("fidelity_error")
-    return "" if found is None else f"{found.mean:.2f}" + (f" ± {error.mean:.2f}" if error else "")
+def _alone(name: str, show: Callable[[float], str], timed: bool = False) -> Ours:
+    """The mean of a figure without its deviation; a star marks times of runs side by side."""
+
+    def shown(result: SystemResult) -> str:
+        spread = result.figure(name)
+        return "" if spread is None else show(spread.mean) + "*" * (timed and result.together > 1)
+
+    return shown
 
 
-def _boundaries(result: SystemResult) -> str:
-    own, chance = result.figure("boundary_f1"), result.figure("boundary_chance")
-    return "" if own is None else f"{own.mean:.3f}" + (f" / {chance.mean:.3f}" if chance else "")
+def _pair(name: str, mark: str, beside: str, form: str) -> Ours:
+    """The means of two figures, such as a measurement and its error (not the deviation over seeds)."""
 
+    def shown(result: SystemResult) -> str:
+        first, second = result.figure(name), result.figure(beside)
+        other = f" {mark} {format(second.mean, form)}" if second else ""
+        return "" if first is None else format(first.mean, form) + other
 
-def _pace(result: SystemResult) -> str:
-    found = result.figure("milliseconds")
-    return "" if found is None else f"{found.mean:.1f}" + "*" * (result.together > 1)
+    return shown
 
 
 def _segments(mean: str, longest: int | None) -> str:
@@ -144,34 +148,33 @@ def _millions(parameters: float) -> str:
 
 def time_shown(result: SystemResult, name: str) -> str:
     """The mean over seeds, with a star where none had the machine to itself."""
-    found = result.figure(name)
-    return "" if found is None else duration(found.mean) + "*" * (result.together > 1)
+    return str(_alone(name, duration, timed=True)(result))
 
 
 def timing(results: Sequence[SystemResult]) -> list[str]:
-    """Which seeds the times are of, where not of all, and what the star means, where there is one."""
+    """Notes on times: their seeds, if not all, and the meaning of the star, if there is one."""
     groups: dict[str, list[SystemResult]] = {}
     for result in results:
         if result.timed and result.together == 1 < max(o.side_by_side for o in result.counted):
             seeds = [str(seed) for seed, outcome in result.outcomes.items() if outcome in result.timed]
             groups.setdefault(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}", []).append(result)
-    told = [f"{', '.join(r.system.title for r in some)}: {seeds}" for seeds, some in groups.items()]
+    listed = [f"{', '.join(r.system.title for r in members)}: {seeds}" for seeds, members in groups.items()]
     if [*groups.values()] == [[*results]]:
-        told = [*groups]
-    notes = [f"Times are of the seeds that ran alone ({'; '.join(told)})."] if told else []
+        listed = [*groups]
+    notes = [f"Times are of the seeds that ran alone ({'; '.join(listed)})."] if listed else []
     if (together := max(result.together for result in results)) > 1:
         notes.append(f"* up to {together} processes ran side by side, which makes each slower.")
     return notes
 
 
 def endings(result: SystemResult) -> str:
-    """What ended each seed's training, alike ones together."""
-    found: dict[str, list[int]] = {}
+    """The ending of each seed's training, equal ones together."""
+    seeds_by_ending: dict[str, list[int]] = {}
     for seed, outcome in result.outcomes.items():
-        found.setdefault(ending(outcome), []).append(seed)
-    if len(found) == 1:
-        return next(iter(found))
-    return "; ".join(f"seed {', '.join(map(str, seeds))}: {text}" for text, seeds in found.items())
+        seeds_by_ending.setdefault(ending(outcome), []).append(seed)
+    if len(seeds_by_ending) == 1:
+        return next(iter(seeds_by_ending))
+    return "; ".join(f"seed {', '.join(map(str, seeds))}: {text}" for text, seeds in seeds_by_ending.items())
 
 
 def ending(outcome: Outcome) -> str:
@@ -185,7 +188,7 @@ def ending(outcome: Outcome) -> str:
 
 
 def fallen(results: Sequence[SystemResult]) -> list[str]:
-    """Those that were well below their best when training ended, which a row of the best does not show."""
+    """Notes on trainings that ended well below their best, which the table does not show."""
     notes = []
     for result in results:
         for seed, outcome in result.outcomes.items():
@@ -198,12 +201,12 @@ def fallen(results: Sequence[SystemResult]) -> list[str]:
 
 
 def explained(table: Table) -> list[str]:
-    """What the columns of a table mean that not every table has."""
+    """Explanations of the optional columns of a table."""
     return [text for column in table.columns if (text := OPTIONAL.get(column.name))]
 
 
 def off_rates(results: Sequence[SystemResult]) -> list[str]:
-    """The seeds whose best model has segments of another length than its rate asks for."""
+    """Notes on seeds whose best model misses the segment length that its rate asks for."""
     notes = []
     for result in results:
         for seed, outcome in result.outcomes.items():
@@ -214,7 +217,7 @@ def off_rates(results: Sequence[SystemResult]) -> list[str]:
 
 
 def signatures(results: Sequence[SystemResult]) -> list[str]:
-    """Those of all test scores, each once."""
+    """The signatures of all test scores, each once."""
     scores = [
         o.measured["test"]["scores"] for r in results for o in r.outcomes.values() if "test" in o.measured
     ]
@@ -234,9 +237,9 @@ def seeds_table(results: Sequence[SystemResult]) -> Table:
             about: list[Cell] = [system.table, system.row, "ours", seed, outcome.status, outcome.reason]
             rows.append([*about, *figures, outcome.side_by_side, None])
         if (paper := system.paper) is not None:
-            known = paper.model_dump()
-            known["chrf"] = None if paper.chrf is None else round(100 * paper.chrf, 1)
-            figures = [known.get(name) for name in FIGURES]
+            printed = paper.model_dump()
+            printed["chrf"] = None if paper.chrf is None else round(100 * paper.chrf, 1)
+            figures = [printed.get(name) for name in FIGURES]
             rows.append(
                 [system.table, system.row, "paper", None, None, None, *figures, None, paper.training_time]
             )

@@ -1,4 +1,4 @@
-"""What a recipe's systems came to, in figures over seeds, and the short logs that are kept of them."""
+"""Results of a recipe's systems over seeds, and the short logs that are kept of their trainings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_most, write_whole
 from caesura.data.held import make_folder
 from caesura.errors import InputError
-from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds
+from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds, rounded
 from caesura.experiments.recipe import RecipeSystem
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress
@@ -37,22 +37,24 @@ class Spread:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """The mean and the deviation of what is known."""
-    known = [value for value in values if value is not None]
-    if not known:
+    """The mean and the deviation of the numbers; None if there are none."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return None
-    return Spread(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known))
+    return Spread(
+        statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else None, len(numbers)
+    )
 
 
 @dataclass(frozen=True)
 class SystemResult:
-    """A system and what became of its trainings."""
+    """A system and the outcomes of its trainings."""
 
     system: RecipeSystem
     outcomes: dict[int, Outcome]  # by seed
 
     def figure(self, name: str) -> Spread | None:
-        """One of FIGURES over the seeds that it is of."""
+        """One of FIGURES over the seeds that have it."""
         return spread(map(FIGURES[name], self.timed if name in TIMES else self.counted))
 
     @property
@@ -75,14 +77,16 @@ class SystemResult:
 
     @property
     def best(self) -> Outcome | None:
-        """The seed that did best on dev; of those that are through, where any is."""
+        """The seed that did best on dev, among the finished ones if there are any."""
         return _best(self.outcomes.values())
 
     @property
     def at_hand(self) -> Outcome | None:
-        """The best of those whose weights are there."""
-        there = [o for o in self.outcomes.values() if not o.kept and (o.member.folder / WEIGHTS).exists()]
-        return _best(there)
+        """The best seed whose weights are in its folder."""
+        with_weights = [
+            o for o in self.outcomes.values() if not o.kept and (o.member.folder / WEIGHTS).exists()
+        ]
+        return _best(with_weights)
 
     def record(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -90,16 +94,24 @@ class SystemResult:
         return {
             "name": self.system.name,
             "title": self.system.title,
-            "figures": {name: vars(found) for name, found in means.items() if found is not None},
+            "figures": {name: vars(spread) for name, spread in means.items() if spread is not None},
             "paper": self.system.paper and self.system.paper.model_dump(exclude_none=True),
             "seeds": {seed: outcome.record() for seed, outcome in self.outcomes.items()},
         }
 
 
+def by_table(results: Iterable[SystemResult]) -> dict[str, list[SystemResult]]:
+    """The results of each table, by its name."""
+    tables: dict[str, list[SystemResult]] = {}
+    for result in results:
+        tables.setdefault(result.system.table, []).append(result)
+    return tables
+
+
 def _best(outcomes: Iterable[Outcome]) -> Outcome | None:
-    found = [outcome for outcome in outcomes if outcome.best]
-    found = [outcome for outcome in found if outcome.trained] or found
-    return max(found, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
+    candidates = [outcome for outcome in outcomes if outcome.best]
+    candidates = [outcome for outcome in candidates if outcome.trained] or candidates
+    return max(candidates, key=lambda outcome: (outcome.best or {})["bleu"], default=None)
 
 
 def _tested(metric: str) -> Callable[[Outcome], float | None]:
@@ -115,21 +127,21 @@ def _at_start(key: str) -> Callable[[Outcome], float | None]:
 
 
 def _of_cuts(*path: str) -> Callable[[Outcome], float | None]:
-    """A number in what was measured of cuts; None where there is none, as of cuts that do not learn."""
+    """A number in the measurements of cuts; None where there is none, such as for cuts that do not learn."""
 
     def find(outcome: Outcome) -> float | None:
-        found: Any = outcome.measured.get(CUTS.name)
+        value: Any = outcome.measured.get(CUTS.name)
         for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found if isinstance(found, int | float) else None
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, int | float) else None
 
     return find
 
 
 def _pairs(start: dict[str, Any]) -> int | None:
-    """Those that were trained on, as the corpus reported them."""
-    found = re.search(r"(\d+) kept", start["training"])
-    return None if found is None else int(found[1])
+    """The number of training pairs, as the corpus reported it."""
+    match = re.search(r"(\d+) kept", start["training"])
+    return None if match is None else int(match[1])
 
 
 FIGURES: dict[str, Callable[[Outcome], float | None]] = {
@@ -175,13 +187,8 @@ def compact_metrics(outcome: Outcome) -> str:
     return "".join(f"{line}\n" for line in [*(lines[i] for i in sorted(others | {*shown})), end])
 
 
-def rounded(value: Any) -> Any:
-    """As the logs that are kept have it."""
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
 def keep_metrics(out: Path, results: Sequence[SystemResult]) -> None:
-    """Write metrics/NAME.jsonl of all that have begun."""
+    """Write metrics/NAME.jsonl for every training that has begun."""
     make_folder(out / "metrics")
     for result in results:
         for outcome in result.outcomes.values():
@@ -195,7 +202,7 @@ def kept_metrics(out: Path, member: Member) -> Path:
 
 
 def read_kept(out: Path, member: Member) -> Outcome | None:
-    """What the log that was kept of a member tells of it, whose folder may be gone, as on another machine."""
+    """The outcome of a member from its kept log; its folder may be gone, as on another machine."""
     path = kept_metrics(out, member)
     if not path.exists():
         return None
@@ -210,11 +217,13 @@ def read_kept(out: Path, member: Member) -> Outcome | None:
         finished = end["reason"] if end["status"] == "finished" else ""
         counters = {"update": end["updates"], "epoch": end["epochs"], "sentences": end["sentences"]}
         progress = Progress(**counters, seconds=end["seconds"], finished=finished)
-        made = {key: end[key] for key in ("digest", "settings", "beam", "by")}
-        made |= {"config": end["config"]} if "config" in end else {}  # which earlier versions lack
+        provenance = {key: end[key] for key in ("digest", "settings", "beam", "by")}
+        provenance |= {"config": end["config"]} if "config" in end else {}  # which earlier versions lack
         facts = (end["status"], end["reason"], progress, end["side_by_side"], start, validations)
         pace = end["milliseconds"] if "milliseconds" in end else milliseconds(way)
-        return Outcome(member, *facts, end["measured"], end["budget"], made, f"metrics/{path.name}", pace)
+        return Outcome(
+            member, *facts, end["measured"], end["budget"], provenance, f"metrics/{path.name}", pace
+        )
     except (
         OSError,
         ValueError,

@@ -27,12 +27,12 @@ from caesura.experiments.sweep_results import (
     SweepRun,
     chosen,
     curve,
+    distinguished,
+    finite,
     load,
     merge,
-    rounded,
     save,
     seedless,
-    told_apart,
     training_curve,
 )
 from caesura.experiments.sweep_tables import groups_table, markdown, runs_table
@@ -47,7 +47,7 @@ SCORES = "bleu", "chrf", "chrf_bigram", "exact"  # on the test set, that are kep
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Plan):
-    """What was asked for on the command line; its rows come from there, or are drawn."""
+    """The sweep that the command line asks for; its rows come from there, or are drawn."""
 
     out: Path
     over: Sequence[str] = ()
@@ -60,9 +60,9 @@ class Request(Plan):
 
 
 def run_sweep(request: Request, watcher: Watcher) -> bool:
-    """Train what is not trained yet, measure it, write everything; False where something failed.
+    """Train and measure all runs, write everything; False where something failed.
 
-    Whatever ends it, tables and figures of what there is are written; the same request goes on from there.
+    However it ends, tables and figures of the runs so far are written; the same request goes on from there.
     """
     experiment = (GridSweep if request.trials is None else SearchSweep)(request)
     with hold(request.out, watcher.say):
@@ -92,33 +92,33 @@ class GridSweep(Experiment):
         self.prepare()
 
     def prepare(self) -> None:
-        """Refuse, before anything is written, what cannot be trained."""
+        """Refuse, before anything is written, runs that cannot be trained."""
         self.plan(_rows(self.request))
         self.over = list(dict.fromkeys(key for point in self.points.values() for key in point.values))
         self.check([*self.points])
 
     def begin(self, say: Callable[[str], None]) -> list[Member]:
-        """The first members, when the folder is held; says what earlier calls have otherwise."""
-        left = self.left(self.before)
-        if left:
-            few = ", ".join(run.name for run in left[:FEW])
-            more = f" and {len(left) - FEW} more" if len(left) > FEW else ""
+        """The first members, when the folder is held; says how earlier calls differ."""
+        others = self.left(self.before)
+        if others:
+            few = ", ".join(run.name for run in others[:FEW])
+            more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
             say(f"{SWEEP} has {few}{more} from another grid; they stay in its tables")
-        if changed := self._changed(left):
+        if changed := self._changed(others):
             say(f"those were trained with other settings than these: {'; '.join(changed)}")
         return [*self.points]
 
     def left(self, before: Sweep) -> list[SweepRun]:
         """The runs of earlier calls that this one does not ask for."""
-        own = {(point.config.name, point.name) for point in self.points.values()}
-        return [run for run in before.runs if (run.config, run.name) not in own]
+        asked_for = {(point.config.name, point.name) for point in self.points.values()}
+        return [run for run in before.runs if (run.config, run.name) not in asked_for]
 
-    def _changed(self, left: Sequence[SweepRun]) -> list[str]:
-        """What is set otherwise in runs of earlier calls, of the same config, besides what the grids vary."""
+    def _changed(self, others: Sequence[SweepRun]) -> list[str]:
+        """The settings in which runs of earlier calls differ, besides the keys that the grids vary."""
         trees = {p.config.name: described(p.config) for p in self.points.values()}
         varied = tuple(f"{key}." for key in (*self.over, *self.before.over))
         by_key: dict[str, str] = {}
-        for run in left:
+        for run in others:
             if run.config in trees and run.base in self.before.configs:
                 for change in tree_changes(self.before.config(run), trees[run.config]):
                     by_key.setdefault(f"{change.partition(':')[0]}.", change)
@@ -131,9 +131,9 @@ class GridSweep(Experiment):
         return [*self.points]
 
     def run_before(self, point: Point) -> SweepRun | None:
-        """What sweep.json has of a run."""
-        own = (point.config.name, point.name)
-        return next((run for run in self.before.runs if (run.config, run.name) == own), None)
+        """The run as sweep.json has it."""
+        key = (point.config.name, point.name)
+        return next((run for run in self.before.runs if (run.config, run.name) == key), None)
 
     def kept(self, member: Member) -> Outcome | None:
         """As sweep.json has it."""
@@ -141,26 +141,26 @@ class GridSweep(Experiment):
         return None if run is None else as_outcome(run, member, self.before)
 
     def write(self, drawn: bool = False) -> None:
-        """Write sweep.json, and read it back as `before`; runs that an earlier request has left stay."""
-        budget, before, found = self.budget, read_sweep(self.out), [*self.points.values()]
+        """Write sweep.json, and read it back as `before`; the runs of earlier requests stay."""
+        budget, before, planned = self.budget, read_sweep(self.out), [*self.points.values()]
         self.before = before
         outcomes = [self.outcome(member) for member in self.points]
-        bases = {point.config.name: described(point.config) for point in reversed(found)}
+        bases = {point.config.name: described(point.config) for point in reversed(planned)}
         runs = []
-        for point, outcome in zip(found, outcomes, strict=True):
-            known = self.run_before(point) if outcome.kept else None
-            runs.append(known or collect(point, outcome, bases[point.config.name]))
+        for point, outcome in zip(planned, outcomes, strict=True):
+            kept = self.run_before(point) if outcome.kept else None
+            runs.append(kept or collect(point, outcome, bases[point.config.name]))
         signatures = [text for outcome in outcomes for text in _signatures(outcome)]
-        left = self.left(before)
+        others = self.left(before)
         configs = before.configs | {digest(base): base for base in bases.values()}
         sweep = Sweep(
             over=list(dict.fromkeys([*self.over, *before.over])),
-            budget=budget if not left or before.budget == budget else None,
+            budget=budget if not others or before.budget == budget else None,
             signatures=list(dict.fromkeys([*signatures, *before.signatures])),
-            configs={key: configs[key] for key in {run.base: 0 for run in runs + left} if key in configs},
-            runs=runs + left,
+            configs={key: configs[key] for key in {run.base: 0 for run in runs + others} if key in configs},
+            runs=runs + others,
             made=list(dict.fromkeys([*before.made, *made_by([outcome.made for outcome in outcomes])])),
-            figures=before.figures | {f.name: Shown.of(f) for p in found for f in figures_of(p.config)},
+            figures=before.figures | {f.name: Shown.of(f) for p in planned for f in figures_of(p.config)},
         )
         save(sweep, self.out / SWEEP)
         self.before = load(self.out / SWEEP)
@@ -169,7 +169,7 @@ class GridSweep(Experiment):
 
 
 def read_sweep(out: Path) -> Sweep:
-    """What earlier calls have kept in a folder."""
+    """The sweep that earlier calls have kept in a folder."""
     path = out / SWEEP
     return load(path) if path.exists() else Sweep([], None, [], {}, [])
 
@@ -189,7 +189,7 @@ def _rows(request: Request) -> Any:
 
 
 def as_outcome(run: SweepRun, member: Member, sweep: Sweep) -> Outcome:
-    """What an earlier call has kept of a run, perhaps elsewhere."""
+    """The outcome of a run that an earlier call has kept, perhaps elsewhere."""
     progress = Progress(run.updates, run.epochs, sentences=run.sentences, seconds=run.seconds)
     best = [] if run.best is None else [{"verdict": "best"}]
     measured: dict[str, dict[str, Any]] = {name: {} for name in run.measured}
@@ -197,15 +197,15 @@ def as_outcome(run: SweepRun, member: Member, sweep: Sweep) -> Outcome:
     if budget is None and run.status == "budget":  # kept by an earlier version: what it took, rounded
         budget = run.seconds + 0.1
     facts = (run.status, run.reason, progress, run.parallel, None, best, measured)
-    made = {"digest": run.digest} | ({"config": sweep.config(run)} if run.base in sweep.configs else {})
-    return Outcome(member, *facts, budget, made, SWEEP)
+    provenance = {"digest": run.digest} | ({"config": sweep.config(run)} if run.base in sweep.configs else {})
+    return Outcome(member, *facts, budget, provenance, SWEEP)
 
 
 def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
-    """What is kept of a run; of its config, what differs from `base`."""
+    """The record of a run; of its config, the differences from `base`."""
     record, start, tree = outcome.record(), outcome.start or {}, described(point.config)
-    own = [figure.name for figure in figures_of(point.config)]
-    found, best = curve(outcome.start, outcome.validations, own)
+    figures = [figure.name for figure in figures_of(point.config)]
+    points, best = curve(outcome.start, outcome.validations, figures)
     tested = outcome.measured.get("test", {}).get("scores")
     cuts: dict[str, Any] = next((v for k, v in outcome.measured.items() if k.startswith("cuts")), {})
     return SweepRun(
@@ -223,11 +223,11 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
         parameters=start.get("parameters"),
         device=start.get("device"),
         milliseconds=outcome.milliseconds,
-        curve=found,
-        training=training_curve(read_records(outcome.member.folder), own),
+        curve=points,
+        training=training_curve(read_records(outcome.member.folder), figures),
         best=best,
         measured=[*outcome.measured],
-        test=tested and {key: rounded(tested[key]) or 0.0 for key in SCORES},
+        test=tested and {key: finite(tested[key]) or 0.0 for key in SCORES},
         boundaries={name: _numbers(row) for name, row in cuts.get("boundaries", {}).items()},
         moved=_moves(cuts.get("moved")),
         coordination={side: row and _numbers(row) for side, row in cuts.get("coordination", {}).items()},
@@ -243,7 +243,7 @@ def _moves(moved: dict[str, Any] | None) -> dict[str, float]:
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    return {key: number for key, value in row.items() if (number := rounded(value)) is not None}
+    return {key: number for key, value in row.items() if (number := finite(value)) is not None}
 
 
 def _signatures(outcome: Outcome) -> list[str]:
@@ -254,7 +254,7 @@ def _signatures(outcome: Outcome) -> list[str]:
 
 def draw(sweep: Sweep, out: Path) -> list[Path]:
     """Write the tables and figures of a sweep; the files."""
-    sweep = told_apart(sweep)
+    sweep = distinguished(sweep)
     texts = {
         "table.md": markdown(sweep),
         "table.csv": runs_table(sweep).csv(),
@@ -307,8 +307,8 @@ class SearchSweep(GridSweep):
 
     def more(self) -> Sequence[Member]:
         """Those of one round more, and all before; none where there are enough, or nothing new to draw."""
-        wanted = (self.request.trials or 0) - len(self.trials)
-        count = max(0, min(self.request.limits.parallel, wanted))
+        missing = (self.request.trials or 0) - len(self.trials)
+        count = max(0, min(self.request.limits.parallel, missing))
         drawn = search.propose(self.dimensions, self.trials, self._scores(), count)
         if not drawn:
             return ()

@@ -1,4 +1,4 @@
-"""Pictures of a sweep, each a function from its results to a figure; nothing is measured here."""
+"""Figures of a sweep, each a function from its results to a figure; nothing is measured here."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
-from caesura.analysis.figures import styled
-from caesura.analysis.plots import AXIS, INK, Figure, short
+from caesura.analysis.plots import AXIS, INK, Figure, blank, short, styled
 from caesura.experiments.sweep_grid import at
 from caesura.experiments.sweep_looks import (
     DASHES,
+    HEIGHT,
     SMALLEST,
+    WIDTH,
     Looks,
-    blank,
     dot,
     heading,
     legend,
@@ -49,50 +49,52 @@ SYMBOLS = "data.trg.level", "data.trg.voc_limit"  # on which a cross-entropy dep
 @styled
 def length_curves(sweep: Sweep, field: str = "segment_length") -> Figure:
     """Segment length over training sentences, one line per run with its ends; baselines are dotted."""
-    figure, seen = blank(f"{_side(field)}segment length through training"), looks(sweep)
-    axes = figure.axes[0]
-    _lines(axes, sweep, seen, field, lambda value: value if value > 0 else math.nan)
+    figure, axes = _curves(sweep, field, f"{_side(field)}segment length through training", positive=True)
     axes.axhline(1.0, color=AXIS, linewidth=0.9, zorder=0)
     log_lengths(axes.yaxis, [1.0, *(v for run in sweep.runs for v in _way(run, field)[1])])
     axes.set_ylabel(_unit(field))
-    _sentences(axes, sweep, field)
-    name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
-    legend(axes, seen, dashes=True, extra=_ends(sweep, field))
+    name_lines(axes, _levels(sweep, field))
     return figure
 
 
 @styled
 def live_curves(sweep: Sweep, field: str = "live") -> Figure:
     """The share of characters at which the loss reaches the cutter, over training sentences."""
-    figure, seen = blank(f"{_side(field)}characters at which the loss reaches the cutter"), looks(sweep)
-    axes = figure.axes[0]
-    _lines(axes, sweep, seen, field, lambda value: value)
+    figure, axes = _curves(sweep, field, f"{_side(field)}characters at which the loss reaches the cutter")
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.set_ylabel(f"share of {_side(field)}characters")
-    _sentences(axes, sweep, field)
-    name_lines(axes, {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()})
-    legend(axes, seen, dashes=True, extra=_ends(sweep, field))
+    name_lines(axes, _levels(sweep, field))
     return figure
+
+
+def _curves(sweep: Sweep, field: str, title: str, positive: bool = False) -> tuple[Figure, Axes]:
+    """A figure of a field over training sentences; the caller sets its vertical axis."""
+    (figure, axes), seen = blank(WIDTH, HEIGHT, title), looks(sweep)
+    _lines(axes, sweep, seen, field, positive)
+    _sentences(axes, sweep, field)
+    legend(axes, seen, dashes=True, extra=_ends(sweep, field))
+    return figure, axes
 
 
 @styled
 def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     """Where runs start and end: one arrow per run, side by side above their value of the first key."""
-    figure, seen = blank(f"{_side(field)}segment length, from the start to the end of training"), looks(sweep)
-    axes = figure.axes[0]
+    title, seen = f"{_side(field)}segment length, from the start to the end of training", looks(sweep)
+    figure, axes = blank(WIDTH, HEIGHT, title)
     ends = [(run, run.first(field), run.last(field)) for run in members(sweep)]
     drawn = [(run, a, b) for run, a, b in ends if a and b]
-    said = {run.name: value_shown(sweep, run) for run, _, _ in drawn}
-    groups = list(dict.fromkeys([*(name for name in seen.colours if name in said.values()), *said.values()]))
-    lines = {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+    values = {run.name: value_shown(sweep, run) for run, _, _ in drawn}
+    ordered = [value for value in seen.colours if value in values.values()]
+    groups = list(dict.fromkeys([*ordered, *values.values()]))
+    lines = _levels(sweep, field)
     every = [value for _, a, b in drawn for value in (a, b)]
     low, high = 0.9, max([2.0, *every, *lines.values()]) * 1.2
     for i, group in enumerate(groups):
-        own = [row for row in drawn if said[row[0].name] == group]
-        own.sort(key=lambda row: (seen.place(sweep, row[0]), row[0].seed))
-        for j, (run, start, end) in enumerate(own):
-            x = i + 0.8 * ((j + 0.5) / len(own) - 0.5)
+        rows = [row for row in drawn if values[row[0].name] == group]
+        rows.sort(key=lambda row: (seen.place(sweep, row[0]), row[0].seed))
+        for j, (run, start, end) in enumerate(rows):
+            x = i + 0.8 * ((j + 0.5) / len(rows) - 0.5)
             colour, place = seen.colour(sweep, run), seen.place(sweep, run)
             if abs(math.log(end / start)) > STILL * math.log(high / low):
                 axes.annotate(
@@ -109,9 +111,9 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     axes.set_ylim(low, high)
     axes.set_ylabel(_unit(field))
     axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
-    axes.set_xticks(range(len(groups)), [group or "all" for group in groups], parse_math=False)
+    axes.set_xticks(range(len(groups)), [group or "all" for group in groups])
     axes.grid(visible=False, axis="x")
-    axes.set_xlabel(seen.title, parse_math=False)
+    axes.set_xlabel(seen.title)
     name_lines(axes, lines)
     ended = heading("end: marker as above") if len(seen.places) > 1 else mark("o", "end")
     legend(axes, seen, dashes=False, colours=False, extra=[mark("o", "start", hollow=True), ended])
@@ -125,8 +127,8 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     Where the best model came earlier, a thin line leads to where that one was. A baseline that does not cut
     this side is a line at its BLEU.
     """
-    figure, seen = blank(f"BLEU and {_side(field)}segment length at the end of training"), looks(sweep)
-    axes = figure.axes[0]
+    figure, axes = blank(WIDTH, HEIGHT, f"BLEU and {_side(field)}segment length at the end of training")
+    seen = looks(sweep)
     times = [run.milliseconds for run in sweep.runs if run.milliseconds]
     largest = LARGEST if len(members(sweep)) <= MANY else LARGEST / 2
     scale = largest / max(times, default=1.0)
@@ -144,8 +146,8 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
             axes.plot([x, best[0]], [y, best[1]], color=colour, linewidth=0.7, alpha=0.6)
             axes.plot(best[0], best[1], marker=".", markersize=3, color=colour)
         dot(axes, x, y, colour, 0 if run.beside else seen.place(sweep, run), max(area, SMALLEST), run.beside)
-    told = "line to the best validation"
-    lead = Line2D([], [], color=INK, linewidth=0.7, marker=".", markersize=3, label=told)
+    label = "line to the best validation"
+    lead = Line2D([], [], color=INK, linewidth=0.7, marker=".", markersize=3, label=label)
     marks = [lead] if axes.lines else []
     placed, scored = (_baselines(sweep, x, "bleu") for x in (field, "sentences"))
     for name, place in placed.items():
@@ -169,19 +171,19 @@ def score_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
 @styled
 def loss_curves(sweep: Sweep) -> Figure:
     """The cross-entropy of training text over training sentences, from where runs begin to differ."""
-    figure, seen = blank("cross-entropy of training text through training"), looks(sweep)
-    axes, field = figure.axes[0], "cross_entropy"
+    figure, axes = blank(WIDTH, HEIGHT, "cross-entropy of training text through training")
+    seen, field = looks(sweep), "cross_entropy"
     alike, others = _one_alphabet(sweep)
-    _lines(axes, alike, seen, field, lambda value: value)
+    _lines(axes, alike, seen, field)
     _sentences(axes, alike, field)
     first = _early(alike)
-    later = [y for run in alike.runs for x, y in run.told(field) if x >= first]
+    later = [y for run in alike.runs for x, y in run.logged(field) if x >= first]
     margin = 0.04 * (max(later) - min(later)) or 0.1
     axes.set_ylim(min(later) - margin, max(later) + margin)
     axes.set_xlim(left=0.95 * first)
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
     axes.set_ylabel(NATS)
-    name_lines(axes, {name: y for name, (_, y) in _baselines(alike, "sentences", field).items()})
+    name_lines(axes, _levels(alike, field))
     legend(axes, seen, dashes=True, extra=others)
     return figure
 
@@ -189,13 +191,13 @@ def loss_curves(sweep: Sweep) -> Figure:
 @styled
 def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     """The way of each run through segment length and cross-entropy, both of training text, with its end."""
-    figure, seen = blank(f"cross-entropy on the way through {_side(field)}segment lengths"), looks(sweep)
-    axes = figure.axes[0]
+    figure, axes = blank(WIDTH, HEIGHT, f"cross-entropy on the way through {_side(field)}segment lengths")
+    seen = looks(sweep)
     alike, others = _one_alphabet(sweep)
     first, every, few = _early(alike), [], len(members(sweep)) <= MANY
     for run in alike.runs:
-        losses = dict(run.told("cross_entropy"))
-        way = [(y, losses[x]) for x, y in run.told(field) if x >= first and x in losses and y > 0]
+        losses = dict(run.logged("cross_entropy"))
+        way = [(y, losses[x]) for x, y in run.logged(field) if x >= first and x in losses and y > 0]
         if not way:
             continue
         every += [x for x, _ in way]
@@ -207,7 +209,7 @@ def loss_and_length(sweep: Sweep, field: str = "segment_length") -> Figure:
     for name, place in _baselines(alike, field, "cross_entropy").items():
         every.append(place[0])
         dot(axes, *place, INK, 0, beside=True)
-        _name(axes, name, place, below=True)  # above it end those that cut
+        _name(axes, name, place, below=True)  # the runs that cut end above it
     log_lengths(axes.xaxis, every)
     axes.set_xlabel(_unit(field))
     axes.set_ylabel(NATS)
@@ -230,18 +232,18 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
 
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
-    """Every figure that there is something to draw in: those of a side on which some run learns, or moves."""
-    made, told = {}, [run for run in _grid(sweep) if run.told("cross_entropy")]
+    """Every figure that is not empty: those of a side on which some run learns, or moves."""
+    drawn, logged = {}, [run for run in _grid(sweep) if run.logged("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
         field = f"{side}live" if name.endswith("gradient") else f"{side}segment_length"
-        if name.endswith("loss-and-length") and not any(run.told(field) for run in told):
+        if name.endswith("loss-and-length") and not any(run.logged(field) for run in logged):
             continue
         if any(run.last(field) is not None for run in sweep.runs) and _moves(sweep, side):
-            made[name] = draw(sweep)
-    if told:
-        made["loss"] = loss_curves(sweep)
-    return made
+            drawn[name] = draw(sweep)
+    if logged:
+        drawn["loss"] = loss_curves(sweep)
+    return drawn
 
 
 def _moves(sweep: Sweep, side: str) -> bool:
@@ -270,16 +272,21 @@ def _unit(field: str) -> str:
 
 
 def _way(run: SweepRun, field: str) -> tuple[list[float], list[float]]:
-    """A run's line: what the training text told, after the start; of what does not cut, its validations."""
-    told = run.training.get(field)
-    if told is None:
+    """The line of a run: its start and the training log; without a log of this field, its validations."""
+    logged = run.training.get(field)
+    if logged is None:
         return run.column("sentences"), run.column(field)
-    pairs = zip([0, *run.training["sentences"]], [run.first(field), *told], strict=True)
-    known = [(x, y) for x, y in pairs if x is not None and y is not None]
-    return [x for x, _ in known], [y for _, y in known]
+    pairs = zip([0, *run.training["sentences"]], [run.first(field), *logged], strict=True)
+    points = [(x, y) for x, y in pairs if x is not None and y is not None]
+    return [x for x, _ in points], [y for _, y in points]
 
 
-def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[float], float]) -> None:
+def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, positive: bool = False) -> None:
+    """One line per run with its ends; where only `positive` numbers can be drawn, without the others."""
+
+    def clean(value: float) -> float:
+        return value if value > 0 or not positive else math.nan
+
     few = len(members(sweep)) <= MANY
     for run in sweep.runs:
         x, y = _way(run, field)
@@ -300,7 +307,7 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, clean: Callable[[f
 
 
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
-    """Where the name of each baseline stands: at its last seed's last validation, or what training told last.
+    """Where the name of each baseline stands: at the last validation of its last seed, or at its last log.
 
     What the names of all configs begin with says nothing.
     """
@@ -310,43 +317,47 @@ def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
     return {run.group.removeprefix(shared): (a, b) for run, a, b in ends if a is not None and b is not None}
 
 
+def _levels(sweep: Sweep, field: str) -> dict[str, float]:
+    """The heights at which the baselines end, by name."""
+    return {name: y for name, (_, y) in _baselines(sweep, "sentences", field).items()}
+
+
 def _end(run: SweepRun, name: str) -> float | None:
-    return run.last(name) if name in run.curve else run.last_told(name)
+    return run.last(name) if name in run.curve else run.last_logged(name)
 
 
 def _name(axes: Axes, name: str, place: tuple[float, float], below: bool = False) -> None:
     axes.annotate(
         name, place, xytext=(8, -9 if below else 7), textcoords="offset points", fontsize=8.5, color=INK,
-        parse_math=False,
     )  # fmt: skip
 
 
 def _one_alphabet(sweep: Sweep) -> tuple[Sweep, list[Line2D]]:
-    """The cross-entropies that can be compared: of runs whose target symbols are those of the grid's first.
+    """The runs whose cross-entropies can be compared: with the same target symbols as the first of the grid.
 
-    The others have nothing to tell here, and stand in the legend.
+    The others are only named in the legend.
     """
 
     def kind(run: SweepRun) -> tuple[Any, ...]:
         return tuple(at(sweep.config(run), key) for key in SYMBOLS)
 
-    wanted = next(kind(run) for run in _grid(sweep) if run.told("cross_entropy"))
-    others = [run for run in sweep.runs if run.told("cross_entropy") and kind(run) != wanted]
+    first = next(kind(run) for run in _grid(sweep) if run.logged("cross_entropy"))
+    others = [run for run in sweep.runs if run.logged("cross_entropy") and kind(run) != first]
     alike = replace(sweep, runs=[replace(r, training={}) if r in others else r for r in sweep.runs])
-    known, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
+    named, kept = (_baselines(some, "sentences", "cross_entropy") for some in (sweep, alike))
     count = sum(not run.beside for run in others)
-    names = [*(name for name in known if name not in kept), *([f"{count} runs"] if count else [])]
+    names = [*(name for name in named if name not in kept), *([f"{count} runs"] if count else [])]
     return alike, [heading(f"without {', '.join(names)}:"), heading("other target symbols")] if names else []
 
 
 def _early(sweep: Sweep) -> float:
     """The sentences seen by the first cross-entropy that is drawn."""
-    seen = [x for run in sweep.runs for x, _ in run.told("cross_entropy")]
+    seen = [x for run in sweep.runs for x, _ in run.logged("cross_entropy")]
     return min(x for x in seen if x >= max(seen) / EARLY)
 
 
 def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
-    """Logarithmic from the first hundred on, where training has told of them: the slide may be over soon."""
+    """Logarithmic from the first hundred on, where training was logged: lengths may change early."""
     axes.set_xlabel("training sentences seen")
     if any(field in run.training for run in sweep.runs):
         most = max(x for run in sweep.runs for x in [1.0, *_way(run, field)[0], *run.column("sentences")])
@@ -357,12 +368,12 @@ def _sentences(axes: Axes, sweep: Sweep, field: str) -> None:
         axes.set_xlim(-0.12 * FIRST, most * 1.12)
     else:
         axes.set_xlim(left=-0.015 * axes.get_xlim()[1])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
+    axes.xaxis.set_major_formatter(short)
 
 
 def _ends(sweep: Sweep, field: str) -> list[Line2D]:
     names = "start", "end"
-    if any(field in run.training for run in sweep.runs):  # which the lines are of
+    if any(field in run.training for run in sweep.runs):  # the lines show training text
         names = "start (dev)", "end (dev)"
         if _side(field):
             names = "start (dev references)", "end (translations)"

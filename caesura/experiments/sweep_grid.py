@@ -46,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a sweep: its config, what is changed in it, and what it is called."""
+    """One run of a sweep: its config, the changes to it, and its name."""
 
     name: str  # such as `tau=0.03 b_h=-2 seed=1`; unique in a sweep
     path: Path  # of the config
@@ -62,14 +62,14 @@ class Point:
         if _PLAIN.fullmatch(self.name) and len(self.name) <= LONGEST:
             return self.name.replace(" ", "__")
         mark = hashlib.blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-        said = re.sub("|".join(map(re.escape, BLANKS)), lambda found: BLANKS[found[0]], self.name)
-        safe = re.sub(r"[^a-z0-9._+=-]+", "-", said.lower())[:LONGEST].strip("-.")
+        spelled = re.sub("|".join(map(re.escape, BLANKS)), lambda match: BLANKS[match[0]], self.name)
+        safe = re.sub(r"[^a-z0-9._+=-]+", "-", spelled.lower())[:LONGEST].strip("-.")
         return f"{safe}-{mark}".lstrip("-")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for."""
+    """The runs that a sweep asks for."""
 
     config: Path
     rows: Sequence[
@@ -84,18 +84,18 @@ class Plan:
 def parse_over(text: str) -> list[Setting]:
     """The settings of one `--over KEY=V1,V2,...`; a value with commas stands in brackets or quotes."""
     key, equals, values = text.partition("=")
-    found = [value.strip() for value in _VALUE.findall(values)]
-    lost = _VALUE.sub("", values).count(",") >= len(found)  # a value between two commas, or at an end
-    if not key.strip() or not equals or lost or not all(found):
+    texts = [value.strip() for value in _VALUE.findall(values)]
+    lost = _VALUE.sub("", values).count(",") >= len(texts)  # a value between two commas, or at an end
+    if not key.strip() or not equals or lost or not all(texts):
         advice = "write it as KEY=V1,V2, such as model.segmenter.tau=0,0.1"
         if key.strip() and equals:
             advice += f'; a blank as --over \'{key.strip()}=" "\', and no text as ""'
         raise InputError(f"--over {text}: {advice}")
-    return [Setting(key.strip(), value, f"--over {key.strip()}={value}") for value in found]
+    return [Setting(key.strip(), value, f"--over {key.strip()}={value}") for value in texts]
 
 
 def cross(dimensions: Sequence[Sequence[Setting]]) -> list[tuple[str, Sequence[Setting]]]:
-    """Every combination of one setting a dimension, the last one changing fastest."""
+    """Every combination of one setting per dimension, the last one changing fastest."""
     keys = [dimension[0].key for dimension in dimensions]
     for key in keys:
         if keys.count(key) > 1:
@@ -141,20 +141,20 @@ def points(plan: Plan) -> list[Point]:
     varied = list(dict.fromkeys(setting.key for _, row in plan.rows for setting in row))
     if SEED in varied:
         raise InputError(f"{SEED}: give the seeds as --seeds 1,2,3")
-    found: list[Point] = []
+    result: list[Point] = []
     for name, row in plan.rows or [("", ())]:
         for config, changes in _seeded(plan, plan.config, row):
             tree = config.model_dump(mode="json")
             values = {key: at(tree, key) for key in varied}
-            own = [key for key in varied if key in {setting.key for setting in row}]
-            named = {key: told(tree, key) for key in own}
-            said = name or " ".join(f"{short_name(key)}={shown(value)}" for key, value in named.items())
-            found.append(_point(said or config.name, plan.config, changes, values, config))
+            keys = [key for key in varied if key in {setting.key for setting in row}]
+            named = {key: brief_value(tree, key) for key in keys}
+            label = name or " ".join(f"{short_name(key)}={shown(value)}" for key, value in named.items())
+            result.append(_point(label or config.name, plan.config, changes, values, config))
     for path in plan.beside:
         for config, changes in _seeded(plan, path, ()):
-            found.append(_point(config.name, path, changes, {}, config, beside=True))
-    _refuse_equals(found)
-    return found
+            result.append(_point(config.name, path, changes, {}, config, beside=True))
+    _refuse_equals(result)
+    return result
 
 
 def _seeded(plan: Plan, path: Path, row: Sequence[Setting]) -> Iterator[tuple[Config, tuple[str, ...]]]:
@@ -175,14 +175,14 @@ def _built(plan: Plan, path: Path, row: Sequence[Setting]) -> tuple[Config, tupl
 
 
 def _explained(message: str, plan: Plan, path: Path, row: Sequence[Setting]) -> str:
-    """What is wrong with a config, by where it was written."""
+    """The error message for a config, with the place where the setting was written."""
     for setting in row:
-        said, origin = f"--set {setting}: ", setting.origin
+        option, origin = f"--set {setting}: ", setting.origin
         named = "" if origin.startswith("--over ") else f"{setting.key}: "
-        ranged = not named and said in message and re.fullmatch(r"[^:]+:[^:]+(:log)?", setting.text)
+        ranged = not named and option in message and re.fullmatch(r"[^:]+:[^:]+(:log)?", setting.text)
         if ranged and "--search N" not in message:
             message += ". A range is for --search N, which draws N settings from it"
-        message = message.replace(said, f"{origin}: {named}")
+        message = message.replace(option, f"{origin}: {named}")
         if named:  # of a file, where no shell takes quotes away
             message = message.replace(in_shell(setting.key, setting.text), IN_QUOTES)
     if path != plan.config and "--set " in message:
@@ -212,11 +212,11 @@ def _point(
     return Point(f"{name} seed={seed}", path, changes, values, seed, config, beside)
 
 
-def _refuse_equals(found: Iterable[Point]) -> None:
-    """Two runs that are one, or that would share a name."""
+def _refuse_equals(points: Iterable[Point]) -> None:
+    """Refuse runs that are equal, or would share a name."""
     configs: dict[str, str] = {}
     folders: dict[str, str] = {}
-    for point in found:
+    for point in points:
         same = configs.setdefault(point.config.model_copy(update={"name": ""}).dump(), point.name)
         if same != point.name or folders.get(point.folder):
             one, other = (same, point.name) if same != point.name else (folders[point.folder], point.name)
@@ -226,17 +226,17 @@ def _refuse_equals(found: Iterable[Point]) -> None:
 
 
 def at(tree: dict[str, Any], key: str) -> Any:
-    """What a tree has at a dotted key; None where it has nothing."""
+    """The value of a tree at a dotted key; None where there is none."""
     value: Any = tree
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
 
 
-def told(tree: dict[str, Any], key: str) -> Any:
-    """The same as it is told: of a part of the model, what is not as by default."""
-    found = at(tree, key)
-    return at(without_defaults(tree), key) if isinstance(found, dict) and "type" in found else found
+def brief_value(tree: dict[str, Any], key: str) -> Any:
+    """The same for readers: of a part of the model, only the options that differ from their defaults."""
+    value = at(tree, key)
+    return at(without_defaults(tree), key) if isinstance(value, dict) and "type" in value else value
 
 
 def short_name(key: str) -> str:
@@ -259,6 +259,6 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, str):
-        seen = value.isprintable() and value.strip() == value != "" and '"' not in value
-        return value if seen else json.dumps(value, ensure_ascii=not value.isprintable())
+        plain = value.isprintable() and value.strip() == value != "" and '"' not in value
+        return value if plain else json.dumps(value, ensure_ascii=not value.isprintable())
     return yamlfile.show(value, limit=1000)

@@ -1,4 +1,4 @@
-"""How runs of a sweep look in its figures, and what tells a reader so: colours, dashes, axes and legends."""
+"""How runs of a sweep look in its figures, and the legends that say so: colours, dashes, markers, axes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from caesura.analysis.plots import COLOURS, INK, Figure, spread
+from caesura.analysis.plots import COLOURS, INK, spread
 from caesura.experiments.sweep_grid import short_name, shown
 from caesura.experiments.sweep_results import Sweep, SweepRun
 
@@ -25,20 +25,20 @@ DASHES: Sequence[Any] = (
 MARKERS = "osD^vP"
 OTHER = "#AAAAAA"  # a run without a value of the first key
 NAME_GAP = 0.042  # between names of lines, of the height of the axes
-LONGEST = 28  # characters of a label of those that are as most: the legend takes its width from the axes
+LONGEST = 28  # characters of the label of the usual values: the legend takes its width from the axes
 SMALLEST = 14.0  # area of a dot, in square points
 
 
 @dataclass(frozen=True)
 class Looks:
-    """How the values of keys that vary are told: by colour, and by dashes or marker."""
+    """How the values of keys that vary are shown: by colour, and by dashes or marker."""
 
     title: str
     colours: Mapping[str, str]
     second: str
-    places: Mapping[str, int]  # of what the second keys say
-    usual: Mapping[str, str]  # the second keys, and the value that most runs have
-    hidden: Sequence[str]  # keys that vary too
+    places: Mapping[str, int]  # by the values of the second keys
+    usual: Mapping[str, str]  # the second keys, with the value that most runs have
+    hidden: Sequence[str]  # keys that vary too, but are not shown
 
     def colour(self, sweep: Sweep, run: SweepRun) -> str:
         """The colour of a run."""
@@ -63,8 +63,8 @@ def looks(sweep: Sweep) -> Looks:
         colours = [to_hex(scale(0.88 * i / (len(first) - 1))) for i in range(len(first))]
     else:
         colours = [COLOURS[i % len(COLOURS)] for i in range(len(first))]
-    told = {key: [shown(sweep.value(run, key)) for run in runs] for key in sweep.over[1:]}
-    usual = {key: max(values, key=values.count) for key, values in told.items() if len({*values}) > 1}
+    others = {key: [shown(sweep.value(run, key)) for run in runs] for key in sweep.over[1:]}
+    usual = {key: max(values, key=values.count) for key, values in others.items() if len({*values}) > 1}
     second, hidden = list(dict.fromkeys(_besides(sweep, run, usual) for run in runs)), list[str]()
     if len(usual) > 1 and len(second) > len(DASHES):
         key, *hidden = usual
@@ -92,20 +92,18 @@ def value_shown(sweep: Sweep, run: SweepRun) -> str:
 
 
 def _besides(sweep: Sweep, run: SweepRun, usual: Mapping[str, str]) -> str:
-    """A run's value of the one key, or those of several that are not the usual ones."""
+    """The value of the second key in a run; of several keys, the values that are not the usual ones."""
     values = {key: shown(sweep.value(run, key)) for key in usual}
     if len(values) == 1:
         return "".join(values.values())
-    return _said({key: v for key, v in values.items() if v != usual[key]}) or _as_most(usual)
-
-
-def _said(values: Mapping[str, str]) -> str:
-    return " ".join(f"{short_name(key)}={value}" for key, value in values.items())
-
-
-def _as_most(usual: Mapping[str, str]) -> str:
-    label = f"as most: {_said(usual)}"
+    if unusual := {key: value for key, value in values.items() if value != usual[key]}:
+        return _listed(unusual)
+    label = f"as most: {_listed(usual)}"
     return label if len(label) <= LONGEST else "as most"
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return " ".join(f"{short_name(key)}={value}" for key, value in values.items())
 
 
 def _ordered(values: Any) -> list[Any]:
@@ -123,13 +121,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def blank(title: str) -> Figure:
-    """A figure with axes and a title."""
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    figure.subplots().set_title(title[0].upper() + title[1:], loc="left", fontsize=10.5, pad=9)
-    return figure
-
-
 def name_lines(axes: Axes, names: Mapping[str, float]) -> None:
     """Names at the right edge of the axes, at heights that do not run into each other; limits stay."""
     axes.set_ylim(axes.get_ylim())
@@ -138,7 +129,7 @@ def name_lines(axes: Axes, names: Mapping[str, float]) -> None:
     for name, height in zip(names, spread(heights, NAME_GAP), strict=True):
         axes.annotate(
             name, (1.0, height), xytext=(3, 0), xycoords="axes fraction", textcoords="offset points",
-            fontsize=8.5, color=INK, parse_math=False, va="center", annotation_clip=False,
+            fontsize=8.5, color=INK, va="center", annotation_clip=False,
         )  # fmt: skip
 
 
@@ -160,7 +151,7 @@ def log_lengths(axis: Any, values: Sequence[float]) -> None:
     subs = (1, 1.5, 2, 3, 5, 7) if spread < 12 else (1, 2, 5)
     near = MaxNLocator(6, steps=[1, 2, 5, 10])
     axis.set_major_locator(near if spread < 1.6 else LogLocator(base=10, subs=subs, numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_locator(NullLocator())
 
 
@@ -198,14 +189,11 @@ def legend(axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = (), 
         handles += [heading(text) for text in ("", "not shown:", ", ".join(seen.hidden))]
     if extra:
         handles += [heading(""), *extra] if handles else list(extra)
-    if not handles:
-        return
-    drawn = axes.figure.legend(
-        handles=handles, loc="outside right upper", frameon=False, fontsize=8.5, handlelength=2.0,
-        labelspacing=0.35,
-    )  # fmt: skip
-    for text in drawn.get_texts():
-        text.set_parse_math(False)
+    if handles:
+        axes.figure.legend(
+            handles=handles, loc="outside right upper", frameon=False, fontsize=8.5, handlelength=2.0,
+            labelspacing=0.35,
+        )  # fmt: skip
 
 
 def heading(text: str) -> Line2D:

@@ -1,4 +1,4 @@
-"""What is kept of a sweep: one small file from which tables and figures can be drawn again."""
+"""The results of a sweep: one small file from which tables and figures can be drawn again."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from caesura.config.phrasing import nearest
 from caesura.config.yamlfile import read_override
 from caesura.data.files import read_json, write_whole
 from caesura.errors import InputError
-from caesura.experiments.outcome import Status
+from caesura.experiments.outcome import Status, rounded
 from caesura.experiments.provenance import digest
-from caesura.experiments.sweep_grid import SEED, Setting, at, short_name, shown, told
+from caesura.experiments.sweep_grid import SEED, Setting, at, brief_value, short_name, shown
 from caesura.segmenters.figures import LIVE, Figure
 from caesura.training.journal import renamed
 
 SWEEP = "sweep.json"
-FORMAT = 2  # in 1, what a run had of keys that others vary cannot be told
+FORMAT = 2  # 1 lacks the values of keys that only other runs vary
 POINTS = 120  # of a curve, at most
 LOGGED = 250  # of what training logs between validations: all of 12,000 updates
-DIGITS = 5  # that are kept of a number
 
-# What is followed through training, at the start and at each validation; and the segmenter's figures.
+# Numbers at the start and at each validation, besides the segmenter's figures.
 FOLLOWED = (
     *("sentences", "seconds", "segment_length", "target_length", "longest_segment", "bleu", "chrf"),
     *("output_segment_length", "longest_output_segment", "output_live"),
 )
-# What the training text tells between validations; and the segmenter's figures. The cross-entropy is in nats
+# Numbers that training logs between validations, besides the segmenter's figures. Cross-entropy is in nats
 # per target symbol; the loss is what is minimised: smoothed, normalized as configured, with all its terms.
-TOLD = ("segment_length", "output_segment_length", "output_live", "cross_entropy", "loss")
+IN_TRAINING = ("segment_length", "output_segment_length", "output_live", "cross_entropy", "loss")
 
 
 @dataclass(frozen=True)
@@ -62,24 +61,24 @@ class SweepRun:
     name: str
     config: str  # its name
     digest: str  # of its whole config, files by name
-    settings: dict[str, Any]  # what varies in the sweep, and all else that `base` has otherwise
+    settings: dict[str, Any]  # the values that vary in the sweep, and all others that differ from `base`
     seed: int
     beside: bool  # a baseline
     status: Status
-    reason: str  # the rule that ended it, or what it said when it failed
+    reason: str  # the rule that ended it, or the message of its failure
     updates: int
     sentences: int
     epochs: int
     seconds: float  # of training, validations included; past the budget where the last one was long
     parallel: int  # runs that shared the machine, at most
     budget: float | None = None  # seconds of training that it might take; None: not known, or to its own end
-    base: str = ""  # the key in the sweep's `configs` of what the rest of its config is; "": not known
+    base: str = ""  # the key in the sweep's `configs` of the rest of its config; "": not known
     alike: str = ""  # the digest of its config without the seed; "": not known
     parameters: int | None = None
     device: str | None = None
     milliseconds: float | None = None  # per update, validations left out
     curve: dict[str, list[float | None]] = field(default_factory=dict)  # FOLLOWED, and figures
-    training: dict[str, list[float | None]] = field(default_factory=dict)  # sentences, TOLD, and figures
+    training: dict[str, list[float | None]] = field(default_factory=dict)  # sentences, IN_TRAINING, figures
     measured: list[str] = field(default_factory=list)  # the names of its measures
     best: int | None = None  # the place in the curve of the model that was kept
     test: dict[str, float] | None = None  # scores on the test set
@@ -97,31 +96,31 @@ class SweepRun:
         return [math.nan if value is None else value for value in self.curve.get(name, ())]
 
     def first(self, name: str) -> float | None:
-        """What a column has at the start."""
+        """The value of a column at the start."""
         return next(iter(self.curve.get(name, ())), None)
 
     def last(self, name: str) -> float | None:
-        """What a column had at the last validation; None before the first."""
+        """The value of a column at the last validation; None before the first."""
         values = self.curve.get(name, ())
         return values[-1] if len(values) > 1 else None
 
     def at_best(self, name: str) -> float | None:
-        """What a column had at the validation whose model was kept."""
+        """The value of a column at the validation whose model was kept."""
         return None if self.best is None or name not in self.curve else self.curve[name][self.best]
 
-    def told(self, name: str) -> list[tuple[float, float]]:
-        """What training told of a column, with the sentences that were seen by then."""
+    def logged(self, name: str) -> list[tuple[float, float]]:
+        """The training log of a column: (sentences seen, value)."""
         pairs = zip(self.training.get("sentences", ()), self.training.get(name, ()), strict=False)
         return [(x, y) for x, y in pairs if x is not None and y is not None]
 
-    def last_told(self, name: str) -> float | None:
-        """What training told last of a column."""
-        return next((y for _, y in reversed(self.told(name))), None)
+    def last_logged(self, name: str) -> float | None:
+        """The last value of a column in the training log."""
+        return next((y for _, y in reversed(self.logged(name))), None)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All runs, and what they have in common."""
+    """All runs, and their common facts."""
 
     over: list[str]  # the keys that vary, the first one colours the figures
     budget: float | None  # seconds of training per run
@@ -134,18 +133,18 @@ class Sweep:
     @property
     def shown(self) -> dict[str, Shown]:
         """How the figures are shown that some run has."""
-        known = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
-        return {name: look for name, look in known.items() if any(name in run.curve for run in self.runs)}
+        figures = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
+        return {name: look for name, look in figures.items() if any(name in run.curve for run in self.runs)}
 
     def value(self, run: SweepRun, key: str) -> Any:
-        """A run's own value of a key; None where it has none, where nobody knows it, and for baselines.
+        """The value of a key in a run; None where it has none or it is not known, and for baselines.
 
-        Of a part of the model, what is not as by default.
+        Of a part of the model, only the options that differ from their defaults.
         """
-        return None if run.beside else told(self.config(run), key)
+        return None if run.beside else brief_value(self.config(run), key)
 
     def config(self, run: SweepRun) -> dict[str, Any]:
-        """The resolved config of a run, or what is known of it; with options that came after it."""
+        """The resolved config of a run, as far as it is known, with options that came later."""
         tree = copy.deepcopy(self.configs.get(run.base, {}))
         for key, value in (*run.settings.items(), (SEED, run.seed)):
             *section, last = key.split(".")
@@ -164,7 +163,7 @@ def curve(
     figures: Iterable[str] = (),
     most: int = POINTS,
 ) -> tuple[dict[str, list[float | None]], int | None]:
-    """What is known of FOLLOWED and `figures`, thinned to `most` points, and the place of the best model."""
+    """The columns of FOLLOWED and `figures`, thinned to `most` points, and the place of the best model."""
     if start is None:
         return {}, None
     points: list[Mapping[str, Any]] = [{"sentences": 0, "seconds": 0.0, **start}, *validations]
@@ -174,50 +173,46 @@ def curve(
     if len(points) > most:
         even = {round(i * (len(points) - 1) / (most - 2)) for i in range(most - 1)}
         kept = sorted(even if best is None else even | {best})
-    columns = {name: [rounded(points[i].get(name)) for i in kept] for name in (*FOLLOWED, *figures)}
-    known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
-    return known, None if best is None else kept.index(best)
+    columns = {name: [finite(points[i].get(name)) for i in kept] for name in (*FOLLOWED, *figures)}
+    filled = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    return filled, None if best is None else kept.index(best)
 
 
 def training_curve(
     records: Iterable[Mapping[str, Any]], figures: Iterable[str] = (), most: int = LOGGED
 ) -> dict[str, list[float | None]]:
-    """What was logged of training text, TOLD and `figures`, each at the middle of the sentences it is of.
+    """The log of training text, IN_TRAINING and `figures`, each value at the middle of its sentences.
 
     At most that many points, as even as they can be on a logarithmic scale of sentences.
     """
-    names = *TOLD, *figures
+    names = *IN_TRAINING, *figures
     logged = [r for r in records if r["kind"] == "train" and any(name in r for name in names)]
     ends = [0, *(r["sentences"] for r in logged)]
     middles = [(a + b) / 2 for a, b in pairwise(ends)]
     kept = list(range(len(logged)))
     if len(logged) > most:
         low, high = math.log(middles[0]), math.log(middles[-1])
-        wanted = [math.exp(low + (high - low) * i / (most - 1)) for i in range(most)]
-        kept = sorted({min(kept, key=lambda i: abs(middles[i] - x)) for x in wanted})
-    columns = {name: [rounded(logged[i].get(name)) for i in kept] for name in names}
-    known = {name: values for name, values in columns.items() if any(v is not None for v in values)}
-    return {"sentences": [round(middles[i]) for i in kept], **known} if known else {}
+        places = [math.exp(low + (high - low) * i / (most - 1)) for i in range(most)]
+        kept = sorted({min(kept, key=lambda i: abs(middles[i] - x)) for x in places})
+    columns = {name: [finite(logged[i].get(name)) for i in kept] for name in names}
+    filled = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    return {"sentences": [round(middles[i]) for i in kept], **filled} if filled else {}
 
 
-def rounded(value: Any) -> float | None:
-    """A number to DIGITS digits; None for what is none, or not finite."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
+def finite(value: Any) -> float | None:
+    """A number as results keep it; None for one that is not finite, and for everything else."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return rounded(value) if number and math.isfinite(value) else None
 
 
 def save(sweep: Sweep, path: Path) -> None:
     """Write a sweep, one run per line."""
     head = {"format": FORMAT, **{key: value for key, value in vars(sweep).items() if key != "runs"}}
     head["figures"] = {name: asdict(shown) for name, shown in sweep.figures.items()}
-    lines = [json.dumps(_compact(asdict(run)), ensure_ascii=False) for run in sweep.runs]
+    facts = [{k: v for k, v in asdict(run).items() if v not in (None, {}, [], "")} for run in sweep.runs]
+    lines = [json.dumps(run, ensure_ascii=False) for run in facts]
     top = json.dumps(head, ensure_ascii=False, indent=1).removesuffix("\n}")
     write_whole(path, top + ',\n "runs": [\n' + ",\n".join(lines) + "\n]}\n")
-
-
-def _compact(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if value not in (None, {}, [], "")}
 
 
 def load(path: Path) -> Sweep:
@@ -298,45 +293,47 @@ def merge(sweeps: Sequence[Sweep]) -> Sweep:
 
 
 def chosen(sweep: Sweep, dimensions: Sequence[Sequence[Setting]]) -> Sweep:
-    """The runs whose values are among those of every dimension, named and ordered by them; the baselines."""
-    wanted = {row[0].key: [shown(at(read_override(str(s)).tree, s.key)) for s in row] for row in dimensions}
+    """The runs with the values of the dimensions, named and ordered by them, and the baselines."""
+    values_by_key = {
+        row[0].key: [shown(at(read_override(str(s)).tree, s.key)) for s in row] for row in dimensions
+    }
     placed = []
     for run in (run for run in sweep.runs if not run.beside):
-        values = {key: shown(sweep.value(run, key)) for key in wanted}
-        if all(value in wanted[key] for key, value in values.items()):
-            said = " ".join(f"{short_name(key)}={value}" for key, value in values.items())
-            places = [wanted[key].index(value) for key, value in values.items()]
-            placed.append((places, replace(run, name=f"{said} seed={run.seed}")))
+        values = {key: shown(sweep.value(run, key)) for key in values_by_key}
+        if all(value in values_by_key[key] for key, value in values.items()):
+            text = " ".join(f"{short_name(key)}={value}" for key, value in values.items())
+            places = [values_by_key[key].index(value) for key, value in values.items()]
+            placed.append((places, replace(run, name=f"{text} seed={run.seed}")))
     runs = [run for _, run in sorted(placed, key=lambda pair: pair[0])]
     if not runs:
-        said = " ".join(f"--over {row[0].key}={','.join(s.text for s in row)}" for row in dimensions)
-        raise InputError(f"{said}: {_why_none(sweep, wanted)}")
-    return replace(sweep, over=[*wanted], runs=[*runs, *(run for run in sweep.runs if run.beside)])
+        text = " ".join(f"--over {row[0].key}={','.join(s.text for s in row)}" for row in dimensions)
+        raise InputError(f"{text}: {_why_none(sweep, values_by_key)}")
+    return replace(sweep, over=[*values_by_key], runs=[*runs, *(run for run in sweep.runs if run.beside)])
 
 
-def _why_none(sweep: Sweep, wanted: Mapping[str, Sequence[str]]) -> str:
-    """Why no run has the wanted values: there is no such key, the values are others, or not together."""
+def _why_none(sweep: Sweep, values_by_key: Mapping[str, Sequence[str]]) -> str:
+    """Why no run has these values: the key does not exist, or the values do not, or not together."""
     runs = [run for run in sweep.runs if not run.beside]
-    known = list(dict.fromkeys(key for run in runs for key in flat(sweep.config(run))))
-    values = {key: list(dict.fromkeys(shown(sweep.value(run, key)) for run in runs)) for key in wanted}
-    for key in wanted:
-        if key not in known and all(sweep.value(run, key) is None for run in runs):
+    keys = list(dict.fromkeys(key for run in runs for key in flat(sweep.config(run))))
+    values = {key: list(dict.fromkeys(shown(sweep.value(run, key)) for run in runs)) for key in values_by_key}
+    for key in values_by_key:
+        if key not in keys and all(sweep.value(run, key) is None for run in runs):
             last = key.rpartition(".")[2]
-            alike = [k for k in known if last in (k.rpartition(".")[2], short_name(k))]
+            alike = [k for k in keys if last in (k.rpartition(".")[2], short_name(k))]
             if not alike:
                 section = key.removesuffix(last)
-                near = nearest(last, [k.removeprefix(section) for k in known if k.startswith(section)])
+                near = nearest(last, [k.removeprefix(section) for k in keys if k.startswith(section)])
                 alike = [section + near] if near else []
             return f"no run has the key {key}" + (f"; did you mean {' or '.join(alike)}?" if alike else "")
-    others = [key for key in wanted if not {*wanted[key]} & {*values[key]}]
+    others = [key for key in values_by_key if not {*values_by_key[key]} & {*values[key]}]
     if not others:
         return "no run has these values together"
-    there = " and ".join(f"{key}={','.join(values[key])}" for key in others)
-    return f"no run has these values; there are {there}"
+    listed = " and ".join(f"{key}={','.join(values[key])}" for key in others)
+    return f"no run has these values; there are {listed}"
 
 
-def told_apart(sweep: Sweep) -> Sweep:
-    """With what differs added to names that runs of different configs share, as those of two studies can."""
+def distinguished(sweep: Sweep) -> Sweep:
+    """The sweep with longer names where runs of different configs share one, as in two studies."""
     groups: dict[str, list[SweepRun]] = {}
     for run in sweep.runs:
         groups.setdefault(run.group, []).append(run)
@@ -354,7 +351,7 @@ def told_apart(sweep: Sweep) -> Sweep:
 
 
 def _labels(sweep: Sweep, runs: Sequence[SweepRun]) -> dict[str, str]:
-    """By digest, what tells runs of one name apart: their configs' names, their settings, or the digests."""
+    """By digest, labels for runs of one name: the names of their configs, their settings, or the digests."""
     trees = [flat(sweep.config(run)) for run in runs]
     keys = [key for key in dict.fromkeys(key for tree in trees for key in tree) if key != SEED]
     varied = [key for key in keys if any(tree.get(key) != trees[0].get(key) for tree in trees)]

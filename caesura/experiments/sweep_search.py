@@ -1,4 +1,4 @@
-"""A search in place of a grid: Optuna proposes settings, the best BLEU on dev is what it is after."""
+"""A search in place of a grid: Optuna proposes settings and maximises the best BLEU on dev."""
 
 from __future__ import annotations
 
@@ -63,12 +63,16 @@ def parse_dimension(text: str) -> Dimension:
 
 
 def ends(dimensions: Sequence[Dimension]) -> list[Sequence[Setting]]:
-    """Every value that can be checked before anything is drawn: the ends of ranges, and all choices."""
-    found: list[Sequence[Setting]] = []
+    """The values that can be checked before anything is drawn: the ends of ranges, and all choices."""
+    result: list[Sequence[Setting]] = []
     for dimension in dimensions:
-        values = dimension.values if isinstance(dimension, Choice) else _ends(dimension)
-        found.append([_setting(dimension.key, value) for value in values])
-    return found
+        values: Sequence[str] = (
+            dimension.values
+            if isinstance(dimension, Choice)
+            else [_text(dimension, value) for value in (dimension.low, dimension.high)]
+        )
+        result.append([_setting(dimension.key, value) for value in values])
+    return result
 
 
 def row(trial: Trial) -> tuple[str, Sequence[Setting]]:
@@ -80,11 +84,6 @@ def _setting(key: str, value: str) -> Setting:
     return Setting(key, value, f"--over {key}={value}")
 
 
-def _ends(dimension: Range) -> tuple[str, str]:
-    low, high = (_text(dimension, value) for value in (dimension.low, dimension.high))
-    return low, high
-
-
 def _text(dimension: Range, value: float) -> str:
     """A number of a range in few digits, still inside of it."""
     if dimension.whole:
@@ -94,17 +93,19 @@ def _text(dimension: Range, value: float) -> str:
 
 
 def read_trials(out: Path, dimensions: Sequence[Dimension]) -> list[Trial]:
-    """What earlier calls have drawn, from the same space."""
+    """The trials that earlier calls have drawn from the same space."""
     path = out / TRIALS
     if not path.exists():
         return []
     try:
-        found = read_json(path)
-        space, trials = found["space"], found["trials"]
+        content = read_json(path)
+        space, trials = content["space"], content["trials"]
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path}: damaged ({problem}); remove it or choose another --out") from problem
-    if space != (wanted := _space(dimensions)):
-        before, after = ({d["key"]: _written(d) for d in some} for some in (space, wanted))
+    if space != (expected := _space(dimensions)):
+        before, after = (
+            {d["key"]: _written(d) for d in listed_dimensions} for listed_dimensions in (space, expected)
+        )
         keys = [key for key in before | after if before.get(key) != after.get(key)]
         listed = "; ".join(f"{key}: {before.get(key, 'none')} -> {after.get(key, 'none')}" for key in keys)
         order = "in another order" if not keys else listed
@@ -122,7 +123,7 @@ def _written(dimension: dict[str, Any]) -> str:
 
 
 def save_trials(out: Path, dimensions: Sequence[Dimension], trials: Sequence[Trial]) -> None:
-    """Keep what was drawn, before it is tried."""
+    """Keep the drawn trials before they are trained."""
     make_folder(out)
     write_whole(out / TRIALS, json.dumps({"space": _space(dimensions), "trials": trials}, indent=1))
 
@@ -134,9 +135,9 @@ def _space(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
 def propose(
     dimensions: Sequence[Dimension], trials: Sequence[Trial], scores: Sequence[float | None], count: int
 ) -> list[Trial]:
-    """Up to `count` trials more, given the scores of those before (None: failed); none twice.
+    """Up to `count` new trials, given the scores of earlier ones (None: failed); none twice.
 
-    What is drawn depends on the arguments alone, so a search that is taken up again goes the same way.
+    The draw depends on the arguments alone, so a resumed search goes the same way.
     """
     optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -147,17 +148,17 @@ def propose(
     for trial, score in zip(trials, scores, strict=True):
         state = optuna.trial.TrialState.FAIL if score is None else optuna.trial.TrialState.COMPLETE
         values = {d.key: _value(d, trial[d.key]) for d in dimensions}
-        known = {"params": values, "distributions": space, "state": state, "value": score}
-        study.add_trial(optuna.trial.create_trial(**known))
-    found: list[Trial] = []
-    for _ in range(20 * count):  # a small space is soon known by heart
-        if len(found) == count:
+        facts = {"params": values, "distributions": space, "state": state, "value": score}
+        study.add_trial(optuna.trial.create_trial(**facts))
+    proposed: list[Trial] = []
+    for _ in range(20 * count):  # a small space is soon exhausted
+        if len(proposed) == count:
             break
         drawn: Mapping[str, Any] = study.ask(space).params
         trial = {d.key: _text(d, drawn[d.key]) if isinstance(d, Range) else drawn[d.key] for d in dimensions}
-        if trial not in (*trials, *found):
-            found.append(trial)
-    return found
+        if trial not in (*trials, *proposed):
+            proposed.append(trial)
+    return proposed
 
 
 def _distribution(optuna: Any, dimension: Dimension) -> Any:

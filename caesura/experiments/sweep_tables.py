@@ -18,40 +18,40 @@ PHASES = {"start": SweepRun.first, "best": SweepRun.at_best, "end": SweepRun.las
 
 
 def _measures(sweep: Sweep) -> Measures:
-    """The numbers of a run, those that no run has left out."""
-    found: Measures = [
+    """The columns of numbers that at least one run has."""
+    measures: Measures = [
         *_phases("segments", ".3f", "segment_length", "start", "best", "end"),
         (Column("segments: asked", "g"), lambda r: r.last("target_length")),
         *_phases("longest", ",.0f", "longest_segment", "end"),
     ]
     for name, look in sweep.shown.items():
-        found += _phases(look.heading, _finer(look), name, "start", "end")
-    found += [
+        measures += _phases(look.heading, _finer(look), name, "start", "end")
+    measures += [
         *_phases("output", ".3f", "output_segment_length", "start", "best", "end"),
         *_phases("output longest", ",.0f", "longest_output_segment", "end"),
         *_phases("output live", ".2%", "output_live", "start", "end"),
-        (Column("cross-entropy: end", ".3f"), lambda r: r.last_told("cross_entropy")),
+        (Column("cross-entropy: end", ".3f"), lambda r: r.last_logged("cross_entropy")),
         *_phases("dev BLEU", ".2f", "bleu", "best", "end"),
         *_phases("dev chrF2", ".2f", "chrf", "best", "end"),
         (Column("test BLEU", ".2f"), lambda r: (r.test or {}).get("bleu")),
         (Column("test chrF2", ".2f"), lambda r: (r.test or {}).get("chrf")),
     ]
     for reference in dict.fromkeys(name for run in sweep.runs for name in run.boundaries):
-        found.append((Column(f"F1 {reference}", ".3f"), _boundary(reference, "f1")))
-        found.append((Column(f"by chance, {reference}", ".3f"), _boundary(reference, "chance")))
+        measures.append((Column(f"F1 {reference}", ".3f"), _boundary(reference, "f1")))
+        measures.append((Column(f"by chance, {reference}", ".3f"), _boundary(reference, "chance")))
     for side, prefix in (("source", ""), ("target", "output ")):
-        found.append((Column(f"{prefix}lock-step", ".2f"), _halting(side, "overhead")))
-        found.append((Column(f"{prefix}coordination", ".2f"), _halting(side, "coordination")))
+        measures.append((Column(f"{prefix}lock-step", ".2f"), _halting(side, "overhead")))
+        measures.append((Column(f"{prefix}coordination", ".2f"), _halting(side, "coordination")))
     for key, heading in MOVES.items():
-        found.append((Column(heading, ".3f"), _move(key)))
+        measures.append((Column(heading, ".3f"), _move(key)))
     if any(run.moved for run in sweep.runs):  # cutters are compared: what they cost belongs beside
-        found.append((Column("parameters", ","), lambda r: r.parameters))
-    found.append((Column("ms per update", ".1f"), lambda r: r.milliseconds))
-    return [(column, get) for column, get in found if any(get(run) is not None for run in sweep.runs)]
+        measures.append((Column("parameters", ","), lambda r: r.parameters))
+    measures.append((Column("ms per update", ".1f"), lambda r: r.milliseconds))
+    return [(column, get) for column, get in measures if any(get(run) is not None for run in sweep.runs)]
 
 
 def _phases(heading: str, form: str, field: str, *phases: str) -> Measures:
-    """What a column of the curve has at some of its PHASES."""
+    """The columns of one field at some of its PHASES."""
 
     def getter(phase: str) -> Getter:
         return lambda run: PHASES[phase](run, field)
@@ -61,13 +61,13 @@ def _phases(heading: str, form: str, field: str, *phases: str) -> Measures:
 
 def _finer(look: Shown) -> str:
     """The format of a figure with one digit more than elsewhere: runs of a sweep may differ by little."""
-    return re.sub(r"\.(\d+)", lambda found: f".{int(found[1]) + 1}", look.format)
+    return re.sub(r"\.(\d+)", lambda match: f".{int(match[1]) + 1}", look.format)
 
 
 def _boundary(reference: str, kind: str) -> Getter:
     def get(run: SweepRun) -> float | None:
-        found = run.boundaries.get(reference, {})
-        return found.get(kind) if found.get("gold", 0) >= ENOUGH else None
+        scores = run.boundaries.get(reference, {})
+        return scores.get(kind) if scores.get("gold", 0) >= ENOUGH else None
 
     return get
 
@@ -92,7 +92,7 @@ def runs_table(sweep: Sweep) -> Table:
     return Table("table", f"{len(rows)} run{'s' * (len(rows) != 1)}{_conditions(sweep)}", columns, rows)
 
 
-# What a terminal has room for, and what it is called there; and the figures that are worth a place in a line.
+# The columns that fit a terminal, with their short heads; headline figures are added.
 BRIEF = {
     "run": "run", "segments: start": "start", "segments: end": "end", "segments: asked": "asked",
     "output: start": "out: start", "output: end": "out: end", "output live: end": "out: live",
@@ -120,9 +120,9 @@ def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]], str]:
     heads = [brief[column.name] for _, column in kept]
     first, *others = LEGEND.items()
     legend = [first, *meanings.items(), *others]
-    there = [([head for head in names if head in heads], meaning) for names, meaning in legend]
-    said = [f"{', '.join(names)}: {meaning}" for names, meaning in there if names]
-    return table.title, heads, rows, ". ".join(filter(None, ["; ".join(said), "All else: table.md"]))
+    entries = [([head for head in names if head in heads], meaning) for names, meaning in legend]
+    phrases = [f"{', '.join(names)}: {meaning}" for names, meaning in entries if names]
+    return table.title, heads, rows, ". ".join(filter(None, ["; ".join(phrases), "All else: table.md"]))
 
 
 def groups_table(sweep: Sweep) -> Table:
@@ -141,15 +141,15 @@ def groups_table(sweep: Sweep) -> Table:
 
 
 def _spread(column: Column, values: Sequence[float | None]) -> str:
-    found = spread(values)
-    if found is None:
+    result = spread(values)
+    if result is None:
         return ""
-    few = f" ({found.count})" if found.count < len(values) else ""  # of fewer seeds than the row has
-    return found.show(column.form) + few
+    few = f" ({result.count})" if result.count < len(values) else ""  # of fewer seeds than the row has
+    return result.show(column.form) + few
 
 
 def ended(run: SweepRun) -> str:
-    """What stopped a run, in a few words."""
+    """The reason why a run stopped, in a few words."""
     if run.status == "failed":
         return f"failed: {run.reason}"
     return {"budget": "budget spent", "finished": run.reason}.get(run.status, run.status)
@@ -161,21 +161,21 @@ def _conditions(sweep: Sweep) -> str:
 
 
 def _budgets(sweep: Sweep) -> str:
-    """What the runs might take: one budget, or from which to which where several calls have given others."""
-    given = {sweep.budget if run.budget is None else run.budget for run in sweep.runs}
-    known = sorted(budget for budget in given if budget is not None)
-    ends = list(dict.fromkeys(duration(budget) for budget in (*known[:1], *known[-1:])))
+    """The training time of runs: one budget, or the range where calls have given several."""
+    budgets = {sweep.budget if run.budget is None else run.budget for run in sweep.runs}
+    limits = sorted(budget for budget in budgets if budget is not None)
+    ends = list(dict.fromkeys(duration(budget) for budget in (*limits[:1], *limits[-1:])))
     if not ends:
         return ""
-    if None in given:
+    if None in budgets:
         return f", with {'budgets' if ends[1:] else 'a budget'} of {' to '.join(ends)} where they had one"
     return f", budgets of {' to '.join(ends)} each" if ends[1:] else f", {ends[0]} of training each"
 
 
 def _sections(sweep: Sweep) -> dict[str, tuple[str, ...]]:
-    """Tables that a page has room for: what stands above each, and how its columns' names begin."""
-    own = [f"{look.heading}: " for look in sweep.shown.values()]
-    beside, apart = (own, []) if len(own) < 2 else ([], own)
+    """Titles of tables that fit a page, and how the names of their columns begin."""
+    headings = [f"{look.heading}: " for look in sweep.shown.values()]
+    beside, apart = (headings, []) if len(headings) < 2 else ([], headings)
     return {
         "Segments, in characters": ("segments: ", "longest: ", *beside),
         "Figures of the segmenters": (*apart,),
@@ -188,7 +188,7 @@ def _sections(sweep: Sweep) -> dict[str, tuple[str, ...]]:
 
 
 def markdown(sweep: Sweep) -> str:
-    """Both tables, in parts, and what belongs to their numbers, as Markdown."""
+    """Both tables, in parts, with their notes, as Markdown."""
     parts = _parts(runs_table(sweep), 1, _sections(sweep))
     if any(run.seed != other.seed for run in sweep.runs for other in sweep.runs):
         parts += _parts(groups_table(sweep), 2, _sections(sweep))
@@ -206,12 +206,12 @@ def markdown(sweep: Sweep) -> str:
 
 def _parts(table: Table, names: int, sections: Mapping[str, tuple[str, ...]]) -> list[str]:
     """A table under its title as narrower ones, each with the columns that name the rows."""
-    found = [f"## {table.title}"]
+    parts = [f"## {table.title}"]
     for title, starts in sections.items():
         kept = [i for i, column in enumerate(table.columns) if column.name.startswith(starts)]
         if kept:
             kept = [*range(names), *kept]
             rows = [[row[i] for i in kept] for row in table.rows]
             part = Table(table.key, title, [table.columns[i] for i in kept], rows)
-            found.append(f"**{title}**\n\n{part.markdown().rstrip()}")
-    return found
+            parts.append(f"**{title}**\n\n{part.markdown().rstrip()}")
+    return parts

@@ -31,8 +31,8 @@ class Split:
 
 
 def measure_text(config: Config) -> list[Split]:
-    """Count what is in the files of a config."""
-    found = []
+    """Count the sentences and characters of a config's text."""
+    splits = []
     for name in ("train", "dev", "test"):
         corpus = getattr(config.data, name)
         if corpus is None:
@@ -45,8 +45,8 @@ def measure_text(config: Config) -> list[Split]:
                 sums[side] += length
                 longest[side] = max(longest[side], length)
         means = [total / max(1, count) for total in sums]
-        found.append(Split(name, count, *(Lengths(m, n) for m, n in zip(means, longest, strict=True))))
-    return found
+        splits.append(Split(name, count, *(Lengths(m, n) for m, n in zip(means, longest, strict=True))))
+    return splits
 
 
 def text_table(splits: Sequence[Split], paper: Splits | None) -> Table:
@@ -64,7 +64,7 @@ def text_table(splits: Sequence[Split], paper: Splits | None) -> Table:
 
 
 def like_for_like(splits: Sequence[Split], paper: Splits | None) -> str:
-    """What the reader of a comparison with the paper has to know about the training text, if anything."""
+    """A note where the training text differs from the paper's, which makes scores hard to compare."""
     train = next(split.sentences for split in splits if split.name == "train")
     if paper is None or train == paper.train:
         return ""

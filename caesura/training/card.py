@@ -27,6 +27,7 @@ def write_card(folder: Path, model: Translator, found: Evaluation, validation: d
     config = model.config
     train = config.data.train
     names = f"`{train.src.name}`, `{train.trg.name}`" if isinstance(train, Files) else f"`{train.name}`"
+    place = folder.name if folder.is_absolute() else folder  # no reader elsewhere has the rest of the path
     card = f"""# {config.name}
 
 {introduction(config, model.parameter_count())}
@@ -39,10 +40,10 @@ Trained on {names} with seed {config.training.seed}: best after {validation["upd
 {validation["sentences"]} sentences, {validation["seconds"]:.0f} seconds on {model.device.type}.
 
 Made with caesura {__version__}, torch {torch.__version__}, sacrebleu {sacrebleu.__version__},
-Python {platform.python_version()}. To repeat it: `caesura train {folder.name}/config.yaml --out NEW_FOLDER`.
+Python {platform.python_version()}. To repeat it: `caesura train {place}/config.yaml --out NEW_FOLDER`.
 
-To use it: `caesura translate {folder.name} < text`, or in Python
-`caesura.Translator.from_pretrained("{folder.name}").translate([...])`.
+To use it: `caesura translate {place} < text`, or in Python
+`caesura.Translator.from_pretrained("{place}").translate([...])`.
 """
     with write_beside(folder / CARD) as file:
         file.write(card.encode(errors="replace"))  # a folder may have any name

@@ -50,10 +50,10 @@ def test_what_is_moved_is_what_fidelity_and_flips_measure() -> None:
 def test_sentences_are_counted_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caesura.analysis.moved.TOGETHER", 2)
     monkeypatch.setattr("caesura.analysis.losses.SYMBOLS", 200)
-    told: list[tuple[str, int]] = []
-    found = move_cuts(tiny_model(ACT), SOURCES, TARGETS, lambda what, done: told.append((what, done)))
-    assert [done for what, done in told if what == "flipping cuts"] == [2, 1]
-    assert sum(done for what, done in told if what == "shifting scores") == 3
+    stages: list[tuple[str, int, int]] = []
+    found = move_cuts(tiny_model(ACT), SOURCES, TARGETS, lambda *stage: stages.append(stage))
+    assert [stage[1:] for stage in stages if stage[0] == "flipping cuts"] == [(2, 3), (1, 3)]
+    assert sum(done for what, done, _ in stages if what == "shifting scores") == 3
     assert found is not None
     assert found.flips is not None
     whole = flip_statistics(all_flips(tiny_model(ACT), SOURCES, TARGETS))

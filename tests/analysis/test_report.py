@@ -25,7 +25,7 @@ from caesura.analysis.gold import Gold
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
 from caesura.analysis.speed import Speed
-from caesura.analysis.study import AnalysisSettings, Known, Subject, analyse
+from caesura.analysis.study import AnalysisSettings, Subject, Translations, analyse
 from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
 from caesura.data.words import WordCounts
@@ -333,7 +333,12 @@ def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyP
     outputs = one.model.process([line.source for line in LINES], one.model.searcher(1))
     scores, speed = score(["a"], ["b"]), Speed(10.0, 1.0, 5, 3)
     found = analyse(
-        one, LINES, "text", None, replace(SMALL, sample=3, translate=5), known=Known(outputs, scores, speed)
+        one,
+        LINES,
+        "text",
+        None,
+        replace(SMALL, sample=3, translate=5),
+        before=Translations(outputs, scores, speed),
     )
     assert found.scores == scores
     assert found.text.translated == 5

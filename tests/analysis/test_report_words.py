@@ -2,17 +2,21 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from analysis.test_report import LINES, SMALL, Page, keep_chapters, subject
+from helpers import RECURRENT, make_config
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caesura.analysis.agreement import Agreement
-from caesura.analysis.chapters import _fall, _gates_said, _went
+from caesura.analysis.chapters import _fall, _gates_caption, _went
 from caesura.analysis.drawings import count
 from caesura.analysis.findings import Analysis
+from caesura.analysis.glance import Bar, Gauge, _gauge_html
 from caesura.analysis.lines import Line
+from caesura.analysis.models import describe
 from caesura.analysis.moved_chapter import _gain
 from caesura.analysis.report import Report
 from caesura.analysis.study import analyse
@@ -62,7 +66,7 @@ def test_what_did_not_move_goes_nowhere() -> None:
 def test_gold_boundaries_are_counted_in_words(one: Analysis, cut: int, given_: int, said: str) -> None:
     assert one.gates is not None
     gates = replace(one.gates, gold_boundaries=cut, gold_given=given_, profiles=one.gates.profiles[:1])
-    assert _gates_said(gates).endswith(said)
+    assert _gates_caption(gates).endswith(said)
 
 
 def test_one_of_everything_is_singular() -> None:
@@ -111,3 +115,27 @@ def test_the_page_names_the_baseline(one: Analysis, monkeypatch: pytest.MonkeyPa
     html = Report([one, replace(one, name="<twin>")], compared).page()[0]
     assert html.count("paired bootstrap against &lt;twin&gt;") == 1
     assert "paired bootstrap of BLEU against &lt;twin&gt;" in html
+
+
+def test_a_share_of_one_fills_a_bar_and_no_less_does() -> None:
+    bar = Bar(0.86, "0.86", "chance 0.30", 0.3)
+    assert "--to:86.0%" in _gauge_html(["a"], Gauge("Where cuts fall", "F1", [bar], full=1.0))
+    assert "--to:100.0%" in _gauge_html(["a"], Gauge("Cost", "seconds", [bar]))
+
+
+def test_a_report_says_which_models_are_missing(one: Analysis) -> None:
+    assert (
+        "2 of 4 models: no validation yet of x&lt;y"
+        in Report([one], {}, "2 of 4 models: no validation yet of x<y")._head()
+    )
+
+
+def test_cuts_from_outside_are_called_by_their_kind() -> None:
+    parts = {"reader": {"type": "lookup", "embedding_dim": 4}, "cutter": {"type": "given"}, "pooling": "mean"}
+    side = {"lang": "xx", "level": "char"}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side}
+    config = make_config(
+        parts | {"output_dim": 5}, {}, RECURRENT, data=data | {"cuts": {"type": "entropy", "target": 5.0}}
+    )
+    named = describe(SimpleNamespace(config=config))
+    assert named.startswith("lookup ▸ entropy (target 5) ▸ mean on char symbols")

@@ -134,6 +134,13 @@ def test_what_is_wanted_of_each_model(
     assert len(tested.missing()) == count
 
 
+def test_what_is_shown_says_which_models_are_missing(tmp_path: Path) -> None:
+    models = [demo.model_of(system, 1, tmp_path) for system in demo.SYSTEMS]
+    tested = [demo.Tested(model, mock.Mock(), {}, 1.0) for model in models[2:]]
+    assert demo._missing(tested, models) == "2 of 4 models: no validation yet of char, seed 1; act, seed 1"
+    assert demo._missing(tested, models[2:]) == ""
+
+
 def test_two_models_train_at_a_time_within_one_time_limit(first: tuple[Path, Done], tmp_path: Path) -> None:
     """The last of them start first: theirs are the cuts to see where the time is too short for all."""
     assert max(int(path.read_text()) for path in first[0].glob("*.beside")) == demo.AT_ONCE == 2

@@ -68,9 +68,6 @@ cli.main()
 """
 
 
-IMPORTED = ("typer", "caesura.cli.options", "torch", "torch._C", "caesura.cli.streaming")
-
-
 def python(program: str, *arguments: object) -> tuple[int, str, str]:
     """Status, output and errors of a program."""
     words = [sys.executable, "-c", program, *map(str, arguments)]

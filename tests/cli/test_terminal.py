@@ -10,6 +10,7 @@ import pytest
 from cli.program import caesura, write_corpus
 
 from caesura import terminal
+from caesura.training.checkpoint import Progress
 
 
 def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
@@ -47,13 +48,29 @@ def test_at_a_terminal_the_bar_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, force_terminal=True, width=80))
     with terminal.counting("reading", 3) as count, terminal.stages("drawing") as stage:
         count(2)
-        stage("gates", 7)
+        stage("gates", 7, 9)
     with terminal.telling("the report") as tell:
         tell("[b]")
     assert "the report: [b]" in written.getvalue()
     assert "after" not in written.getvalue()
     monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, width=80))
+    with terminal.stages("drawing") as stage:
+        stage("gates", 7, 9)
+    assert "drawing: gates, 7 of 9 sentences after" in written.getvalue()
     with terminal.counting("reading", 3) as count:
         count(2)
         count(1)
     assert re.search(r"reading: 2 of 3 after \S+\nreading: 3 of 3 after \S+\n$", written.getvalue())
+
+
+def test_without_a_terminal_a_training_says_how_far_it_is_before_its_first_validation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, written = iter([0.0, 29.0, 30.0]), io.StringIO()
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, width=120))
+    display = terminal.TrainingDisplay(8_000)
+    for updates in (1, 2):
+        display.update(Progress(updates, sentences=64 * updates, since_validation=64 * updates), 3.0)
+    far = "epoch 1, update 2  cross-entropy 3.000, 128 of 8,000 sentences to the next validation"
+    assert written.getvalue() == f"{far} after 30s\n"

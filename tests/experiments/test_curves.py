@@ -1,4 +1,4 @@
-"""The picture beside the tables of `caesura reproduce`: what the logs have, with folders and without."""
+"""The figure beside the tables of `caesura reproduce`: what the logs have, with folders and without."""
 
 import json
 import shutil
@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 
 from caesura.analysis.plots import png_of
 from caesura.experiments import reproduce
-from caesura.experiments.curves import CURVES, curves_figure
 from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.recipe import Recipe, RecipeSystem
+from caesura.experiments.result_figures import CURVES, curves_figure
 from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from cli.program import write_config, write_corpus
 
-from caesura.analysis.defaults import told_options, with_defaults, without_defaults
+from caesura.analysis.defaults import changed_options, with_defaults, without_defaults
 from caesura.components import resolve
 from caesura.config import Config, flat, load_config
 from caesura.experiments.provenance import described, digest, is_mark_of
+from caesura.experiments.recipe import Chosen, load_recipe, systems
+from caesura.experiments.results import kept_metrics
 from caesura.experiments.sweep_results import load
 from caesura.segmenters import base
 from caesura.segmenters.lookup import LookupSegmenter
@@ -92,7 +94,7 @@ def test_options_are_told_where_they_are_not_the_defaults() -> None:
     cutter = {"type": "act", "epsilon": 0.25, "halting_bias": 1.0}
     reader = {"type": "gru", "embedding_dim": 8, "size": 6, "dropout": 0.0}
     values = {"type": "parts", "tau": 0.5, "reader": reader, "cutter": cutter, "pooling": "weighted"}
-    assert told_options("segmenter", values | {"rate": None, "output_dim": None}) == {
+    assert changed_options("segmenter", values | {"rate": None, "output_dim": None}) == {
         "reader": {"type": "gru", "embedding_dim": 8, "size": 6},
         "cutter": {"type": "act", "epsilon": 0.25},
         "pooling": {"type": "weighted"},
@@ -124,3 +126,28 @@ def test_published_sweeps_have_the_marks_of_this_version() -> None:
         assert run.base in found.configs
     assert len({run.digest for run in found.runs}) == len(found.runs)
     assert load(RESULTS / "freedom" / "fixed.json").runs[0].alike
+
+
+@pytest.mark.parametrize("ending", [".xz", ".gz"])
+def test_packed_text_has_the_mark_of_the_same_text_unpacked(act: Path, ending: str) -> None:
+    plain = "data.test={src: /one/test.de, trg: /one/test.en}"
+    packed = plain.replace(".de", f".de{ending}").replace(".en", f".en{ending}")
+    one, other = (described(load_config(act, [setting])) for setting in (plain, packed))
+    assert one == other
+    cuts = "data.cuts={type: file, train: /one/a.cuts, dev: /two/b.cuts}"
+    assert described(load_config(act, [cuts])) == described(
+        load_config(act, [cuts.replace("cuts,", f"cuts{ending},")])
+    )
+
+
+def test_published_marks_of_packed_text_stay_valid_for_the_same_text_unpacked() -> None:
+    """Earlier versions made another mark where text was packed, as it was for docs/results/reading."""
+    recipe = load_recipe(RESULTS.parents[1] / "recipes" / "reading" / "reproduce.yaml")
+    chosen = systems(recipe, Chosen(RESULTS / "reading", only=("act-2", "act-4", "gru-cif-4")))
+    members = [member for system in chosen for member in system.members.values()]
+    logs = {member: kept_metrics(RESULTS / "reading", member) for member in members}
+    marks = {m: json.loads(log.read_bytes().splitlines()[-1])["digest"] for m, log in logs.items()}
+    assert len(marks) >= 3
+    for member, mark in marks.items():
+        assert mark != digest(described(member.load()))
+        assert is_mark_of(mark, described(member.load()))

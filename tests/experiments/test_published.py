@@ -11,7 +11,7 @@ from cli.program import AT_ONCE
 from experiments.recipes import RECIPE, rows, run
 
 from caesura.experiments.outcome import Member, Outcome
-from caesura.experiments.provenance import told
+from caesura.experiments.provenance import without_folders
 from caesura.experiments.recipe import FILE, RecipeSystem, unique_titles
 from caesura.experiments.result_tables import comparison_table, timing
 from caesura.experiments.results import SystemResult
@@ -137,7 +137,7 @@ def test_no_card_before_the_end_and_no_scores_before_the_test(recipe: Path) -> N
     ],
 )
 def test_a_call_is_told_without_the_folders_of_the_machine(word: str, shown: str) -> None:
-    assert told(word) == shown
+    assert without_folders(word) == shown
 
 
 def outcome(seed: int, bleu: float, tested: bool = True, beside: int = 1) -> Outcome:

@@ -10,9 +10,9 @@ import pytest
 from cli.program import AT_ONCE
 from experiments.recipes import RECIPE, run
 
-from caesura.experiments.by_length import by_length_figure, series_of
 from caesura.experiments.outcome import MEASURES, Measure, Member, Outcome
 from caesura.experiments.recipe import FILE, Recipe, RecipeSystem
+from caesura.experiments.result_figures import by_length_figure, series_of
 from caesura.experiments.result_tables import comparison_table, explained, off_rates, seeds_table
 from caesura.experiments.results import SystemResult
 from caesura.training.checkpoint import Progress

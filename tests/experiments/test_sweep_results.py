@@ -19,11 +19,11 @@ from caesura.experiments.sweep_grid import parse_over
 from caesura.experiments.sweep_results import (
     chosen,
     curve,
+    distinguished,
+    finite,
     load,
     merge,
-    rounded,
     save,
-    told_apart,
     training_curve,
 )
 from caesura.experiments.sweep_tables import brief_table, groups_table, markdown, runs_table
@@ -121,14 +121,14 @@ def test_a_run_that_does_not_cut_tells_its_loss_at_the_same_places():
     assert beside == {key: cutting[key] for key in ("sentences", "cross_entropy", "loss")}
     assert cutting["sentences"] == training_curve(told(200))["sentences"]
     run = result(training=beside)
-    assert run.told("loss")[:2] == [(64, 2.0), (192, 1.0)]
-    assert (run.last_told("cross_entropy"), run.last_told("segment_length")) == (0.005, None)
+    assert run.logged("loss")[:2] == [(64, 2.0), (192, 1.0)]
+    assert (run.last_logged("cross_entropy"), run.last_logged("segment_length")) == (0.005, None)
 
 
 def test_what_training_could_not_tell_is_passed_over():
     run = result(training={"sentences": [1, 2, 3], "loss": [5.0, None, None]})
-    assert (run.told("loss"), run.last_told("loss"), run.told("x")) == ([(1, 5.0)], 5.0, [])
-    assert result().told("loss") == []
+    assert (run.logged("loss"), run.last_logged("loss"), run.logged("x")) == ([(1, 5.0)], 5.0, [])
+    assert result().logged("loss") == []
 
 
 @given(st.integers(1, 500), st.integers(2, 60))
@@ -147,7 +147,7 @@ def test_a_thinned_log_is_densest_at_the_start(count, most):
     ("value", "kept"), [(1.234567, 1.2346), (7, 7), (math.nan, None), (None, None), ("x", None)]
 )
 def test_numbers_are_short(value, kept):
-    assert rounded(value) == kept
+    assert finite(value) == kept
 
 
 def test_several_stints_are_one_sweep():
@@ -171,7 +171,7 @@ def test_runs_are_chosen_by_their_values_and_look_and_are_named_by_those():
     found = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
     assert found.over == [BIAS, TAU]
     assert [run.group for run in found.runs] == ["b_h=1 tau=1", "b_h=1 tau=0.1", "char"]
-    by_tau = told_apart(chosen(made, [parse_over(f"{TAU}=0")]))
+    by_tau = distinguished(chosen(made, [parse_over(f"{TAU}=0")]))
     assert [run.group for run in by_tau.runs] == ["tau=0 b_h=-2", "tau=0 b_h=1", "char"]
 
 
@@ -211,7 +211,7 @@ def test_two_studies_are_both_drawn_and_told_apart():
     one, other = study(0.1), study(0.2)
     merged = merge([one, other])
     assert merged.runs == [*one.runs, *other.runs]
-    named = told_apart(merged)
+    named = distinguished(merged)
     assert [run.name for run in named.runs[:3]] == [
         *("tau=0 learning_rate=0.1 seed=1", "tau=0 learning_rate=0.1 seed=2", "char learning_rate=0.1 seed=1")
     ]
@@ -220,19 +220,19 @@ def test_two_studies_are_both_drawn_and_told_apart():
         *(["tau=0 learning_rate=0.1", 2], ["tau=0 learning_rate=0.2", 2]),
         *(["char learning_rate=0.1", 1], ["char learning_rate=0.2", 1]),
     ]
-    assert told_apart(one) == one
+    assert distinguished(one) == one
     assert len(groups_table(merged).rows) == 4  # under any names
 
 
 def test_studies_of_other_configs_are_told_by_those_and_unknown_ones_by_their_digests():
     ja = study(0.1, config="act-ja")
-    names = [run.group for run in told_apart(merge([study(0.1), ja])).runs]
+    names = [run.group for run in distinguished(merge([study(0.1), ja])).runs]
     assert names[:2] + names[3:5] == ["tau=0 act"] * 2 + ["tau=0 act-ja"] * 2
     old = [result("tau=0", seed, digest=f"{seed}{mark}") for mark in "ab" for seed in (1, 2)]
-    assert [run.name for run in told_apart(sweep(old)).runs] == [
+    assert [run.name for run in distinguished(sweep(old)).runs] == [
         *("tau=0 1a seed=1", "tau=0 2a seed=2", "tau=0 1b seed=1", "tau=0 2b seed=2")
     ]
-    assert told_apart(sweep(old[:2])) == sweep(old[:2])
+    assert distinguished(sweep(old[:2])) == sweep(old[:2])
 
 
 @pytest.mark.parametrize(
