@@ -11,12 +11,13 @@ from torch.nn import functional as F
 from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, DecoderStep
-from caesura.decoders.recurrent import ROWS, attention_flops
+from caesura.decoders.recurrent import ROWS, attention_flops, between
 from caesura.encoders.base import Encoded
 from caesura.kernels import pick
-from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step, full
+from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
+from caesura.kernels.precision import full
 from caesura.layers.checks import check_finite, check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
@@ -33,6 +34,7 @@ class ActDecoder(Decoder[ActDecoderState]):
     """
 
     segmenting = True
+    per_sentence, shared = ("keys", "values", "mask", "sigmoids"), ("table",)
 
     def __init__(
         self,
@@ -62,12 +64,12 @@ class ActDecoder(Decoder[ActDecoderState]):
         self.attention = MlpAttention(hidden_size, memory_dim, attention_size)
         self.outer = nn.GRUCell(embedding_dim + memory_dim, hidden_size)  # R
         self.inner = nn.GRUCell(embedding_dim + (memory_dim if feed_context else 0), act_size)  # S
-        self.enter = _between(hidden_size, act_size)  # P
-        self.leave = _between(act_size, hidden_size)  # Q
+        self.enter = between(hidden_size, act_size)  # P
+        self.leave = between(act_size, hidden_size)  # Q
         self.halting = nn.Linear(act_size, 1)
         self.output = nn.Linear(act_size, output_dim)  # W_o
         self.symbols = nn.Linear(output_dim, vocab_size)  # O
-        self.initial = _between(summary_dim, hidden_size)
+        self.initial = between(summary_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
         self.epsilon, self.share = epsilon, share
         nn.init.constant_(self.halting.bias, halting_bias)
@@ -120,20 +122,6 @@ class ActDecoder(Decoder[ActDecoderState]):
         with torch.autocast(inputs.device.type, enabled=False):
             state, _ = act_decoder_step(inputs, state, self._weights().to(inputs.dtype), self.epsilon)
         return DecoderStep(self._score(state.s), state.attention, ends), state
-
-    def reorder(
-        self, state: ActDecoderState, sentences: Tensor | None, hypotheses: Tensor
-    ) -> ActDecoderState:
-        """Keys and values move only where sentences do."""
-        rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
-        memory, fixed = ("keys", "values", "mask"), ("sigmoids", "table")
-        own = (name for name, part in vars(state).items() if part is not None and name not in memory + fixed)
-        moved = {name: getattr(state, name)[rows[:, None], hypotheses] for name in own}
-        if sentences is not None:
-            moved |= {name: getattr(state, name)[sentences] for name in memory}
-            if state.sigmoids is not None:
-                moved["sigmoids"] = state.sigmoids._replace(memory=state.sigmoids.memory[sentences])
-        return replace(state, **moved)
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layers are one product each."""
@@ -201,8 +189,3 @@ class ActDecoder(Decoder[ActDecoderState]):
             leave_weight=getattr(self.leave, "weight", None),
             leave_bias=getattr(self.leave, "bias", None),
         )
-
-
-def _between(size: int, other: int) -> nn.Module:
-    """The identity where sizes agree, else a linear map."""
-    return nn.Identity() if size == other else nn.Linear(size, other)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
@@ -25,9 +26,8 @@ class DecoderStep:
 
     logits: Tensor  # [B, K, V] scores of the next symbol, before softmax
     attention: Tensor | None = None  # [B, K, S] where this step looked
-    ends: Tensor | None = (
-        None  # [B, K] bool: the symbol just read ended a segment; None: not a segmenting decoder
-    )
+    # [B, K] bool: the symbol just read ended a segment; None: not a segmenting decoder
+    ends: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ class Decoder(nn.Module, Generic[State]):
     graphs: a state is a dataclass of tensors, and they fetch no value from the device.
     """
 
+    # The fields of a state that belong to its sentences, and those that no reordering changes; all others
+    # belong to hypotheses.
+    per_sentence: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[tuple[str, ...]] = ()
     segmenting: ClassVar[bool] = False  # whether it cuts what it writes: `ends` is there
     lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
@@ -73,7 +77,16 @@ class Decoder(nn.Module, Generic[State]):
 
     def reorder(self, state: State, sentences: Tensor | None, hypotheses: Tensor) -> State:
         """Keep `sentences` [B'] (None: all) and of each its `hypotheses` [B', K'], which may repeat."""
-        raise NotImplementedError
+        rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
+        moved = {}
+        for name, part in vars(state).items():
+            if part is None or name in self.shared or (name in self.per_sentence and sentences is None):
+                continue
+            if name not in self.per_sentence:
+                moved[name] = part[rows[:, None], hypotheses]
+            else:
+                moved[name] = part[rows] if isinstance(part, Tensor) else part.rows(rows)
+        return replace(state, **moved)  # type: ignore[type-var]  # a state is a dataclass
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Score the target `trg_in` [B, U] (<s> y1 y2 ...): what repeated `step`s give, and the penalty.

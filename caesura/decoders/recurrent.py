@@ -15,6 +15,7 @@ from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
+from caesura.kernels.precision import working_dtype
 from caesura.layers.checks import check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
@@ -46,6 +47,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     """c_t = attend(s_{t-1}); s_t = GRU(s_{t-1}, [E y_{t-1}; c_t]); logits = W s_t + b."""
 
     lean = True
+    per_sentence, shared = ("keys", "values", "lengths", "sigmoids"), ("table", "weights")
 
     def __init__(
         self,
@@ -65,8 +67,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         self.cell = nn.GRUCell(embedding_dim + memory_dim, hidden_size)
         self.output = nn.Linear(hidden_size, vocab_size)
         # The paper's parameter counts leave no room for a projection; there is one only where sizes differ.
-        same = summary_dim == hidden_size
-        self.initial: nn.Module = nn.Identity() if same else nn.Linear(summary_dim, hidden_size)
+        self.initial = between(summary_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def flops(self, segments: int, targets: int, written: int) -> int:
@@ -99,18 +100,6 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         logits = self.output(self.dropout(hidden))
         return DecoderStep(logits, attention), replace(state, hidden=hidden)
 
-    def reorder(self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor) -> RecurrentState:
-        """Keys and values move only where sentences do."""
-        if sentences is None:
-            rows = torch.arange(len(hypotheses), device=hypotheses.device)
-            return replace(state, hidden=state.hidden[rows[:, None], hypotheses])
-        hidden = state.hidden[sentences[:, None], hypotheses]
-        keys, values, lengths = (part[sentences] for part in (state.keys, state.values, state.lengths))
-        state = replace(state, hidden=hidden, keys=keys, values=values, lengths=lengths)
-        if state.sigmoids is None:
-            return state
-        return replace(state, sigmoids=state.sigmoids._replace(memory=state.sigmoids.memory[sentences]))
-
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layer are one product each."""
         mask, inputs = positions_mask(encoded.lengths, encoded.states.shape[1]), self._project(trg_in)
@@ -125,7 +114,6 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         choice, _ = pick(state.keys.device, "attention_decoder", state.hidden, *memory)
         if choice == "triton":
             from caesura.kernels.attention_step_triton import StepWeights  # here: Triton is not everywhere
-            from caesura.kernels.launch import working_dtype
 
             dtype, output = working_dtype(state.hidden), (self.output.weight, self.output.bias)
             weights = StepWeights.of(self._table(), self._weights(), *output, dtype)
@@ -165,6 +153,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         gates = F.linear(old, self.cell.weight_hh, self.cell.bias_hh)
         from_context = F.linear(context, self.cell.weight_ih[:, self.embedding.embedding_dim :])
         return gru_step(inputs + from_context, gates, old), weights
+
+
+def between(size: int, other: int) -> nn.Module:
+    """The identity where sizes agree, else a linear map."""
+    return nn.Identity() if size == other else nn.Linear(size, other)
 
 
 def attention_flops(attention: MlpAttention, segments: int, queries: int) -> int:

@@ -19,6 +19,7 @@ from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.kernels.attention_step import attend_in_blocks, attend_reference
 from caesura.kernels.gru import gru_step
+from caesura.kernels.precision import full
 
 
 @dataclass(frozen=True)
@@ -234,8 +235,3 @@ def _put(found: Tensor, rows: Tensor, old: Tensor) -> Tensor:
 
 def _mapped(state: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return state if weight is None else F.linear(state, weight, bias)
-
-
-def full(values: Tensor) -> Tensor:
-    """In float32 or better: state, means and halting sum are, whatever autocast does to the products."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))

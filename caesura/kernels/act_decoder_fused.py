@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from caesura.kernels.act_decoder_weights import ActDecoderWeights, Leaving
-from caesura.kernels.attention_decoder import Sigmoids, blocked
+from caesura.kernels.attention_decoder import Looks, LooksBack, Sigmoids
 from caesura.kernels.gru import gru_slopes, in_gate_order
 
 
@@ -78,11 +78,11 @@ class ActDecode(torch.autograd.Function):
         # A sentence without segments looks at zeros, and what it gives to them is nothing.
         keys, values = keys.contiguous(), values.masked_fill(~mask.any(1)[:, None, None], 0).contiguous()
         sigmoids = Sigmoids.of(keys)
-        steps = _decode(x, outer, _Looks.of(sigmoids, values, mask, weights.energy), forces, weights, epsilon)
+        steps = _decode(x, outer, Looks.of(sigmoids, values, mask, weights.energy), forces, weights, epsilon)
         doubled = steps.projected[..., 3 * outer.shape[1] :][..., : keys.shape[2]]
         if not sigmoids.hold(doubled):
             sigmoids = Sigmoids.of(keys, safe=True)
-            looks = _Looks.of(sigmoids, values, mask, weights.energy)
+            looks = Looks.of(sigmoids, values, mask, weights.energy)
             steps = _decode(x, outer, looks, forces, weights, epsilon)
         steps.attention.masked_fill_(~mask, 0)
         ctx.factored = sigmoids.factored
@@ -100,36 +100,14 @@ class ActDecode(torch.autograd.Function):
         count = len(Steps._fields)
         steps, weights = Steps(*saved[:count]), ActDecoderWeights.of(saved[count:])
         sigmoids = Sigmoids(memory, ctx.factored, memory.new_ones(()))
-        looks = _LooksBack.of(sigmoids, values, weights.energy)
+        looks = LooksBack.of(sigmoids, values, weights.energy)
         of_states, of_attention, _, of_p, of_h = grads
         of = _decode_back(steps, weights, looks, of_states, of_attention, of_p, of_h)
         return _gradients(steps, of, weights, looks, outer)
 
 
-class _Looks(NamedTuple):
-    """What attending takes: energies, softmax, context."""
-
-    sigmoids: Sigmoids
-    values: Tensor  # [B, S, M]
-    v: Tensor  # [E]
-    floor: Tensor  # [B * S]    -inf where nothing is to be seen
-    y: Tensor  # [B, S, E]      scratch
-
-    @classmethod
-    def of(cls, sigmoids: Sigmoids, values: Tensor, mask: Tensor, energy: Tensor) -> _Looks:
-        floor = values.new_zeros(mask.shape).masked_fill_(blocked(mask), -torch.inf).view(-1)
-        return cls(sigmoids, values, -2 * energy[0], floor, torch.empty_like(sigmoids.memory))
-
-    def __call__(self, query: Tensor) -> Tensor:
-        """The shares [B, S] for a doubled query [B, E], which is prepared in place."""
-        self.sigmoids.prepare_(query)
-        self.sigmoids.at(query.unsqueeze(1), out=self.y)
-        energies = torch.addmv(self.floor, self.y.view(-1, self.y.shape[2]), self.v)
-        return torch.softmax(energies.view(self.y.shape[:2]), 1)
-
-
 def _decode(
-    x: Tensor, outer: Tensor, looks: _Looks, forces: Tensor, weights: ActDecoderWeights, epsilon: float
+    x: Tensor, outer: Tensor, looks: Looks, forces: Tensor, weights: ActDecoderWeights, epsilon: float
 ) -> Steps:
     """All steps, in order."""
     (B, S, E), (_, H), A = looks.y.shape, outer.shape, weights.inner_hh.shape[1]
@@ -216,37 +194,10 @@ class Gradients(NamedTuple):
         )
 
 
-class _LooksBack(NamedTuple):
-    """What the gradient of attending takes, and what it adds up."""
-
-    sigmoids: Sigmoids
-    turned: Tensor  # [B, M, S]  values
-    v4: Tensor  # [E]            with y = sigmoid(-2x), tanh'(x) = 4 y (1 - y)
-    y: Tensor  # [B, S, E]       scratch
-    of_keys: Tensor  # [B, S, E] to be multiplied with v4
-    of_v: Tensor  # [E]          to be multiplied with -2
-
-    @classmethod
-    def of(cls, sigmoids: Sigmoids, values: Tensor, energy: Tensor) -> _LooksBack:
-        turned, v4 = values.transpose(1, 2).contiguous(), 4 * energy[0]
-        y, of_keys = torch.empty_like(sigmoids.memory), torch.zeros_like(sigmoids.memory)
-        return cls(sigmoids, turned, v4, y, of_keys, torch.zeros_like(v4))
-
-    def __call__(self, query: Tensor, share: Tensor, da: Tensor) -> Tensor:
-        """From the gradient of the shares [B, S] to that of the query [B, E]."""
-        da.mul_(share)
-        de = da.addcmul_(share, da.sum(1, keepdim=True), value=-1)
-        self.sigmoids.at(query.unsqueeze(1), out=self.y)
-        self.of_v.addmv_(self.y.view(-1, self.y.shape[2]).t(), de.view(-1))
-        self.y.addcmul_(self.y, self.y, value=-1)
-        self.of_keys.addcmul_(self.y, de.unsqueeze(2))
-        return torch.bmm(de.unsqueeze(1), self.y).squeeze(1).mul_(self.v4)
-
-
 class _Back:
     """What a step hands to the one before it, on the way back."""
 
-    def __init__(self, steps: Steps, weights: ActDecoderWeights, looks: _LooksBack) -> None:
+    def __init__(self, steps: Steps, weights: ActDecoderWeights, looks: LooksBack) -> None:
         (_, B, H), A, fed = steps.outer.shape, steps.states.shape[2], weights.inner_context
         self.H, self.A, self.weights, self.looks = H, A, weights, looks
         self.leaving, self.W_context = Leaving.of(weights).weight, _n_first(weights.context.t(), H).t()
@@ -298,7 +249,7 @@ class _Back:
         if of_share is not None:
             da.add_(of_share)
         query = at.projected[:, 3 * H : 3 * H + E]
-        of.outer[:, 4 * H : 4 * H + E] = self.looks(query, at.attention, da)
+        self.looks(query, at.attention, da, out=of.outer[:, 4 * H : 4 * H + E])
         self.left = torch.mm(of.outer[:, H : H + len(self.leaving)], self.leaving)
         if self.weights.leave_weight is None:
             self.left.add_(of.outer[:, -H:])
@@ -307,7 +258,7 @@ class _Back:
 def _decode_back(
     steps: Steps,
     weights: ActDecoderWeights,
-    looks: _LooksBack,
+    looks: LooksBack,
     of_states: Tensor | None,
     of_attention: Tensor | None,
     of_p: Tensor | None,
@@ -329,7 +280,7 @@ def _decode_back(
 
 
 def _gradients(
-    steps: Steps, of: Gradients, weights: ActDecoderWeights, looks: _LooksBack, outer: Tensor
+    steps: Steps, of: Gradients, weights: ActDecoderWeights, looks: LooksBack, outer: Tensor
 ) -> tuple[Tensor | None, ...]:
     """Of all arguments of `ActDecode`, from those of the steps."""
     H, A = steps.outer.shape[2], steps.states.shape[2]

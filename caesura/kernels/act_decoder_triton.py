@@ -22,9 +22,9 @@ from caesura.kernels import attention_decoder_triton as attention
 from caesura.kernels.act_decoder_fused import at_beginnings, beginnings
 from caesura.kernels.act_decoder_kernels_triton import inner, inner_back, outer, outer_back
 from caesura.kernels.act_decoder_weights import ActDecoderWeights, Entering, Leaving
-from caesura.kernels.attention_decoder_triton import Buffers, Layout, new_buffers, padded, product
-from caesura.kernels.attention_kernels_triton import attend, attend_back
-from caesura.kernels.launch import Launch, working_dtype
+from caesura.kernels.attention_decoder_triton import Buffers, Layout, named, new_buffers
+from caesura.kernels.launch import Launch, padded, product
+from caesura.kernels.precision import working_dtype
 
 SPLIT = 6  # parts of the product that gives the gradient of what was handed on: few columns, a long sum
 
@@ -242,19 +242,18 @@ def _set(W: Tensor, weight: Tensor, bias: Tensor) -> None:
 
 def _forward(sizes: Sizes, at: Buffers, inputs: Tensor, limit: float) -> None:
     """Fill the buffers step by step."""
-    B, U, S, H, A, E, M, fed, _ = sizes
-    looks, wide, X = sizes.looks, (sizes.width, sizes.context), 3 * H + 3 * A
-    args = _of(at, "projected keys values seen lengths v attention normalizers contexts")
-    args += _of(at, "partial sums counters new")
-    rest = B, S, True, sizes.head, E, M, *attention.tiles(looks, attention.STAGES)
-    attend_at = Launch(attend, (B, looks.parts, 1), (*args, *rest), attention.WARPS)
-    args = _of(at, "from_context projected p new means n outers")
+    B, U, _, H, A, _, _, fed, _ = sizes
+    wide, X = (sizes.width, sizes.context), 3 * H + 3 * A
+    attend_at = attention.attending(sizes.looks, at, sizes.head, at["new"])
+    args = named(at, "from_context projected p new means n outers")
     outer_at = _launch(outer, sizes, inputs, *args, B, U, H, X, *wide, _wide(H), sizes.block)
-    args = _of(at, "from_context projected entered p new forced means s mean total w b")
-    args += _of(at, "gates before states scores slopes carried")
+    args = named(at, "from_context projected entered p new forced means s mean total w b")
+    args += named(at, "gates before states scores slopes carried")
     inner_at = _launch(inner, sizes, inputs, *args, limit, B, U, H, A, X, *wide, _wide(A), fed, padded(A))
-    W, W_context, W_outer = (weight.t() for weight in _of(at, "W W_context W_outer"))
-    carried, projected, contexts, outers = (b.unbind() for b in _of(at, "carried projected contexts outers"))
+    W, W_context, W_outer = (weight.t() for weight in named(at, "W W_context W_outer"))
+    carried, projected, contexts, outers = (
+        b.unbind() for b in named(at, "carried projected contexts outers")
+    )
     for t in range(U):
         if t:
             torch.mm(carried[t], W, out=projected[t])
@@ -266,10 +265,6 @@ def _forward(sizes: Sizes, at: Buffers, inputs: Tensor, limit: float) -> None:
     at["attention"].sub_(at["normalizers"]).exp_()
 
 
-def _of(at: Buffers, names: str) -> list[Tensor]:
-    return [at[name] for name in names.split()]
-
-
 def _launch(kernel: Any, sizes: Sizes, *args: Any) -> Launch:
     """A kernel that takes its block of features last, for all features of a state."""
     size, block = sizes.A if kernel in (inner, inner_back) else sizes.H, args[-1]
@@ -278,7 +273,7 @@ def _launch(kernel: Any, sizes: Sizes, *args: Any) -> Launch:
 
 def _clear(sizes: Sizes, at: Buffers) -> None:
     """Make the buffers of the way back ready for the last step."""
-    for buffer in _of(at, "of_energies to_carried kept of_mean of_means of_total of_p_read of_fed"):
+    for buffer in named(at, "of_energies to_carried kept of_mean of_means of_total of_p_read of_fed"):
         buffer.zero_()
     at["of_gates"][..., 4 * sizes.H + 3 * sizes.A : sizes.head].zero_()
     at["of_from_context"][..., 3 * sizes.H :].zero_()
@@ -294,24 +289,19 @@ def _backward(
     of_h: Tensor | None,
 ) -> None:
     """From the last step to the first: the gradients of the gates, contexts and energies."""
-    B, U, S, H, A, E, M, fed, _ = sizes
-    looks, wide, X, nothing = sizes.looks, (sizes.width, sizes.context), 3 * H + 3 * A, at["kept"]
+    B, U, _, H, A, _, M, fed, _ = sizes
+    wide, X = (sizes.width, sizes.context), 3 * H + 3 * A
     given, dots = (of_states, of_p, of_h), len(at["of_p_read"])
-    args = _of(at, "to_carried kept of_mean of_total of_means of_p_read of_fed")
-    args += [inputs, *_of(at, "states before gates w p new slopes")]
-    args += [nothing if part is None else part for part in given]
-    args += _of(at, "of_inputs of_entered of_gates of_from_context of_scores")
+    args = named(at, "to_carried kept of_mean of_total of_means of_p_read of_fed")
+    args += [inputs, *named(at, "states before gates w p new slopes")]
+    args += [at["kept"] if part is None else part for part in given]
+    args += named(at, "of_inputs of_entered of_gates of_from_context of_scores")
     rest = B, U, H, A, X, *wide, _wide(A), SPLIT, dots, triton.next_power_of_2(dots), fed
     inner_at = _launch(inner_back, sizes, *args, *rest, *(part is not None for part in given), padded(A))
-    args = [*_of(at, "to_outer of_means of_p_read"), inputs]
-    args += _of(at, "projected n p new of_inputs of_gates of_from_context")
+    args = [*named(at, "to_outer of_means of_p_read"), inputs]
+    args += named(at, "projected n p new of_inputs of_gates of_from_context")
     outer_at = _launch(outer_back, sizes, *args, B, U, H, X, *wide, _wide(H), sizes.block)
-    args = _of(at, "to_context of_contexts contexts attention")
-    args += [nothing if of_attention is None else of_attention]
-    args += _of(at, "projected keys values lengths v of_energies of_gates partial counters new")
-    sized = B, S, U, True, sizes.head, sizes.head, E, M, of_attention is not None
-    tiles = attention.tiles(looks, attention.STAGES_BACK)
-    attend_at = Launch(attend_back, (B, looks.parts, 1), (*args, *sized, *tiles), attention.WARPS)
+    attend_at = attention.attending_back(sizes.looks, at, of_attention, (sizes.head, sizes.head), at["new"])
     # Products in parts, added up by the kernels that read them: with so few columns and so long a sum, one
     # alone would leave most of the GPU idle.
     of_gates, W = _parts(at["of_gates"], SPLIT), at["W"].view(SPLIT, -1, _wide(A))

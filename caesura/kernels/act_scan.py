@@ -139,22 +139,9 @@ class ActScan(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight_hh: Tensor,
-        bias_hh: Tensor,
-        halting_weight: Tensor,
-        halting_bias: Tensor,
-        s: Tensor,
-        mean: Tensor,
-        H: Tensor,
-        R: Tensor,
-        mask: Tensor,
-        forced: Tensor,
-        epsilon: float,
-    ) -> tuple[Tensor, ...]:
-        """Scan time-major, into buffers that the gradient will need."""
+    def forward(ctx: Any, inputs: Tensor, *given: Any) -> tuple[Tensor, ...]:
+        """Scan time-major, into buffers that the gradient will need; arguments as of the reference."""
+        weight_hh, bias_hh, halting_weight, halting_bias, s, mean, H, R, mask, forced, epsilon = given
         size, (count, steps) = s.shape[1], mask.shape
         real, W, w = mask.t().contiguous(), weight_hh.t().contiguous(), halting_weight[0]
         x = inputs.transpose(0, 1).clone(memory_format=torch.contiguous_format)
