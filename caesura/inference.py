@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import FileCuts
-from caesura.data.batching import Batch, Ids, collate
+from caesura.data.batching import Batch, Ids, collate, collate_targets
 from caesura.data.cuts import GivenCuts, places_of
 from caesura.data.files import stored
 from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
@@ -24,6 +24,7 @@ from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError, out_of_memory
 from caesura.kernels import pick
+from caesura.layers.modes import evaluating
 from caesura.output import Output, Segmentation, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.forced import forced_scores
@@ -169,17 +170,13 @@ class Translator(BaseTranslator):
         progress: Callable[[int], None] | None = None,
     ) -> dict[int, Result]:
         """What `work` makes of every text, by its row, a group at a time; an empty text has no result."""
-        was_training = self.training
-        self.eval()
-        try:
-            results: dict[int, Result] = {}
+        results: dict[int, Result] = {}
+        with evaluating(self):
             for rows in self._groups(list(map(len, texts.ids))):
                 results |= zip(rows, self._fitted(texts, rows, work), strict=True)
                 if progress:
                     progress(len(rows))
-            return results
-        finally:
-            self.train(was_training)
+        return results
 
     def _fitted(
         self, texts: Numbered, rows: list[int], work: Callable[[list[int]], list[Result]]
@@ -276,10 +273,8 @@ class Translator(BaseTranslator):
         self, memory: Encoded, ids: Sequence[Ids], texts: Sequence[str], places: Sequence[NDArray[np.int32]]
     ) -> list[Segmentation]:
         """How a decoder that segments cuts texts, given with their symbols and the places of these."""
-        batch = collate([((), own) for own in ids]).to(self.device)
-        assert batch.trg_in is not None
-        assert batch.trg_lengths is not None
-        decoded = self.decoder(memory, batch.trg_in, batch.trg_lengths)
+        trg_in, _, lengths = (part.to(self.device) for part in collate_targets(ids))
+        decoded = self.decoder(memory, trg_in, lengths)
         assert decoded.ends is not None
         assert decoded.weights is not None
         return segmentations(texts, places, decoded.ends, decoded.weights, decoded.scores)

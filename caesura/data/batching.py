@@ -89,13 +89,18 @@ def collate(
         return Batch(src, src_lengths, None, None, None, positions, src_cuts)
     if len(targets) < len(pairs):
         raise ValueError(f"only {len(targets)} of {len(pairs)} sentences have a target")
-    trg_out, trg_lengths = _padded(targets, B, U)
+    return Batch(src, src_lengths, *collate_targets(targets, B, U), positions, src_cuts)
+
+
+def collate_targets(targets: Sequence[Ids], count: int = 0, width: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """`trg_in`, `trg_out` and `trg_lengths` of a batch, of at least `count` rows and `width` columns."""
+    trg_out, trg_lengths = _padded(targets, count, width)
     trg_in = trg_out.roll(1, dims=1)
     trg_in[:, 0] = BOS
     trg_in[trg_in == EOS] = PAD  # of the shorter rows: their </s> moved one to the right
-    beyond = len(pairs)
+    beyond = len(targets)
     trg_in[beyond:], trg_out[beyond:], trg_lengths[beyond:] = PAD, PAD, 0
-    return Batch(src, src_lengths, trg_in, trg_out, trg_lengths, positions, src_cuts)
+    return trg_in, trg_out, trg_lengths
 
 
 def _cuts_as_wide(cuts: Sequence[NDArray[np.int8] | None], lengths: list[int], src: Tensor) -> Tensor:

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from caesura.config import Config, Training
-from caesura.data.batching import Batch, collate
+from caesura.data.batching import Batch, collate_targets
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded
 from caesura.encoders.base import Encoded
 from caesura.evaluation.scores import bleu_metric
 from caesura.inference import Translator
+from caesura.kernels.precision import full
 from caesura.layers.modes import evaluating
 from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
@@ -61,13 +62,12 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
 
 def _forced(model: Translator, encoded: Encoded, targets: list[list[int]]) -> tuple[Tensor, Tensor]:
     """Log-probabilities [N] and penalties [N] of the targets."""
-    batch = collate([((), target) for target in targets]).to(model.device)
-    if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
-        raise ValueError("there are no targets")
-    decoded = model.decoder(encoded, batch.trg_in, batch.trg_lengths)
-    logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
-    costs = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="none")
-    return -costs.view(batch.trg_out.shape).sum(1), decoded.penalty
+    trg_in, trg_out, lengths = (part.to(model.device) for part in collate_targets(targets))
+    decoded = model.decoder(encoded, trg_in, lengths)
+    costs = F.cross_entropy(
+        full(decoded.logits).flatten(0, 1), trg_out.flatten(), ignore_index=PAD, reduction="none"
+    )
+    return -costs.view(trg_out.shape).sum(1), decoded.penalty
 
 
 def _draw(
