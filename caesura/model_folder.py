@@ -14,7 +14,7 @@ from caesura import __version__
 from caesura.config import Config, EntropyCuts, SymbolCuts, load_config
 from caesura.config.cookbook import own_models
 from caesura.data.entropy import NgramCuts, load_ngrams
-from caesura.data.files import checksum, refuse_links, write_beside
+from caesura.data.files import checksum, refuse_links, write_whole
 from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
 from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
@@ -132,8 +132,7 @@ def write_folder(
     """
     make_folder(folder)
     save_vocabularies(folder, vocabularies)
-    with write_beside(folder / CONFIG) as file:
-        file.write(config.dump().encode())
+    write_whole(folder / CONFIG, config.dump())
     there = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
     files = {name: checksum(folder / name) for name in there}
     facts = {"format": FORMAT, "version": __version__, "files": files}

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.errors import InputError
 from caesura.visible import HALVES, quoted
 
@@ -67,10 +67,9 @@ class Header:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors and facts, which JSON has to be able to hold, whole or not at all."""
-    there = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    metadata = json.dumps({"sha256": _checksum(there, facts), **facts})
-    with write_beside(path) as file:
-        file.write(save(there, {KEY: metadata}))
+    contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    metadata = json.dumps({"sha256": _checksum(contiguous, facts), **facts})
+    write_whole(path, save(contiguous, {KEY: metadata}))
 
 
 def read_facts(path: Path) -> dict[str, Any]:

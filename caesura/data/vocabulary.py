@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from caesura.data.files import parse_json, read_at_most, write_beside
+from caesura.data.files import parse_json, read_at_most, write_whole
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
@@ -53,6 +53,8 @@ class Vocabulary(ABC):
         self.tokens: list[str] = [*SPECIALS, *symbols]
         # A word of the text may be spelled like a special, so the specials are not in here.
         self._ids = _Ids((s, i) for i, s in enumerate(symbols, len(SPECIALS)))
+        self.merges: list[tuple[str, str]] = []  # of BPE, in the order of their use
+        self.scores: list[float] = []  # the log-probabilities of unigrams, specials included
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -102,16 +104,6 @@ class Vocabulary(ABC):
     def _shown(self, token: str) -> str:
         return token
 
-    @property
-    def merges(self) -> list[tuple[str, str]]:
-        """The BPE merges, in the order of their use; none for the other kinds."""
-        return []
-
-    @property
-    def scores(self) -> list[float]:
-        """The log-probabilities of unigram tokens, specials included; none for the other kinds."""
-        return []
-
     @cached_property
     def fingerprint(self) -> str:
         """A digest of everything that decides which ids a text gets."""
@@ -130,8 +122,7 @@ class Vocabulary(ABC):
         if len(self) > MAX_TOKENS or len(content) > MAX_BYTES:
             most = f"{MAX_TOKENS:,} tokens and {MAX_BYTES >> 20} MiB"
             raise InputError(f"{path}: {len(self):,} tokens; at most {most}; set a smaller voc_limit")
-        with write_beside(path) as file:
-            file.write(content)
+        write_whole(path, content)
 
 
 class CharVocabulary(Vocabulary):
@@ -184,10 +175,7 @@ class PieceVocabulary(Vocabulary):
         return self._cut_once(word) if len(word) <= _MAX_KEPT else self._cut(word)
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = []
-        for word in text.split():
-            ids.extend(self._cut_kept(word)[0])
-        return ids
+        return [i for word in text.split() for i in self._cut_kept(word)[0]]
 
     def encode_spans(self, text: str) -> tuple[list[int], Spans]:
         ids: list[int] = []
@@ -198,6 +186,9 @@ class PieceVocabulary(Vocabulary):
             first = match.start()
             spans.extend((first + a, first + b) for a, b in pairwise([0, *ends]))
         return ids, spans
+
+    def _join(self, ids: list[int]) -> str:  # a token that begins its word begins with a space
+        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
 
 
 class BpeVocabulary(PieceVocabulary):
@@ -211,11 +202,7 @@ class BpeVocabulary(PieceVocabulary):
 
     def __init__(self, symbols: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
         super().__init__(symbols)
-        self._merges = list(merges)
-
-    @property
-    def merges(self) -> list[tuple[str, str]]:
-        return self._merges
+        self.merges = list(merges)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -224,7 +211,7 @@ class BpeVocabulary(PieceVocabulary):
 
         unknown = " " + SPECIALS[UNK]  # starts with white space: no text is spelled like it
         vocab = {**self._ids, unknown: UNK}
-        return Tokenizer(BPE(vocab=vocab, merges=self._merges, unk_token=unknown, end_of_word_suffix=" "))
+        return Tokenizer(BPE(vocab=vocab, merges=self.merges, unk_token=unknown, end_of_word_suffix=" "))
 
     def _cut(self, word: str) -> tuple[list[int], list[int]]:
         encoding = self._tokenizer.encode(word)
@@ -278,9 +265,6 @@ class WordpieceVocabulary(PieceVocabulary):
             start = end
         return ids, ends
 
-    def _join(self, ids: list[int]) -> str:
-        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
-
     def _shown(self, token: str) -> str:
         return token[1:] if token.startswith(" ") else "##" + token
 
@@ -295,11 +279,7 @@ class UnigramVocabulary(PieceVocabulary):
 
     def __init__(self, symbols: Sequence[str], scores: Sequence[float]) -> None:
         super().__init__(symbols)
-        self._scores = list(scores)
-
-    @property
-    def scores(self) -> list[float]:
-        return self._scores
+        self.scores = list(scores)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -307,7 +287,7 @@ class UnigramVocabulary(PieceVocabulary):
         from tokenizers.models import Unigram
 
         names = [f"\n{special}" for special in SPECIALS]  # no text is spelled like these
-        pieces = zip([*names, *self.tokens[len(SPECIALS) :]], self._scores, strict=True)
+        pieces = zip([*names, *self.tokens[len(SPECIALS) :]], self.scores, strict=True)
         return Tokenizer(Unigram(list(pieces), UNK, False))
 
     def cut_words(self, words: list[str]) -> list[list[int]]:
@@ -317,9 +297,6 @@ class UnigramVocabulary(PieceVocabulary):
     def _cut(self, word: str) -> tuple[list[int], list[int]]:
         encoding = self._tokenizer.encode(" " + word)
         return encoding.ids, [end - 1 for _, end in encoding.offsets]
-
-    def _join(self, ids: list[int]) -> str:
-        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
 
     def _shown(self, token: str) -> str:
         return "▁" + token[1:] if token.startswith(" ") else token

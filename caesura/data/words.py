@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import parse_json, read_bounded, write_beside
+from caesura.data.files import parse_json, read_bounded, write_whole
 from caesura.errors import InputError
 
 WORDS = "train.words.json"
@@ -106,8 +106,7 @@ def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
         listed = "{\n" + ",\n".join(rows) + "}"
         facts = f'"total": {side.total}, "complete": {json.dumps(side.complete)}'
         parts.append(f'"{name}": {{{facts}, "counts": {listed}}}')
-    with write_beside(path) as file:
-        file.write(("{" + ",\n".join(parts) + "}\n").encode())
+    write_whole(path, "{" + ",\n".join(parts) + "}\n")
 
 
 def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:

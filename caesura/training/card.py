@@ -12,7 +12,7 @@ import torch
 
 from caesura import __version__
 from caesura.config import Config, Files, SegmenterComponent
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import asked, off_rate
 from caesura.inference import Translator
@@ -44,8 +44,7 @@ Python {platform.python_version()}. To repeat it: `caesura train {folder.name}/c
 To use it: `caesura translate {folder.name} < text`, or in Python
 `caesura.Translator.from_pretrained("{folder.name}").translate([...])`.
 """
-    with write_beside(folder / CARD) as file:
-        file.write(card.encode(errors="replace"))  # a folder may have any name
+    write_whole(folder / CARD, card.encode(errors="replace"))  # a folder may have any name
 
 
 def introduction(config: Config, parameters: int) -> str:

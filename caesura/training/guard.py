@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.data.corpus import Corpus
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.data.held import make_folder
 from caesura.errors import TrainingError
 from caesura.inference import Translator
@@ -79,8 +79,7 @@ class Guard:
             "target": [self.model.trg_vocabulary.decode(target) for _, target in pairs],
         }
         make_folder(path.parent)
-        with write_beside(path) as file:
-            file.write(json.dumps(batch, ensure_ascii=False, indent=1).encode())
+        write_whole(path, json.dumps(batch, ensure_ascii=False, indent=1))
         self.journal.record(SKIPPED, one.update, {"epoch": one.epoch, "batch": one.batch})
         self.say(f"update {one.update} skipped: its loss or a gradient is not finite; its batch is in {path}")
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from caesura.config import Config
 from caesura.data.corpus import Corpus
-from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_beside
+from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_whole
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError, load_tensors
 from caesura.data.words import WORDS
@@ -200,8 +200,7 @@ def open_run(
         if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
             progress.finished = ""  # the bound that ended it was raised
     else:
-        with write_beside(folder / CONFIG) as file:
-            file.write(config.dump().encode())
+        write_whole(folder / CONFIG, config.dump())
     journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
     guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
     nothing = torch.zeros((), dtype=torch.float64, device=model.device)
