@@ -73,21 +73,21 @@ class Translator(BaseTranslator):
         A symbol that the target vocabulary does not have counts as <unk>. An empty source has one
         translation, an empty one: 0.0, and -inf for any other. `cuts`: see `process`.
         """
-        texts, known = self._pairs(sources, targets, cuts)
+        texts, written = self._pairs(sources, targets, cuts)
 
         def forced(rows: list[int]) -> list[float]:
-            ids = [known.ids[i] for i in rows]
-            found: dict[int, float] = {}
+            ids = [written.ids[i] for i in rows]
+            by_row: dict[int, float] = {}
             with self._precision():
                 memory = self._encoded(texts, rows)
-                for group in self._groups([len(own) + 1 for own in ids]):  # may be longer than sources
-                    own = memory.rows(torch.tensor(group, device=self.device))
-                    scores = forced_scores(self.decoder, own, [ids[i] for i in group])
-                    found |= zip(group, scores, strict=True)
-            return [found[i] for i in range(len(rows))]
+                for group in self._groups([len(target) + 1 for target in ids]):  # may be longer than sources
+                    encoded = memory.rows(torch.tensor(group, device=self.device))
+                    scores = forced_scores(self.decoder, encoded, [ids[i] for i in group])
+                    by_row |= zip(group, scores, strict=True)
+            return [by_row[i] for i in range(len(rows))]
 
         scores = self._by_group(texts, forced)
-        return [scores.get(i, -math.inf if len(ids) else 0.0) for i, ids in enumerate(known.ids)]
+        return [scores.get(i, -math.inf if len(ids) else 0.0) for i, ids in enumerate(written.ids)]
 
     def segment_targets(
         self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], None] | None = None
@@ -99,16 +99,16 @@ class Translator(BaseTranslator):
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
-        texts, known = self._pairs(sources, targets)
+        texts, written = self._pairs(sources, targets)
 
         def forced(rows: list[int]) -> list[Segmentation]:
-            ids, places = [known.ids[i] for i in rows], [known.places[i] for i in rows]
+            ids, places = [written.ids[i] for i in rows], [written.places[i] for i in rows]
             with self._precision():
-                return self._forced(self._encoded(texts, rows), ids, [known[i] for i in rows], places)
+                return self._forced(self._encoded(texts, rows), ids, [written[i] for i in rows], places)
 
         cuts = self._by_group(texts, forced, progress)
         return [
-            cuts[i] if i in cuts and len(known.places[i]) else uncut(text) for i, text in enumerate(known)
+            cuts[i] if i in cuts and len(written.places[i]) else uncut(text) for i, text in enumerate(written)
         ]
 
     def searcher(self, beam: int | None = None) -> Search:
@@ -139,9 +139,9 @@ class Translator(BaseTranslator):
         else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The
         gap before </s> is always the model's.
         """
-        known = self._sources(texts, cuts)
-        outputs = self._by_group(known, lambda rows: self._together(known, rows, search), progress)
-        return [outputs.get(i) or Output(uncut(text), [], []) for i, text in enumerate(known)]
+        read = self._sources(texts, cuts)
+        outputs = self._by_group(read, lambda rows: self._together(read, rows, search), progress)
+        return [outputs.get(i) or Output(uncut(text), [], []) for i, text in enumerate(read)]
 
     def _sources(self, texts: Sequence[str], cuts: Sequence[GivenCuts] | None) -> Numbered:
         """The sources with the cuts that they should have."""
@@ -206,8 +206,8 @@ class Translator(BaseTranslator):
         cuts, data = self.config.data.cuts, self.config.data
         for part in ("test", "dev", "train") if isinstance(cuts, FileCuts) else ():
             text, offsets = getattr(data, part), getattr(cuts, part)
-            own = text if isinstance(text, Path) or text is None else text.src
-            if own is not None and offsets is not None and stored(own) == stored(os.path.abspath(src)):
+            source = text if isinstance(text, Path) or text is None else text.src
+            if source is not None and offsets is not None and stored(source) == stored(os.path.abspath(src)):
                 self.cuts = KnownCuts.read(src, offsets, data.errors)
                 return
 
@@ -224,17 +224,17 @@ class Translator(BaseTranslator):
             segments = self._segments(batch)
             if search:
                 memory = self.encoder(segments.vectors, segments.lengths)
-                found = search(self.decoder, memory, self._limits(batch), rows)
-                written = self._cut(memory, found)
+                results = search(self.decoder, memory, self._limits(batch), rows)
+                target_cuts = self._cut(memory, results)
             else:  # cuts alone need no encoder, which would take most of the time
-                found, written = [[] for _ in rows], [[] for _ in rows]
-        own, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
-        cuts = segmentations(own, places, segments.ends, segments.weights, segments.scores)
+                results, target_cuts = [[] for _ in rows], [[] for _ in rows]
+        lines, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
+        cuts = segmentations(lines, places, segments.ends, segments.weights, segments.scores)
         figures = per_sentence(self.segmenter.figures, segments.cuts, batch.src_lengths)
-        cuts = [replace(cut, figures=own) for cut, own in zip(cuts, figures, strict=True)]
+        cuts = [replace(cut, figures=sums) for cut, sums in zip(cuts, figures, strict=True)]
         return [
             Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
-            for cut, hypotheses, targets in zip(cuts, found, written, strict=True)
+            for cut, hypotheses, targets in zip(cuts, results, target_cuts, strict=True)
         ]
 
     def _batch(self, texts: Numbered, rows: list[int]) -> Batch:
@@ -259,15 +259,17 @@ class Translator(BaseTranslator):
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
-    def _cut(self, memory: Encoded, found: list[list[Hypothesis]]) -> list[list[Segmentation]]:
+    def _cut(self, memory: Encoded, results: list[list[Hypothesis]]) -> list[list[Segmentation]]:
         """How the decoder cut the hypotheses of each sentence: one forced pass, where it cuts at all."""
-        every = [(row, h) for row, hypotheses in enumerate(found) for h in hypotheses]
+        every = [(row, h) for row, hypotheses in enumerate(results) for h in hypotheses]
         if not self.decoder.segmenting or not every:
-            return [[] for _ in found]
-        own = memory.rows(torch.tensor([row for row, _ in every], device=self.device))
+            return [[] for _ in results]
+        rows = memory.rows(torch.tensor([row for row, _ in every], device=self.device))
         texts, spans = zip(*(self.trg_vocabulary.decode_spans(h.symbols) for _, h in every), strict=True)
-        cuts = iter(self._forced(own, [h.symbols[:-1] for _, h in every], texts, list(map(places_of, spans))))
-        return [[next(cuts) for _ in hypotheses] for hypotheses in found]
+        cuts = iter(
+            self._forced(rows, [h.symbols[:-1] for _, h in every], texts, list(map(places_of, spans)))
+        )
+        return [[next(cuts) for _ in hypotheses] for hypotheses in results]
 
     def _forced(
         self, memory: Encoded, ids: Sequence[Ids], texts: Sequence[str], places: Sequence[NDArray[np.int32]]

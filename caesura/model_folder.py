@@ -54,9 +54,9 @@ FORMAT = 7
 
 def _beneath(folder: Path) -> str:
     """Where the models are of a folder that has some beneath it, as a sweep's and a demo's do."""
-    found = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
-    more = f" and {len(found) - 1} more" if found[1:] else ""
-    return f"; the models are beneath it: {found[0]}{more}" if found else ""
+    models = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
+    more = f" and {len(models) - 1} more" if models[1:] else ""
+    return f"; the models are beneath it: {models[0]}{more}" if models else ""
 
 
 class Vocabularies(NamedTuple):
@@ -133,21 +133,21 @@ def write_folder(
     make_folder(folder)
     save_vocabularies(folder, vocabularies)
     write_whole(folder / CONFIG, config.dump())
-    there = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
-    files = {name: checksum(folder / name) for name in there}
+    names = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
+    files = {name: checksum(folder / name) for name in names}
     facts = {"format": FORMAT, "version": __version__, "files": files}
     save_tensors(folder / WEIGHTS, weights, facts)
 
 
 def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:
     """Refuse weights whose names, shapes or types differ from the model's."""
-    own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     theirs = {name: kind.shape for name, kind in kinds.items()}
-    if own != theirs:
-        name = sorted(dict(own.items() ^ theirs.items()))[0]
-        wanted, present = own.get(name, "nothing"), theirs.get(name, "nothing")
+    if expected != theirs:
+        name = sorted(dict(expected.items() ^ theirs.items()))[0]
+        shape, present = expected.get(name, "nothing"), theirs.get(name, "nothing")
         raise DamagedError(
-            f"{path}: does not fit {CONFIG}: {quoted(name)} should be {wanted}, is {shortened(str(present))}"
+            f"{path}: does not fit {CONFIG}: {quoted(name)} should be {shape}, is {shortened(str(present))}"
         )
     types = {kinds[name].dtype for name, _ in model.named_parameters()}
     if len(types) > 1 or not types <= {*_FLOATS}:

@@ -52,8 +52,8 @@ class Batch:
         return replace(self._each(lambda tensor: tensor[part]), indices=self.indices[part])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        there = {name: getattr(self, name) for name in TENSORS}
-        changed: dict[str, Any] = {name: change(t) for name, t in there.items() if t is not None}
+        tensors = {name: getattr(self, name) for name in TENSORS}
+        changed: dict[str, Any] = {name: change(t) for name, t in tensors.items() if t is not None}
         return replace(self, **changed)
 
 
@@ -105,13 +105,13 @@ def collate_targets(targets: Sequence[Ids], count: int = 0, width: int = 0) -> t
 
 def _cuts_as_wide(cuts: Sequence[NDArray[np.int8] | None], lengths: list[int], src: Tensor) -> Tensor:
     """[B, T] int8; </s> and padding are free."""
-    sizes = [n if own is None else len(own) for own, n in zip(cuts, lengths, strict=True)]
+    sizes = [n if cut is None else len(cut) for cut, n in zip(cuts, lengths, strict=True)]
     if sizes != lengths:
         raise ValueError(f"cuts should have one number per source symbol: {lengths}, not {sizes}")
     marks = np.zeros(src.shape, np.int8)
-    for row, own in zip(marks, cuts, strict=False):
-        if own is not None:
-            row[: len(own)] = own
+    for row, cut in zip(marks, cuts, strict=False):
+        if cut is not None:
+            row[: len(cut)] = cut
     return torch.from_numpy(marks)
 
 

@@ -90,8 +90,8 @@ class ParallelText:
                     number if line is _END else number + 1 + sum(1 for _ in reader)
                     for line, reader in zip(lines, readers, strict=True)
                 ]
-                told = ", ".join(f"{path} has {n} lines" for path, n in zip(paths, counts, strict=True))
-                raise InputError(f"{told}; parallel files should have the same number")
+                counted = ", ".join(f"{path} has {n} lines" for path, n in zip(paths, counts, strict=True))
+                raise InputError(f"{counted}; parallel files should have the same number")
             number += 1
             src, target, *rest = (None if line is None else str(line) for line in lines)
             bounds = None
@@ -221,8 +221,8 @@ class Corpus:
                 return None
             sums = header.pop("crc32")
             cuts = _open_cuts(cut_path, header.get("cuts"))
-            found = [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]
-            if sums != (found if cuts is None else [*found, zlib.crc32(cuts.data)]):
+            checksums = [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]
+            if sums != (checksums if cuts is None else [*checksums, zlib.crc32(cuts.data)]):
                 return None
             return cls(np.asarray(ids), np.asarray(offsets), header, cuts)
         except (OSError, ValueError, KeyError, TypeError):
@@ -371,13 +371,13 @@ def _stream(
         for numbers, file in ((ids, bin_file), (offsets, idx), (cuts, cut_file)):
             if file is not None:
                 file.write(numbers.tobytes())
-        found = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1]), zlib.crc32(cuts, sums[2])
+        updated = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1]), zlib.crc32(cuts, sums[2])
         del ids[:], offsets[:], cuts[:]
-        return found
+        return updated
 
-    for src, trg, own in pairs:
-        if own is not None:
-            cuts.frombytes(own.tobytes())
+    for src, trg, pair_cuts in pairs:
+        if pair_cuts is not None:
+            cuts.frombytes(pair_cuts.tobytes())
         ids.fromlist(src)
         ids.fromlist(trg)
         offsets.append(count + len(src))

@@ -121,10 +121,10 @@ class _Xz(io.RawIOBase):
                 self._ended = not packed
             elif self._stream.needs_input and not (packed := self._file.read(1 << 16)):
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-            found = self._unpacked(packed, len(buffer), first)
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+            unpacked = self._unpacked(packed, len(buffer), first)
+            if unpacked:
+                buffer[: len(unpacked)] = unpacked
+                return len(unpacked)
         return 0
 
     def _unpacked(self, packed: bytes, size: int, first: bool) -> bytes:

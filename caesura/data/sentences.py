@@ -66,9 +66,9 @@ class Numbered(Sequence[str]):
         """The same texts with these cuts."""
         if [*map(len, cuts)] != [*map(len, self.ids)]:
             raise ValueError("cuts should have one number per symbol of each text")
-        found = copy(self)
-        found.cuts = cuts
-        return found
+        copied = copy(self)
+        copied.cuts = cuts
+        return copied
 
     def cut_by(
         self,
@@ -118,22 +118,18 @@ def with_given(
     cuts: list[NDArray[np.int8] | None] = []
     for i, (text, places) in enumerate(zip(texts, texts.places, strict=True)):
         entry = None if given is None else given[i]
-        own = None if texts.cuts is None else texts.cuts[i]
+        cut = None if texts.cuts is None else texts.cuts[i]
         # A list of offsets replaces whatever the source would find, and nothing is cut in an empty text.
-        if (
-            own is None
-            and source is not None
-            and len(places)
-            and (entry is None or isinstance(entry, Mapping))
-        ):
-            own = source(text, places)
-        if needed and own is None and entry is None and len(places):
+        open_entry = entry is None or isinstance(entry, Mapping)
+        if cut is None and source is not None and len(places) and open_entry:
+            cut = source(text, places)
+        if needed and cut is None and entry is None and len(places):
             raise InputError(f"sentence {i + 1}: {NO_CUTS}")
-        cuts.append(combine(entry, own, text, places, f"sentence {i + 1}"))
-    if all(own is None for own in cuts):
+        cuts.append(combine(entry, cut, text, places, f"sentence {i + 1}"))
+    if all(cut is None for cut in cuts):
         return texts
     free = [np.zeros(len(ids), np.int8) for ids in texts.ids]
-    return texts.with_cuts([zeros if own is None else own for own, zeros in zip(cuts, free, strict=True)])
+    return texts.with_cuts([zeros if cut is None else cut for cut, zeros in zip(cuts, free, strict=True)])
 
 
 def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = None) -> Sentences:
@@ -146,8 +142,8 @@ def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = N
         sources.append(src)
         references.append(trg or "")
         gold.append(bounds)
-    known = [bounds for bounds in gold if bounds is not None]
-    return Sentences(sources, references, known if known and len(known) == len(gold) else None, too_long)
+    given = [bounds for bounds in gold if bounds is not None]
+    return Sentences(sources, references, given if given and len(given) == len(gold) else None, too_long)
 
 
 class KnownCuts(TextCuts):
@@ -164,13 +160,13 @@ class KnownCuts(TextCuts):
     def read(cls, src: str | Path, cuts: str | Path, errors: Errors = "strict") -> KnownCuts:
         """Read the lines of a text, a .tsv's sources, and the offsets of each from another file."""
         reader, count = FileReader(Path(cuts), errors), 0
-        known: dict[str, list[int]] = {}
+        offsets: dict[str, list[int]] = {}
         for count, text in enumerate(read_sources(src, errors), 1):  # noqa: B007  counted
             reader.advance(text)
             if text is not None:
-                known.setdefault(text, reader.offsets)
+                offsets.setdefault(text, reader.offsets)
         reader.finish(src, count)
-        return cls(known)
+        return cls(offsets)
 
     def offsets(self, text: str) -> list[int]:
         if text not in self._offsets:

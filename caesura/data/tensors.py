@@ -128,14 +128,14 @@ def load_tensors(
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):  # two readers may each choose another one
+    if len(entries := dict(pairs)) < len(pairs):  # two readers may each choose another one
         raise ValueError("a name occurs twice")
-    return found
+    return entries
 
 
 def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
     """The tensors of a header; together, without gaps, they must fill `size` bytes."""
-    found, spans = {}, []
+    kinds, spans = {}, []
     for name, entry in tree.items():
         dtype, shape, (first, last) = _TYPES.get(entry["dtype"]), entry["shape"], entry["data_offsets"]
         numbers = (*shape, first, last)
@@ -143,7 +143,7 @@ def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
             raise ValueError(f"{quoted(name)} is not a tensor of a known type")
         if len(shape) > MAX_AXES or last - first != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{quoted(name)} has a size that does not fit its shape")
-        found[name] = Kind(dtype, tuple(shape))
+        kinds[name] = Kind(dtype, tuple(shape))
         spans.append((first, last))
     end = 0
     for first, last in sorted(spans):
@@ -152,16 +152,16 @@ def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
         end = last
     if end != size:
         raise ValueError(f"it promises {end:,} bytes of tensors, but there are {size:,}")
-    return found
+    return kinds
 
 
 def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
-    found = hashlib.sha256(json.dumps(facts).encode())
+    digest = hashlib.sha256(json.dumps(facts).encode())
     for name in sorted(tensors):
         value = tensors[name]
-        found.update(f"\n{name} {value.dtype} {[*value.shape]}\n".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        digest.update(f"\n{name} {value.dtype} {[*value.shape]}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _opened(path: Path) -> Any:

@@ -254,13 +254,13 @@ class WordpieceVocabulary(PieceVocabulary):
             mark = "" if start else " "
             longest = self._longest.get((not start, word[start]), 0)
             for end in range(min(start + longest, len(word)), start, -1):
-                found = self._ids.get(mark + word[start:end])
-                if found is not None:
+                symbol = self._ids.get(mark + word[start:end])
+                if symbol is not None:
                     break
             else:
                 end = start + 1
-                found = self._ids[" " + word[start]]
-            ids.append(found)
+                symbol = self._ids[" " + word[start]]
+            ids.append(symbol)
             ends.append(end)
             start = end
         return ids, ends

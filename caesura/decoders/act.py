@@ -127,9 +127,9 @@ class ActDecoder(Decoder[ActDecoderState]):
         """Teacher forcing: the inputs' projections and the output layers are one product each."""
         outer, keys, values, mask = self._begin(encoded)
         inputs, weights = self._project(trg_in), self._weights()
-        left = trg_lengths[:, None] - torch.arange(trg_in.shape[1], device=trg_in.device)
-        trace = act_decode(inputs, outer, keys, values, mask, left == 1, weights, self.epsilon)
-        within = left > 0
+        remaining = trg_lengths[:, None] - torch.arange(trg_in.shape[1], device=trg_in.device)
+        trace = act_decode(inputs, outer, keys, values, mask, remaining == 1, weights, self.epsilon)
+        within = remaining > 0
         ends, scores = trace.ends & within, trace.scores.masked_fill(~within, 0)
         # As in ACT-ENC, one 1 for the whole sentence, over symbols, not segments (docs/paper_notes.md, 12).
         penalty = (1 - scores.masked_fill(ends, 0).sum(1)) / trg_lengths.clamp(min=1) * (trg_lengths > 0)

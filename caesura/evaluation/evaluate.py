@@ -98,4 +98,4 @@ def output_live(cuts: Iterable[Segmentation]) -> float | None:
     """Of what a decoder wrote, the share of characters whose score has a gradient: they end no segment."""
     ends = [cut.ends for cut in cuts if cut.scores is not None]
     count = sum(map(len, ends))
-    return sum(own.count(False) for own in ends) / count if count else None
+    return sum(sentence.count(False) for sentence in ends) / count if count else None

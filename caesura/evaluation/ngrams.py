@@ -26,7 +26,7 @@ class Shared(NamedTuple):
     """N-grams of one order, over all lines."""
 
     written: int  # in the hypotheses
-    wanted: int  # in the references
+    expected: int  # in the references
     matched: int  # in both, each as often as in the one where it is rarer
     judged: int  # in the hypotheses whose reference has any
 
@@ -34,9 +34,9 @@ class Shared(NamedTuple):
 def characters(lines: Sequence[str]) -> Symbols:
     """Code points."""
     points = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), np.uint32)
-    there = np.zeros(points.max(initial=0) + 1, np.int64)
-    there[points] = 1
-    return Symbols(there.cumsum()[points], np.array([len(line) for line in lines], np.int64))
+    present = np.zeros(points.max(initial=0) + 1, np.int64)
+    present[points] = 1
+    return Symbols(present.cumsum()[points], np.array([len(line) for line in lines], np.int64))
 
 
 def words(lines: Sequence[str]) -> Symbols:
@@ -60,12 +60,12 @@ def shared_ngrams(
 def _counts(symbols: Symbols, order: int) -> list[Shared]:
     """Of lines whose first half are hypotheses, and the second their references."""
     lengths = symbols.lengths
-    written, wanted = lengths.reshape(2, -1)
+    written, expected = lengths.reshape(2, -1)
     counts = []
     for n, matched in enumerate(_matched(symbols, order), 1):
         places = np.maximum(written - n + 1, 0)
-        judged = places[wanted >= n].sum()
-        counts.append(Shared(places.sum(), np.maximum(wanted - n + 1, 0).sum(), matched, judged))
+        judged = places[expected >= n].sum()
+        counts.append(Shared(places.sum(), np.maximum(expected - n + 1, 0).sum(), matched, judged))
     return counts
 
 
@@ -77,7 +77,7 @@ def _matched(symbols: Symbols, order: int) -> Iterator[int]:
     """
     codes, lengths = symbols
     width = int(codes.max(initial=1)).bit_length()  # of a digit
-    left = np.repeat(lengths.cumsum(), lengths) - np.arange(len(codes))  # symbols to the end of the line
+    remaining = np.repeat(lengths.cumsum(), lengths) - np.arange(len(codes))  # symbols to the end of the line
     pairs = len(lengths) // 2
     side, keys = np.divmod(np.repeat(np.arange(len(lengths)), lengths), max(1, pairs))
     codes = np.concatenate((codes, np.zeros(order, np.int64)))
@@ -85,7 +85,7 @@ def _matched(symbols: Symbols, order: int) -> Iterator[int]:
     while n < order:
         more = min(order - n, (62 - size) // width)  # with one bit for the side it has to stay below 2 ** 63
         for at in range(n, n + more):
-            keys = keys << width | codes[at : at + len(keys)] * (left > at)
+            keys = keys << width | codes[at : at + len(keys)] * (remaining > at)
         yield from _matched_by_key(keys << 1 | side, width, more)
         n += more
         if n < order:

@@ -114,7 +114,7 @@ def wordless(bleu: float, chrf: float) -> str:
 def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
     shared = shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
     counts = [one.matched for one in shared], [one.written for one in shared]
-    lengths = shared[0].written, shared[0].wanted
+    lengths = shared[0].written, shared[0].expected
     return float(metric.compute_bleu(*counts, *lengths, metric.smooth_method, metric.smooth_value).score)
 
 
@@ -141,11 +141,11 @@ def _shared_characters(hypotheses: Sequence[str], references: Sequence[str], low
 def _chrf(shared: Sequence[Shared]) -> float:
     """The F-score with beta 2 of means over the orders that both sides have n-grams of."""
     factor = 2**2
-    judged = [one for one in shared if one.judged and one.wanted]
+    judged = [one for one in shared if one.judged and one.expected]
     precision = recall = 0.0  # `sum` would round otherwise than sacrebleu
     for one in judged:
         precision += one.matched / one.judged
-        recall += one.matched / one.wanted
+        recall += one.matched / one.expected
     if not precision:
         return 0.0
     precision, recall = precision / len(judged), recall / len(judged)
@@ -184,8 +184,8 @@ def paired_bootstrap(
         test = PairedTest(
             list(systems.items()), metrics, [references], test_type="bs", n_samples=samples, n_jobs=1
         )
-        found, table = test()
-    signatures = {"bleu": f"BLEU|{found['BLEU']}", "chrf": f"chrF2|{found['chrF2']}"}
+        metric_signatures, table = test()
+    signatures = {"bleu": f"BLEU|{metric_signatures['BLEU']}", "chrf": f"chrF2|{metric_signatures['chrF2']}"}
     bleu, chrf = _resampled(table["BLEU"]), _resampled(table["chrF2"])
     rows = zip(systems, bleu, chrf, strict=True)
     return {name: Comparison(bleu=b, chrf=c, signatures=dict(signatures)) for name, b, c in rows}

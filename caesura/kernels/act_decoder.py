@@ -185,9 +185,9 @@ Begun = tuple[Tensor, Tensor, Tensor | None]  # attention; s, as the inner cell 
 def _begin_all(x: Tensor, state: ActDecoderState, weights: ActDecoderWeights) -> Begun:
     """A segment begins everywhere, which is taken back where it goes on: nothing waits for the device."""
     query = F.linear(state.outer, weights.query)
-    context, found = attend_reference(query, state.keys, state.values, state.mask, weights.energy)  # l. 7
+    context, shares = attend_reference(query, state.keys, state.values, state.mask, weights.energy)  # l. 7
     s, fed = _entered(x, state.outer, context, weights)
-    attention, s = torch.where(state.halted, found, state.attention), torch.where(state.halted, s, state.s)
+    attention, s = torch.where(state.halted, shares, state.attention), torch.where(state.halted, s, state.s)
     if fed is None or state.fed is None:
         return attention, s, None
     return attention, s, torch.where(state.halted, fed, state.fed)
@@ -203,9 +203,9 @@ def _begin_some(x: Tensor, state: ActDecoderState, sigmoids: Sigmoids, weights: 
         outer, x = (part.flatten(0, 1)[rows, None] for part in (outer, x))
         sentences = rows // K
     query, memory = F.linear(outer, weights.query), (state.keys, state.values, state.mask)
-    context, found = attend_in_blocks(query, *memory, weights.energy, sigmoids, sentences)  # l. 7
+    context, shares = attend_in_blocks(query, *memory, weights.energy, sigmoids, sentences)  # l. 7
     s, fed = _entered(x, outer, context, weights)
-    attention, s = _put(found, rows, state.attention), _put(s, rows, state.s)
+    attention, s = _put(shares, rows, state.attention), _put(s, rows, state.s)
     return attention, s, None if fed is None or state.fed is None else _put(fed, rows, state.fed)
 
 
@@ -224,13 +224,13 @@ def _left(mean: Tensor, ended: Tensor | None, weights: ActDecoderWeights) -> Ten
     if ended is None or weights.leave_weight is None:
         return _mapped(mean, weights.leave_weight, weights.leave_bias)
     rows = ended.flatten().nonzero().squeeze(1)
-    left = F.linear(mean.flatten(0, 1)[rows], weights.leave_weight, weights.leave_bias)
-    return _put(left, rows, mean.new_zeros(*mean.shape[:2], left.shape[1]))
+    outer = F.linear(mean.flatten(0, 1)[rows], weights.leave_weight, weights.leave_bias)
+    return _put(outer, rows, mean.new_zeros(*mean.shape[:2], outer.shape[1]))
 
 
-def _put(found: Tensor, rows: Tensor, old: Tensor) -> Tensor:
+def _put(values: Tensor, rows: Tensor, old: Tensor) -> Tensor:
     """`old` [B, K, ...] with what was found for some of the B * K rows."""
-    return old.flatten(0, 1).index_copy(0, rows, found.view(-1, old.shape[2])).view_as(old)
+    return old.flatten(0, 1).index_copy(0, rows, values.view(-1, old.shape[2])).view_as(old)
 
 
 def _mapped(state: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

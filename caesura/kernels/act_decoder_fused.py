@@ -287,24 +287,24 @@ def _gradients(
     width = len(Leaving.of(weights).weight)
     projected, scores = of.outer[1:, :, H : H + width].flatten(0, 1), of.scores.flatten()
     leaving = Leaving(projected.t() @ steps.left[1:].flatten(0, 1), projected.sum(0))
-    found, of_outer = leaving.back(weights, of.outer[0, :, H:], outer)
+    grads, of_outer = leaving.back(weights, of.outer[0, :, H:], outer)
     hidden, contexts = of.inner[..., A:].flatten(0, 1), steps.contexts.flatten(0, 1)
-    found["inner_hh"], found["inner_bias"] = hidden.t() @ steps.before.flatten(0, 1), hidden.sum(0)
-    found["context"] = in_gate_order(of.outer[..., : 3 * H].flatten(0, 1).t() @ contexts, 0)
+    grads["inner_hh"], grads["inner_bias"] = hidden.t() @ steps.before.flatten(0, 1), hidden.sum(0)
+    grads["context"] = in_gate_order(of.outer[..., : 3 * H].flatten(0, 1).t() @ contexts, 0)
     if weights.inner_context is not None:
-        found["inner_context"] = in_gate_order(of.fed.flatten(0, 1).t() @ contexts, 0)
+        grads["inner_context"] = in_gate_order(of.fed.flatten(0, 1).t() @ contexts, 0)
     if weights.enter_weight is not None:
         entered = of.entered.flatten(0, 1)
-        found["enter_weight"], found["enter_bias"] = entered.t() @ steps.outer.flatten(0, 1), entered.sum(0)
-    found["energy"], found["halting_bias"] = -2 * looks.of_v[None], scores.sum()[None]
-    found["halting_weight"] = (scores @ steps.states.flatten(0, 1))[None]
+        grads["enter_weight"], grads["enter_bias"] = entered.t() @ steps.outer.flatten(0, 1), entered.sum(0)
+    grads["energy"], grads["halting_bias"] = -2 * looks.of_v[None], scores.sum()[None]
+    grads["halting_weight"] = (scores @ steps.states.flatten(0, 1))[None]
     of_x = of.means.mul_(steps.given)
     of_x[..., 3 * H :].addcmul_(of.inner[..., : 3 * A], ~steps.new)
     n, rz, inner_n, inner_rz = of_x.split((H, 2 * H, A, 2 * A), 2)
     of_x = torch.cat((rz, n, inner_rz, inner_n), 2)
     of_values = torch.bmm(steps.attention.permute(1, 2, 0), of.contexts.transpose(0, 1))
     of_memory = looks.of_keys * looks.v4, of_values
-    return of_x.transpose(0, 1), of_outer, *of_memory, None, None, None, *map(found.get, weights._fields)
+    return of_x.transpose(0, 1), of_outer, *of_memory, None, None, None, *map(grads.get, weights._fields)
 
 
 def beginnings(new: Tensor) -> Tensor:

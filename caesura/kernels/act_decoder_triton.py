@@ -338,18 +338,18 @@ def _gradients(sizes: Sizes, at: Buffers, weights: ActDecoderWeights) -> tuple[T
     first = torch.cat((first[:, : 3 * H], first[:, head:], first[:, 3 * H : 4 * H]), 1)
     of_Q = of_W[3 * H : 4 * H] if weights.leave_weight is not None else of_W[:0]
     leaving = torch.cat((of_W[: 3 * H], of_W[head:], of_Q))
-    found, of_first = Leaving(leaving[:, :A], leaving[:, A]).back(weights, first, at["first"])
-    found |= Entering(of_W_outer[:, :H], of_W_outer[:, H]).back(weights)
-    found["inner_hh"], found["inner_bias"] = found["inner_hh"] + of_S[:, :A], found["inner_bias"] + of_S[:, A]
-    found["context"], found["energy"] = of_context[: 3 * H], of_v[None]
+    grads, of_first = Leaving(leaving[:, :A], leaving[:, A]).back(weights, first, at["first"])
+    grads |= Entering(of_W_outer[:, :H], of_W_outer[:, H]).back(weights)
+    grads["inner_hh"], grads["inner_bias"] = grads["inner_hh"] + of_S[:, :A], grads["inner_bias"] + of_S[:, A]
+    grads["context"], grads["energy"] = of_context[: 3 * H], of_v[None]
     if weights.inner_context is not None:
-        found["inner_context"] = of_context[3 * H : 3 * H + 3 * A]
+        grads["inner_context"] = of_context[3 * H : 3 * H + 3 * A]
     scores = at["of_scores"].flatten()
-    found["halting_weight"] = (scores @ at["states"].flatten(0, 1).float())[None]
-    found["halting_bias"] = scores.sum()[None]
+    grads["halting_weight"] = (scores @ at["states"].flatten(0, 1).float())[None]
+    grads["halting_bias"] = scores.sum()[None]
     of_values = torch.bmm(at["attention"].to(sizes.dtype).permute(1, 2, 0), at["of_contexts"].transpose(0, 1))
     memory = of_first, of_keys, of_values
-    return at["of_inputs"], *memory, None, None, None, *map(found.get, weights._fields)
+    return at["of_inputs"], *memory, None, None, None, *map(grads.get, weights._fields)
 
 
 def _order(new: Tensor) -> tuple[Tensor, Tensor]:

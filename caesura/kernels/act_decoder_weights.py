@@ -69,16 +69,16 @@ class Leaving(NamedTuple):
         first step took from the outer state itself: the same projections, and the state.
         """
         H, E, Q, b_Q = outer.shape[1], len(weights.query), weights.leave_weight, weights.leave_bias
-        both, found = torch.cat((weights.outer_hh, weights.query)), {}
+        both, grads = torch.cat((weights.outer_hh, weights.query)), {}
         of_both, of_bias, first_both = self.weight[: len(both)], self.bias[: 3 * H], first[:, : len(both)]
         if Q is not None and b_Q is not None:
             of_mapped, mapped_bias = of_both, self.bias[: len(both)]
-            found["leave_weight"] = torch.addmm(self.weight[len(both) :], both.t(), of_mapped)
-            found["leave_bias"] = torch.addmv(self.bias[len(both) :], both.t(), mapped_bias)
+            grads["leave_weight"] = torch.addmm(self.weight[len(both) :], both.t(), of_mapped)
+            grads["leave_bias"] = torch.addmv(self.bias[len(both) :], both.t(), mapped_bias)
             of_both = torch.outer(mapped_bias, b_Q).addmm_(of_mapped, Q.t())
-        found["outer_hh"], found["query"] = of_both.addmm(first_both.t(), outer).split((3 * H, E))
-        found["outer_bias"] = of_bias + first[:, : 3 * H].sum(0)
-        return found, torch.addmm(first[:, len(both) :], first_both, both)
+        grads["outer_hh"], grads["query"] = of_both.addmm(first_both.t(), outer).split((3 * H, E))
+        grads["outer_bias"] = of_bias + first[:, : 3 * H].sum(0)
+        return grads, torch.addmm(first[:, len(both) :], first_both, both)
 
 
 class Entering(NamedTuple):

@@ -107,12 +107,12 @@ def attend(
         last = _last(counters_ptr + b)
         if last:
             part = tl.arange(0, PARTS)
-            there = part < parts
-            tops = tl.load(sums_ptr + b * parts + part, mask=there, other=-float("inf"), cache_modifier=".cg")
-            totals = tl.load(sums_ptr + (B + b) * parts + part, mask=there, other=0, cache_modifier=".cg")
+            real = part < parts
+            tops = tl.load(sums_ptr + b * parts + part, mask=real, other=-float("inf"), cache_modifier=".cg")
+            totals = tl.load(sums_ptr + (B + b) * parts + part, mask=real, other=0, cache_modifier=".cg")
             x = tl.load(
                 partial_ptr + (b * parts + part[:, None]) * (A + M) + m[None, :],
-                mask=there[:, None] & (m < M)[None, :],
+                mask=real[:, None] & (m < M)[None, :],
                 other=0,
                 cache_modifier=".cg",
             )
@@ -292,9 +292,9 @@ def attend_back(
         last = _last(counters_ptr + b)
         if last:
             part = tl.arange(0, PARTS)
-            there = (part < parts)[:, None] & (a < A)[None, :]
+            real = (part < parts)[:, None] & (a < A)[None, :]
             place = partial_ptr + (b * parts + part[:, None]) * (A + M) + a[None, :]
-            dq = tl.sum(tl.load(place, mask=there, other=0, cache_modifier=".cg"), 0)
+            dq = tl.sum(tl.load(place, mask=real, other=0, cache_modifier=".cg"), 0)
     if last:
         v = tl.load(v_ptr + a, mask=a < A, other=0)
         tl.store(of_gates_ptr + row * (H4 + A) + H4 + a, rounded(v * dq, kind), mask=a < A)

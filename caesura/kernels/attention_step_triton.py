@@ -187,8 +187,8 @@ def gates(
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     ok, symbol = h < H, tl.load(symbols_ptr + row) + tl.zeros_like(h)
     # A symbol outside the table gives NaN, not whatever stands there in memory.
-    known, nan = ok & (symbol >= 0) & (symbol < V), float("nan")
-    x_r, x_z, x_n = load_gates(table_ptr + symbol * 3 * H + h, known, H, nan)
+    in_table, nan = ok & (symbol >= 0) & (symbol < V), float("nan")
+    x_r, x_z, x_n = load_gates(table_ptr + symbol * 3 * H + h, in_table, H, nan)
     c_r, c_z, c_n = load_gates(from_context_ptr + row * 3 * H + h, ok, H)
     h_r, h_z, h_n = load_gates(projected_ptr + row * WIDTH + h, ok, H)
     b_r, b_z, b_n = load_gates(bias_ptr + h, ok, H)

@@ -53,18 +53,18 @@ def forward(
     text, inside, row = t < count, t < T, b * T + t
     score = tl.load(scores + row, text, 0.0).to(tl.float64)
     n = count.to(tl.float64)
-    wanted = tl.minimum(number.to(tl.float64), n * (1.0 - SMALL))
-    share = tl.minimum(tl.maximum(wanted / tl.maximum(n, 1.0), 0.5 * SMALL), 1.0 - 0.5 * SMALL)
+    total = tl.minimum(number.to(tl.float64), n * (1.0 - SMALL))
+    share = tl.minimum(tl.maximum(total / tl.maximum(n, 1.0), 0.5 * SMALL), 1.0 - 0.5 * SMALL)
     level, far = tl.log(share / (1.0 - share)), 1e300
     low = tl.where(count > 0, level - tl.max(tl.where(text, score, -far), 0), 0.0)
     high = tl.where(count > 0, level - tl.min(tl.where(text, score, far), 0), 0.0)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        below = tl.sum(tl.where(text, tl.sigmoid(score + middle), 0.0), 0) < wanted
+        below = tl.sum(tl.where(text, tl.sigmoid(score + middle), 0.0), 0) < total
         low, high = tl.where(below, middle, low), tl.where(below, high, middle)
     d = 0.5 * (low + high)
     a = tl.where(text, tl.sigmoid(score + d), 0.0)
-    d -= (tl.sum(a, 0) - wanted) / tl.maximum(tl.sum(a * (1.0 - a), 0), 1e-30)
+    d -= (tl.sum(a, 0) - total) / tl.maximum(tl.sum(a * (1.0 - a), 0), 1e-30)
     a = tl.where(text, tl.minimum(tl.sigmoid(score + d), 1.0 - 0.5 * SMALL), 0.0)
     c = tl.cumsum(a, 0)
     last = (number - 1).to(tl.int32)

@@ -20,7 +20,7 @@ def free_cores() -> int:
     return cores if load <= cores / 2 else max(1, int(cores - load))
 
 
-def use_threads(wanted: int | None) -> str:
+def use_threads(requested: int | None) -> str:
     """Compute with so many CPU threads, or with as many as cores are free; a sentence where those are fewer.
 
     Threads wait for each other: where one of two has no core of its own, both are slower than one alone.
@@ -29,11 +29,11 @@ def use_threads(wanted: int | None) -> str:
     import torch
 
     usual = torch.get_num_threads()
-    if wanted is None and "OMP_NUM_THREADS" in os.environ:
+    if requested is None and "OMP_NUM_THREADS" in os.environ:
         return ""
-    threads = wanted or min(usual, free_cores())
+    threads = requested or min(usual, free_cores())
     torch.set_num_threads(threads)
-    if wanted is not None or threads == usual:
+    if requested is not None or threads == usual:
         return ""
     number = "1 CPU thread" if threads == 1 else f"{threads} CPU threads"
     return f"other programs keep cores busy, so this one uses {number}; --threads {usual} would use all"

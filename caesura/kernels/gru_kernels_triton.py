@@ -67,8 +67,8 @@ def advance(
     if OVERLAP:
         gdc_wait()
         gdc_launch_dependents()
-    own = state_ptr + (d * B + b)[:, None] * W + h[None, :]
-    s = tl.load(own, mask=inside, other=0)
+    carried = state_ptr + (d * B + b)[:, None] * W + h[None, :]
+    s = tl.load(carried, mask=inside, other=0)
     k = tl.arange(0, DEPTH)
     weight = weight_ptr + d * (3 * W * W) + h[None, :] * W + k[:, None]
     before = steps_ptr + ((d * slots + t % slots) * B + b)[:, None] * W + k[None, :]
@@ -86,7 +86,7 @@ def advance(
     n = 2 * tl.sigmoid(2 * (i_n + r * h_n)) - 1
     s = tl.where(goes_on[:, None], n + z * (s - n), 0)
     kind = steps_ptr.dtype.element_ty
-    tl.store(own, s, mask=inside)
+    tl.store(carried, s, mask=inside)
     after = steps_ptr + ((d * slots + (t + 1) % slots) * B + b)[:, None] * W + h[None, :]
     tl.store(after, rounded(s, kind), mask=inside)
     at_place = states_ptr + ((b * S + place) * N + d)[:, None] * H + h[None, :]
@@ -139,8 +139,8 @@ def advance_back(
     if OVERLAP:
         gdc_wait()
         gdc_launch_dependents()
-    own = kept_ptr + (d * B + b)[:, None] * W + h[None, :]
-    ds += tl.load(own, mask=read, other=0)
+    carried = kept_ptr + (d * B + b)[:, None] * W + h[None, :]
+    ds += tl.load(carried, mask=read, other=0)
     k = tl.arange(0, DEPTH)
     weight = weight_ptr + (d * W + h)[None, :] * (3 * W) + k[:, None]
     after = of_hidden_ptr + ((d * S + t + 1) * B + b)[:, None] * (3 * W) + k[None, :]
@@ -155,7 +155,7 @@ def advance_back(
         by_n = dot(tl.load(after + 2 * W + i, mask=inside, other=0), tl.load(weight + 2 * W + i), by_n)
     ds += by_r + by_z + by_n
     dr, dz, dn, dnr = gru_back(ds, s, r, z, n, h_n)
-    tl.store(own, ds * z, mask=read)
+    tl.store(carried, ds * z, mask=read)
     out = of_hidden_ptr + ((d * S + t) * B + b)[:, None] * (3 * W) + h[None, :]
     store_gates(out, dr, dz, dnr, inside, W)
     out = of_inputs_ptr + ((b * S + place) * N + d)[:, None] * (3 * H) + h[None, :]

@@ -122,14 +122,14 @@ def _hypotheses(
         progress.log_probs.where(finished, totals),
         progress.scores.where(finished, scores),
     )
-    found: list[list[Hypothesis]] = [[] for _ in range(len(finished))]
+    hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(finished))]
     for i, (size, ended, log_prob, score) in enumerate(
         zip(*(column.flatten().tolist() for column in columns), strict=True)
     ):
         if log_prob > -torch.inf:
             text = texts[i, :size].tolist()
-            found[i // K].append(Hypothesis((*text, EOS) if ended else tuple(text), log_prob, score))
-    return found
+            hypotheses[i // K].append(Hypothesis((*text, EOS) if ended else tuple(text), log_prob, score))
+    return hypotheses
 
 
 def _texts(symbols: Tensor, parents: Tensor, ends: Tensor) -> Tensor:

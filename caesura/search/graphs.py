@@ -31,15 +31,15 @@ Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, pi
 @contextmanager
 def borrow(decoder: nn.Module, allowed: bool) -> Iterator[Play]:
     """What plays the pieces of a search: the decoder's graphs, or nothing special where they are in use."""
-    own = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
-    if own is None or not own.lock.acquire(blocking=False):
+    graphs = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
+    if graphs is None or not graphs.lock.acquire(blocking=False):
         yield lambda _, piece, arguments: piece(*arguments)
         return
     try:
         surroundings = _surroundings(decoder)
-        yield lambda name, piece, arguments: own.play((name, surroundings), piece, arguments)
+        yield lambda name, piece, arguments: graphs.play((name, surroundings), piece, arguments)
     finally:
-        own.lock.release()
+        graphs.lock.release()
 
 
 def forget(decoder: nn.Module, device: torch.device) -> None:
@@ -84,22 +84,22 @@ class SearchGraphs:
         if captured is None:
             captured = self._captured[key] = self._capture(piece, _rebuilt(arguments, iter(buffers)), buffers)
         captured.graph.replay()
-        left = [leaf if self._holds(leaf) else leaf.clone() for leaf in _leaves(captured.results)]
-        return _rebuilt(captured.results, iter(left))
+        tensors = [leaf if self._holds(leaf) else leaf.clone() for leaf in _leaves(captured.results)]
+        return _rebuilt(captured.results, iter(tensors))
 
     def _capture(self, piece: Piece, arguments: tuple[Any, ...], buffers: list[Tensor]) -> Captured:
         """Record the piece with the arguments that lie in `buffers`."""
 
         def work() -> tuple[Any, ...]:
-            found = piece(*arguments)
-            results = _leaves(found)
+            returned = piece(*arguments)
+            results = _leaves(returned)
             for i, leaf in enumerate(results):  # none is written to before all are read
                 if self._holds(leaf) and not (i < len(buffers) and leaf is buffers[i]):
                     results[i] = leaf.clone()
             for i, buffer in enumerate(buffers):
                 if results[i] is not buffer and _outline(results[i]) == _outline(buffer):
                     results[i] = buffer.copy_(results[i])
-            return _rebuilt(found, iter(results))
+            return _rebuilt(returned, iter(results))
 
         others = [other.graph for other in self._captured.values() if other]
         graph, results = _record(work, others, buffers[0].device)

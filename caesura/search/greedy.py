@@ -73,8 +73,8 @@ def walk(
     """Write one hypothesis a sentence by `rule`."""
     progress, symbols, _ = run(decoder, encoded, progress, rule)
     texts = symbols.squeeze(2).T.contiguous().cpu().numpy()
-    found = []
+    hypotheses = []
     for text, length, total in zip(texts, progress.length.tolist(), progress.totals.tolist(), strict=True):
         score = total / length_penalty(length, alpha, beta)
-        found.append(Hypothesis(tuple(text[:length].tolist()), total, score))
-    return found
+        hypotheses.append(Hypothesis(tuple(text[:length].tolist()), total, score))
+    return hypotheses

@@ -1,4 +1,4 @@
-"""The steps of every search: a round of them without a look at the results, then who is done leaves."""
+"""The steps of every search: a round without a look at the results, then finished sentences drop out."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def run(
     going = pace(device)
     size = rounded(count) if going.graphs else count
     state = decoder.start(_padded(encoded, size) if going.graphs else encoded)
-    own = torch.arange(rule.width, device=device)  # each hypothesis itself
-    if len(own) > 1:
-        state = decoder.reorder(state, None, torch.zeros_like(own).expand(size, -1))
+    itself = torch.arange(rule.width, device=device)  # each hypothesis itself
+    if len(itself) > 1:
+        state = decoder.reorder(state, None, torch.zeros_like(itself).expand(size, -1))
     final = _rows(progress, torch.arange(count + 1, device=device) % count)
     ids = torch.arange(size, device=device).clamp(max=count)  # whose row it is; `count`: nobody's
     progress = _present(_rows(progress, ids % count), ids < count)
@@ -100,9 +100,9 @@ def run(
             _put(progress, ids, final)
             if most:
                 rows = alive.nonzero().squeeze(1)
-                rows, there = F.pad(rows, (0, size - number), value=0), F.pad(alive[rows], (0, size - number))
-                state = decoder.reorder(state, rows, own.expand(size, -1))
-                progress, ids = _present(_rows(progress, rows), there), torch.where(there, ids[rows], count)
+                rows, real = F.pad(rows, (0, size - number), value=0), F.pad(alive[rows], (0, size - number))
+                state = decoder.reorder(state, rows, itself.expand(size, -1))
+                progress, ids = _present(_rows(progress, rows), real), torch.where(real, ids[rows], count)
                 trail.append((ids, []))
     symbols, *parents = _whole(trail, count)
     return _rows(final, slice(count)), symbols, parents[0] if parents else None
@@ -145,9 +145,9 @@ def _put(progress: P, rows: Tensor, into: P) -> None:
         getattr(into, f.name)[rows] = getattr(progress, f.name)
 
 
-def _present(progress: P, there: Tensor) -> P:
-    """Rows that are not `there` [B] are done."""
-    return replace(progress, left=progress.left * there)
+def _present(progress: P, real: Tensor) -> P:
+    """Rows that are not `real` [B] count as done."""
+    return replace(progress, left=progress.left * real)
 
 
 def _padded(encoded: Encoded, sentences: int) -> Encoded:

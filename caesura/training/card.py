@@ -22,7 +22,7 @@ from caesura.segmenters.figures import Figure
 CARD = "README.md"
 
 
-def write_card(folder: Path, model: Translator, found: Evaluation, validation: dict[str, Any]) -> None:
+def write_card(folder: Path, model: Translator, evaluation: Evaluation, validation: dict[str, Any]) -> None:
     """Write README.md: data, scores with signatures, seed, versions, command."""
     config = model.config
     train = config.data.train
@@ -33,7 +33,7 @@ def write_card(folder: Path, model: Translator, found: Evaluation, validation: d
 
 On the dev set, greedy:
 
-{figures(found.record(), model.segmenter.figures)}
+{figures(evaluation.record(), model.segmenter.figures)}
 
 Trained on {names} with seed {config.training.seed}: best after {validation["update"]} updates,
 {validation["sentences"]} sentences, {validation["seconds"]:.0f} seconds on {model.device.type}.
@@ -94,9 +94,9 @@ def _value(value: Any) -> str:
     return f"{value.get('type', '')} ({listed})".strip() if listed else str(value.get("type", ""))
 
 
-def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
+def figures(record: Mapping[str, Any], segmenter_figures: Iterable[Figure]) -> str:
     """A list of what an evaluation's record has, with the segmenter's `own` figures."""
-    scores, cut, written = (found[name] for name in ("scores", "segments", "output_segments"))
+    scores, cut, written = (record[name] for name in ("scores", "segments", "output_segments"))
     lines = [
         f"BLEU {scores['bleu']:.2f} (`{scores['signatures']['bleu']}`)",
         f"chrF2 {scores['chrf']:.2f} (`{scores['signatures']['chrf']}`)",
@@ -109,8 +109,8 @@ def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
         lines.append(f"off its rate: {off}")
     if written is not None:
         lines.append(f"segment length of outputs: mean {written['mean']:.3f}, longest {written['longest']}")
-    for figure in own:
-        if figure.name in found["figures"]:
-            value = figure.shown(found["figures"][figure.name])
+    for figure in segmenter_figures:
+        if figure.name in record["figures"]:
+            value = figure.shown(record["figures"][figure.name])
             lines.append(f"{figure.heading}: {value} ({figure.unit}): {figure.definition}")
     return "\n".join(f"- {line}" for line in lines)

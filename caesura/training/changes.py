@@ -81,14 +81,13 @@ def refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> Non
 
 def refuse_overwriting(config: Config, folder: Path) -> None:
     """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
-    found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
-    written, own = folder / CONFIG, config.dump().encode()
-    if written.is_file() and (written.stat().st_size != len(own) or written.read_bytes() != own):
-        found.append(CONFIG)
-    if found:
-        raise InputError(
-            f"{folder}: has no checkpoints, but a {found[0]} that would be overwritten; choose another --out"
-        )
+    existing = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
+    written, content = folder / CONFIG, config.dump().encode()
+    if written.is_file() and (written.stat().st_size != len(content) or written.read_bytes() != content):
+        existing.append(CONFIG)
+    if existing:
+        problem = f"has no checkpoints, but a {existing[0]} that would be overwritten"
+        raise InputError(f"{folder}: {problem}; choose another --out")
 
 
 def with_measured(config: Config, folder: Path) -> Config:

@@ -62,7 +62,7 @@ def departure(length: float, target: float, before: str) -> Kind:
 
 
 def watch(
-    model: Translator, found: Evaluation, before: Mapping[str, str]
+    model: Translator, evaluation: Evaluation, before: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
     """What has collapsed at a validation, by part of the model, and a notice of each that is new.
 
@@ -70,23 +70,23 @@ def watch(
     """
     kinds: dict[str, str] = {}
     notices, data = [], model.config.data
-    segmenter, target = model.segmenter, found.target
+    segmenter, target = model.segmenter, evaluation.target
     if target is not None:
-        kinds["segmenter"] = departure(found.segments.mean, target, before.get("segmenter", ""))
+        kinds["segmenter"] = departure(evaluation.segments.mean, target, before.get("segmenter", ""))
         if kinds["segmenter"] and not before.get("segmenter"):
-            short = found.segments.mean < target
+            short = evaluation.segments.mean < target
             remedy = f"{'raise' if short else 'lower'} data.cuts.target"  # a rate of cuts that are given
             if segmenter.control is not None:
                 remedy = segmenter.remedy(short, 0.0)
             notices.append(f"segments do not have the length that is asked for: {remedy}")
     elif segmenter.learns:
-        counts = CutCounts.of(output.segmentation for output in found.outputs)
+        counts = CutCounts.of(output.segmentation for output in evaluation.outputs)
         kind = kinds["segmenter"] = collapse(counts, before.get("segmenter", ""))
         if kind and kind != before.get("segmenter"):
             remedy = segmenter.remedy(kind == "single", model.tau.value.item())
             notices.append(f"{_shape('segments', kind, counts, data.src.level)}: {remedy}")
     if model.decoder.segmenting:
-        counts = CutCounts.of(output.targets[0] for output in found.outputs if output.targets)
+        counts = CutCounts.of(output.targets[0] for output in evaluation.outputs if output.targets)
         kind = kinds["decoder"] = collapse(counts, before.get("decoder", ""))
         if kind and kind != before.get("decoder"):
             single = kind == "single"

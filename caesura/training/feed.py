@@ -48,7 +48,7 @@ def padded(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
 def _cuts(corpus: Pairs, rows: NDArray[np.int64]) -> list[NDArray[np.int8]] | None:
     if not isinstance(corpus, Corpus):
         return None
-    cuts = [own for i in rows if (own := corpus.cuts(int(i))) is not None]
+    cuts = [marks for i in rows if (marks := corpus.cuts(int(i))) is not None]
     return cuts or None
 
 

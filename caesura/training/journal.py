@@ -114,7 +114,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     if not path.is_file():
         return []
-    found, content = [], read_bounded(path, MAX_BYTES)
+    records, content = [], read_bounded(path, MAX_BYTES)
     try:
         check_values(content, JSON_VALUES)
         if content.count(b"\n") > MAX_LINES:
@@ -129,8 +129,8 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         except RecursionError as problem:
             raise InputError(f"{path}: not the log of a training: {problem}") from problem
         if isinstance(record, dict) and "kind" in record:
-            found.append(renamed(record))
-    return found
+            records.append(renamed(record))
+    return records
 
 
 def training_seconds(folder: Path) -> float | None:

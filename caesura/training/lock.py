@@ -71,11 +71,11 @@ def _acquire(path: Path, say: Callable[[str], None]) -> int:
             if not _locked(file, path, say):
                 os.close(file)
                 continue
-            if left := os.read(file, 1000):
-                say(f"taken over from {_holder(left)}, which has ended without a word")
-            own = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            if content := os.read(file, 1000):
+                say(f"taken over from {_holder(content)}, which has ended without a word")
+            facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
             os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(own).encode(), 0)
+            os.pwrite(file, json.dumps(facts).encode(), 0)
             return file
         except BaseException:
             os.close(file)
@@ -113,8 +113,8 @@ def _take(file: int) -> None:
 def _holder(content: bytes) -> str:
     """Who wrote the lock, as far as it can be read."""
     try:
-        found = json.loads(content)
-        return f"process {found['pid']} on {found['host']} (since {found['since']})"
+        facts = json.loads(content)
+        return f"process {facts['pid']} on {facts['host']} (since {facts['since']})"
     except (ValueError, KeyError, TypeError):
         return "another process"
 

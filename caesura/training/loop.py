@@ -171,7 +171,7 @@ def _last_rate(run: Run) -> float:
 def _say_what_ran(run: Run, reporter: Reporter) -> None:
     """Kernels that their arguments did not allow, which nobody knows before the first update."""
     if run.progress.update == 0:
-        run.journal.record("kernels", 0, {kernel: list(found) for kernel, found in used.items()})
+        run.journal.record("kernels", 0, {kernel: list(choice) for kernel, choice in used.items()})
     for kernel, (choice, why) in used.items():
         if choice != pick(run.model.device)[0]:
             reporter.say(f"{kernel}: {choice} ({why})")
@@ -235,7 +235,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
 
     settle(run.model, run.corpus)
     try:
-        found = evaluate(
+        evaluation = evaluate(
             run.model,
             dev.sources,
             dev.references,
@@ -248,22 +248,22 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     except Exception:
         run.save()  # what was learned since the last time
         raise
-    verdict = run.schedule.update(found.scores.bleu, found.scores.chrf)
+    verdict = run.schedule.update(evaluation.scores.bleu, evaluation.scores.chrf)
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started
-    progress.collapsed, notices = watch(run.model, found, progress.collapsed)
-    result = summarise(progress, _last_rate(run), found, verdict, run.model.segmenter, notices)
+    progress.collapsed, notices = watch(run.model, evaluation, progress.collapsed)
+    result = summarise(progress, _last_rate(run), evaluation, verdict, run.model.segmenter, notices)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
-        write_card(run.folder, run.model, found, asdict(result))
+        write_card(run.folder, run.model, evaluation, asdict(result))
     elif verdict == "halve":
         progress.learning_rate *= settings.decrease_factor
     elif verdict == "stop":
         progress.finished = f"no new best through {settings.max_halvings} halvings of the learning rate"
-    rows = zip(dev.sources, found.outputs, dev.references, strict=True)
+    rows = zip(dev.sources, evaluation.outputs, dev.references, strict=True)
     examples = [ValidationExample(*row) for row in islice(rows, settings.examples)]
-    run.journal.record("validation", progress.update, log_record(result, found, examples))
+    run.journal.record("validation", progress.update, log_record(result, evaluation, examples))
     run.journal.validation(replace(result, seconds=round(result.seconds, 1)).columns())
     run.save()
     reporter.validation(result, examples)

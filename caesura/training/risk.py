@@ -43,7 +43,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     owners = [b for b, targets in enumerate(candidates) for _ in targets]
     costs = _costs(candidates, references, model.trg_vocabulary, _score(model.config))
     rows = torch.tensor(owners, device=model.device)
-    targets = [target for found in candidates for target in found]
+    targets = [target for group in candidates for target in group]
     totals, penalties = _forced(model, encoded.rows(rows), targets)
     first = torch.tensor(np.unique(owners, return_index=True)[1], device=model.device)  # the references
     risk = (_shares(settings.risk_alpha * totals, rows, count) * costs.to(totals)).sum()
@@ -79,15 +79,15 @@ def _draw(
     frozen = Encoded(encoded.states[rows].detach(), encoded.lengths[rows], encoded.summary[rows].detach())
     # What is twice as long as its reference is not worth drawing.
     limits = 2 * batch.trg_lengths[rows] + 1  # type: ignore[index]
-    found = [[reference] for reference in references]
+    candidates = [[reference] for reference in references]
     with evaluating(model):
         for turn in range(settings.risk_candidates):
             seeds = [_seed(settings, update, turn, int(index)) for index in batch.indices]
-            for own, drawn in zip(found, sample(model.decoder, frozen, limits, seeds), strict=True):
+            for targets, drawn in zip(candidates, sample(model.decoder, frozen, limits, seeds), strict=True):
                 target = [symbol for symbol in drawn.symbols if symbol != EOS]
-                if drawn.finished and target not in own:
-                    own.append(target)
-    return found
+                if drawn.finished and target not in targets:
+                    targets.append(target)
+    return candidates
 
 
 def _seed(settings: Training, update: int, turn: int, index: int) -> int:

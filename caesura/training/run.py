@@ -292,19 +292,19 @@ def _tidy(folder: Path) -> None:
             raise InputError(f"{path}: cannot be written to (Permission denied); choose another --out")
     written = [(folder, name) for name in FILES] + [(folder / name, "*") for name in FOLDERS]
     for place, name in written:
-        for left in [*parts(place, name)]:
-            left.unlink()
+        for leftover in [*parts(place, name)]:
+            leftover.unlink()
 
 
 def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
     """Refuse a disk without room for the best model and the checkpoints: weights and two moments each."""
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
-    there = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
-    wanted = 3 * weights * (keep + 1) + 2 * weights - there
-    if (free := shutil.disk_usage(folder).free) < wanted:
+    existing = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
+    needed = 3 * weights * (keep + 1) + 2 * weights - existing
+    if (free := shutil.disk_usage(folder).free) < needed:
         raise InputError(
             f"{folder}: {free / 1e6:.1f} MB are free there, and checkpoints and models want "
-            f"{wanted / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
+            f"{needed / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
         )
 
 
@@ -340,22 +340,22 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "kernels": list(pick(run.model.device)),
     }
     longest = f"(longest {segments.longest})"
-    said = [f"segments start at {segments.mean:.2f} characters{asked(target)} {longest}"]
+    messages = [f"segments start at {segments.mean:.2f} characters{asked(target)} {longest}"]
     if remark := run.model.segmenter.remark(figures.get(LIVE.name), segments.mean, first=True):
-        said.append(remark)
+        messages.append(remark)
     if run.model.decoder.segmenting:
         # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
         forced = run.model.segment_targets(run.dev.sources, run.dev.references, measuring("output segments"))
         written = segment_length(cut.covered for cut in forced)
         facts |= {"output_segment_length": written.mean, "longest_output_segment": written.longest}
         facts |= {"output_live": output_live(forced)}
-        said.append(
+        messages.append(
             f"output segments start at {written.mean:.2f} (longest {written.longest}), on the references"
         )
     run.journal.record("start", 0, facts)
     run.save()
     run.finish_writing()
-    for line in (str(data.corpus.report), *data.notices, *said):
+    for line in (str(data.corpus.report), *data.notices, *messages):
         reporter.say(line)
 
 
@@ -378,8 +378,8 @@ def _announce(run: Run, reporter: Reporter) -> None:
         reporter.say(instead)
     files = [stored(path) for path in text_files(run.config, "test").values()]
     if lost := [str(path) for path in files if not path.is_file()]:
-        wanted = " and ".join(("--src", "--trg")[: len(files)])
-        reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {wanted}")
+        options = " and ".join(("--src", "--trg")[: len(files)])
+        reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {options}")
 
 
 def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
@@ -393,7 +393,7 @@ def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
 
 
 def _device(config: Config) -> torch.device:
-    wanted = config.training.device
-    if wanted == "cuda" and not torch.cuda.is_available():
+    requested = config.training.device
+    if requested == "cuda" and not torch.cuda.is_available():
         raise config.error("training.device", "no CUDA device here; auto or cpu would work")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if requested != "cpu" and torch.cuda.is_available() else "cpu")
