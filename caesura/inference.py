@@ -36,8 +36,8 @@ from caesura.segmenters.base import Segments
 from caesura.segmenters.figures import per_sentence
 from caesura.translator import BaseTranslator
 
-# In translation a batch takes beam * symbols * attention_size numbers per step, whatever its sentences;
-# where Triton's kernels keep none of these, the attention's keys and values.
+# In translation a batch takes beam * symbols * attention_size numbers per step, however many its sentences;
+# with Triton's kernels, it takes only the keys and values of the attention.
 SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
@@ -94,8 +94,8 @@ class Translator(BaseTranslator):
     ) -> list[Segmentation]:
         """How a decoder that segments cuts given translations, forced through it.
 
-        Where the source is an empty line nothing is forced: the translation stays whole. `progress` is told
-        as by `process`.
+        Where the source is an empty line nothing is forced: the translation stays whole. `progress`: see
+        `process`.
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
@@ -169,7 +169,7 @@ class Translator(BaseTranslator):
         work: Callable[[list[int]], list[Result]],
         progress: Callable[[int], None] | None = None,
     ) -> dict[int, Result]:
-        """What `work` makes of every text, by its row, a group at a time; an empty text has no result."""
+        """The results of `work` by row, one group of texts at a time; an empty text has no result."""
         results: dict[int, Result] = {}
         with evaluating(self):
             for rows in self._groups(list(map(len, texts.ids))):
@@ -181,7 +181,7 @@ class Translator(BaseTranslator):
     def _fitted(
         self, texts: Numbered, rows: list[int], work: Callable[[list[int]], list[Result]]
     ) -> list[Result]:
-        """What `work` makes of a group, or of its halves where memory is short."""
+        """The results of `work` on a group, or on its halves where memory is short."""
         try:
             return work(rows)
         except RuntimeError as problem:
@@ -191,14 +191,14 @@ class Translator(BaseTranslator):
                 size = f"a sentence of {len(texts.ids[rows[0]])} symbols"
                 remedy = "lower testing.max_input or testing.beam_size"
                 raise InputError(f"{size} does not fit into memory; {remedy}") from problem
-        # Here, where nothing holds on to what the attempt has computed.
+        # Here, where nothing refers to the results of the attempt any more.
         forget(self.decoder, self.device)
         half = len(rows) // 2
         return [result for part in (rows[:half], rows[half:]) for result in self._fitted(texts, part, work)]
 
     @property
     def cuts_any_text(self) -> bool:
-        """Whether new text needs no cuts with it, as it does where `data.cuts` names files."""
+        """Whether any text can be cut; where `data.cuts` names files, only theirs can."""
         return not isinstance(self.config.data.cuts, FileCuts)
 
     def read_cuts(self, src: str | Path) -> None:
@@ -254,7 +254,7 @@ class Translator(BaseTranslator):
             raise InputError(str(problem)) from problem
 
     def _precision(self) -> AbstractContextManager[None]:
-        """What `testing.precision` wants; float32 leaves a caller's autocast as it is."""
+        """Autocast as `testing.precision` says; float32 leaves a caller's autocast as it is."""
         if self.config.testing.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
@@ -314,14 +314,14 @@ def sampler(temperature: float, seed: int) -> Search:
 
 
 def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:
-    """What a score depends on besides the model and the text, for JSON."""
+    """The settings that a score depends on besides the model and the text, for JSON."""
     testing = model.config.testing
     width = testing.beam_size if beam is None else beam
     return {"beam": width, "alpha": testing.alpha, "beta": testing.beta, "precision": testing.precision}
 
 
 def search_name(model: Translator, beam: int | None) -> str:
-    """The search in words; a greedy one asks for no scores of whole sentences."""
+    """The name of the search; a greedy one does not rank whole sentences."""
     beam, alpha, beta, precision = search_settings(model, beam).values()
     how = "greedy search" if beam == 1 else f"beam {beam}, alpha {alpha:g}, beta {beta:g}"
     return f"{how}, {precision}"

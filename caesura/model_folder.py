@@ -1,4 +1,4 @@
-"""A model folder: the names of its files, how they are written, and that they are still what was written."""
+"""A model folder: the names of its files, writing them, and checking that they are unchanged."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ FORMAT = 7
 
 
 def _beneath(folder: Path) -> str:
-    """Where the models are of a folder that has some beneath it, as a sweep's and a demo's do."""
+    """A hint where the models are, if subfolders have some, as those of a sweep and a demo do."""
     models = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
     more = f" and {len(models) - 1} more" if models[1:] else ""
     return f"; the models are beneath it: {models[0]}{more}" if models else ""
 
 
 class Vocabularies(NamedTuple):
-    """Those of a model folder."""
+    """The vocabularies of a model folder."""
 
     src: Vocabulary
     trg: Vocabulary
-    cuts: Vocabulary | NgramCuts | None = None  # what `data.cuts` needs to cut any source
+    cuts: Vocabulary | NgramCuts | None = None  # the symbols or n-grams by which `data.cuts` cuts any source
 
 
 def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Model]) -> Model:
@@ -189,7 +189,7 @@ def _checked_model(
 
 
 def _widened(model: Model) -> Model:
-    """The model with parameters in float32; what it counts, as a rate does, stays as exact as it is."""
+    """The model with parameters in float32; buffers, such as counts of a rate, keep their precision."""
     for parameter in model.parameters():
         parameter.data = parameter.data.float()
     return model
@@ -205,7 +205,7 @@ def _check_format(path: Path, header: Header) -> None:
 
 
 def _check_description(folder: Path, names: Sequence[str], header: Header) -> None:
-    """Refuse files other than those that the weights were saved with."""
+    """Refuse files that differ from those that the weights were saved with."""
     files = header.facts.get("files")
     for name in names if header.facts.get("format", 0) else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
@@ -216,5 +216,5 @@ def _check_description(folder: Path, names: Sequence[str], header: Header) -> No
 
 
 def _brief(value: object) -> str:
-    """What a stranger wrote, so that it can be printed."""
+    """A value from a file, made safe to print."""
     return shortened(str(value), 23) if isinstance(value, str | int) else "?"

@@ -44,7 +44,7 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin(self) -> Batch:
-        """The same batch in memory from which a GPU can fetch it by itself."""
+        """The same batch in pinned memory."""
         return self._each(Tensor.pin_memory)
 
     def rows(self, part: slice) -> Batch:
@@ -61,7 +61,7 @@ TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts")
 
 
 def rounded(size: int, sizes: int = 8) -> int:
-    """The next of so many sizes to the doubling, multiples of 8: few shapes, and at 8 about 5% more steps."""
+    """The next of `sizes` per doubling, all multiples of 8: few shapes, and about 5% more steps with 8."""
     step = max(8, (1 << max(0, (size - 1).bit_length() - 1)) // sizes)
     return -(-size // step) * step
 
@@ -161,7 +161,7 @@ class BatchPlan:
         return EpochBatches(order, starts, generator.permutation(len(starts) - 1))
 
     def _sorting(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
-        """What to sort by, how many sentences to a pool, and the larger side of each."""
+        """The sort key, the sentences per pool, and the larger side of each sentence."""
         src, trg = self.lengths.astype(np.int64).T + 1  # [N] each, </s> included
         wide = np.maximum(src, trg)
         if self.batch_type == "sentences":

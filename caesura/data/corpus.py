@@ -24,7 +24,7 @@ from caesura.errors import InputError
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
 
-FORMAT = 2  # 2: with checksums; what is of another format is numbered again
+FORMAT = 2  # 2: with checksums; text in another format is numbered again
 MAGIC = b"CAESURA\n"
 HEADER = 4096  # bytes: the magic, JSON, spaces; the offsets follow on a page of their own
 _FLUSH = 1 << 20  # ids and offsets held in memory while building
@@ -135,7 +135,7 @@ class Corpus:
     """The ids of sentence pairs, memory-mapped from two files, and their cuts, if any, from a third.
 
     NAME.bin holds the ids of each source and then of its target, 16 or 32 bits each; NAME.idx a page with
-    what the corpus was made from and the CRC-32 of ids, offsets, page and cuts, and then 2N + 1 offsets into
+    the sources of the corpus and the CRC-32 of ids, offsets, page and cuts, and then 2N + 1 offsets into
     the ids, 64 bits each; NAME.cut the cuts of each source, 8 bits per symbol; all little-endian.
     """
 
@@ -169,9 +169,9 @@ class Corpus:
         say: Callable[[str], None] | None = None,
         cuts: TextCuts | OffsetFile | None = None,
     ) -> Corpus:
-        """Number the text, or take what an earlier call left in `folder` if nothing has changed since.
+        """Number the text, or reuse the result of an earlier call in `folder` if nothing has changed since.
 
-        `say` is told of ids there that cannot be used; `cuts` tell where segments of the source end.
+        `say` gets a message about ids there that cannot be used; `cuts` say where segments of the source end.
         """
         made_from = {
             "format": FORMAT,
@@ -362,7 +362,7 @@ def _stream(
     idx: IO[bytes],
     cut_file: IO[bytes] | None,
 ) -> tuple[int, int, tuple[int, int, int]]:
-    """Write ids, offsets and cuts: how many pairs and ids there were, and checksums of what was written."""
+    """Write ids, offsets and cuts: how many pairs and ids there were, and the checksums of all three."""
     offsets, cuts = array("q", [0]), array("b")
     kept = count = 0
     sums = 0, 0, 0

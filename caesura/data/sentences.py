@@ -34,10 +34,10 @@ class Sentences:
 
 
 class Numbered(Sequence[str]):
-    """Texts with their symbols in a vocabulary, found once for all times that they are translated.
+    """Texts with their symbols in a vocabulary, looked up once, however often they are translated.
 
-    They may have cuts, one number per symbol: 1 cut after it, -1 do not, 0 free. A model that is given them
-    looks for no others.
+    They may have cuts, one number per symbol: 1 cut after it, -1 do not, 0 free. A model then looks for no
+    other cuts.
     """
 
     cuts: Sequence[NDArray[np.int8]] | None = None
@@ -89,7 +89,7 @@ class Numbered(Sequence[str]):
         return self.with_cuts(cuts)
 
     def unknown(self, i: int) -> list[str]:
-        """What of a text the vocabulary does not have."""
+        """The parts of a text that are not in the vocabulary."""
         return [self._texts[i][a:b] for a, b in self.places[i][self.ids[i] == UNK].tolist()]
 
 
@@ -105,8 +105,8 @@ def with_given(
 ) -> Numbered:
     """The texts with the cuts that they should have; without any where a segmenter is free in all of them.
 
-    `given` are a caller's, an entry per text (see `combine`), over those that the texts have already or that
-    a `source` finds. With `needed`, a text without any is refused.
+    `given` are those of a caller, one entry per text (see `combine`); they override those that the texts have
+    or that a `source` finds. With `needed`, a text without any is refused.
     """
     if given is not None and (isinstance(given, Mapping | str) or len(given) != len(texts)):
         count = "one for all" if isinstance(given, Mapping | str) else len(given)

@@ -48,9 +48,9 @@ SCRIPTS = {
 
 
 def doubts(train: tuple[WordCounts, WordCounts], dev: Sides, languages: tuple[str, str]) -> Iterator[str]:
-    """Sentences about sides that look exchanged, or written in another script than their language's.
+    """Warnings about sides that look exchanged, or that are in another script than that of their language.
 
-    They are guesses, and worth no more than a warning.
+    They are guesses.
     """
     lines = tuple([*islice(side, SAMPLE)] for side in dev)
     if exchanged(train, (lines[0], lines[1])):
@@ -101,7 +101,7 @@ def _share(lines: Sequence[str], units: Callable[[str], Iterable[str]], count: C
 def foreign(language: str, text: Mapping[str, int], least: float = FEW) -> str | None:
     """The main script of a text in which less than `least` of all letters are of its language's script.
 
-    None where enough are, there are no letters, or nothing is known of the language.
+    None if enough letters are, if there are no letters, or if the language is not in the list.
     """
     usual = SCRIPTS.get(re.split("[-_]", language.lower())[0])
     letters: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Tensors, and facts about them, in one safetensors file with a checksum over both.
 
-The header, which a stranger may have written, is read here and not by safetensors: what it promises is
-compared with the file and with what the caller expects before anything is mapped.
+The header, which a stranger may have written, is read here and not by safetensors: its claims
+are compared with the file and with what the caller expects before anything is mapped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DamagedError(InputError):
 
 
 class Kind(NamedTuple):
-    """What a header promises about a tensor."""
+    """The type and shape that a header claims for a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ Kinds = Mapping[str, Kind]
 
 @dataclass(frozen=True)
 class Header:
-    """What a file promises: its tensors by name, the facts, and the bytes that the tensors take."""
+    """The claims of a file: its tensors by name, the facts, and the bytes that the tensors take."""
 
     tensors: Kinds
     facts: dict[str, Any]  # of a file from before there were checksums, its metadata
@@ -80,7 +80,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def read_header(path: Path) -> Header:
-    """What a file promises, checked against its size; only the header is read."""
+    """The header of a file, checked against the size of the file; only the header is read."""
     try:
         with path.open("rb") as file:
             room = file.seek(0, 2) - 8

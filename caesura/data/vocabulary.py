@@ -19,8 +19,8 @@ from caesura.visible import quoted, shortened
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-KINDS = ("char", "word", "bpe", "wordpiece")  # what a model may read
-UNIGRAM = "unigram"  # what may cut its input besides
+KINDS = ("char", "word", "bpe", "wordpiece")  # levels that a model may read
+UNIGRAM = "unigram"  # a level that may only cut its input
 
 FORMAT = 1
 MAX_TOKENS = 1_000_000
@@ -34,7 +34,7 @@ _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones 
 
 
 def _until_the_end(ids: Iterable[int]) -> list[int]:
-    """Those before the first </s>."""
+    """The ids before the first </s>."""
     kept = list(map(int, ids))
     return kept[: kept.index(EOS)] if EOS in kept else kept
 
@@ -98,7 +98,7 @@ class Vocabulary(ABC):
     def _join(self, ids: list[int]) -> str: ...
 
     def display(self, ids: Iterable[int]) -> list[str]:
-        """One readable string a symbol: `jung@@ tiere` for BPE, `jung ##tiere` for wordpieces."""
+        """One readable string per symbol: `jung@@ tiere` for BPE, `jung ##tiere` for wordpieces."""
         return [SPECIALS[i] if i < len(SPECIALS) else self._shown(self.tokens[i]) for i in map(int, ids)]
 
     def _shown(self, token: str) -> str:
@@ -126,7 +126,7 @@ class Vocabulary(ABC):
 
 
 class CharVocabulary(Vocabulary):
-    """One code point a symbol, white space included."""
+    """One symbol per code point, white space included."""
 
     kind = "char"
 
@@ -146,7 +146,7 @@ class CharVocabulary(Vocabulary):
 
 
 class WordVocabulary(Vocabulary):
-    """What stands between white space."""
+    """One symbol per word: the text between white space."""
 
     kind = "word"
 
@@ -367,7 +367,7 @@ def _checked_scores(scores: Any, count: int) -> list[float]:
 
 
 def check_symbols(kind: str, symbols: Iterable[str]) -> None:
-    """Refuse what a line of text, cut by a vocabulary of this kind, can never give."""
+    """Refuse symbols that a vocabulary of this kind cannot cut from any line of text."""
     wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
     if wrong is not None:
         raise InputError(f"{quoted(wrong)} is not a {kind} token")
@@ -388,6 +388,6 @@ def _well_formed(kind: str, token: str) -> bool:
 
 
 def _rows(items: Sequence[Any]) -> str:
-    # What cannot be seen is escaped: line separators, controls.
+    # Invisible characters are escaped: line separators, controls.
     rows = (json.dumps(item, ensure_ascii=not "".join(item).isprintable()) for item in items)
     return "[\n" + ",\n".join(rows) + "]"

@@ -1,4 +1,4 @@
-"""ACT-DEC (Kreutzer & Sokolov 2018, Algorithm 2): a decoder that attends once a segment of what it writes."""
+"""ACT-DEC (Kreutzer & Sokolov 2018, Algorithm 2): a decoder that attends once per output segment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         nn.init.constant_(self.halting.bias, halting_bias)
 
     def extra_repr(self) -> str:
-        """What its modules do not tell."""
+        """The settings that its modules do not show."""
         return f"epsilon={self.epsilon:g}" + ", share=True" * self.share
 
     def join(self, segmenter: BaseSegmenter) -> None:
@@ -143,7 +143,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         )
 
     def _prepare(self, state: ActDecoderState) -> ActDecoderState:
-        """The state with what all steps of a search share, computed once; a GPU would be waited for."""
+        """The state with values that all steps of a search share; not on a GPU, which would be waited for."""
         device, symbols = state.keys.device, self.embedding.num_embeddings
         if device.type != "cpu" or pick(device)[0] == "reference" or not state.keys.numel():
             return state
@@ -155,12 +155,12 @@ class ActDecoder(Decoder[ActDecoderState]):
     def _begin(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The first outer state [B, H], keys [B, S, E], values [B, S, M] and mask [B, S]."""
         mask = positions_mask(encoded.lengths, encoded.states.shape[1])
-        # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+        # Padding is never read, so that not even NaN there can reach a result or a gradient.
         values = encoded.states.masked_fill(~mask[..., None], 0)
         return self.initial(encoded.summary), self.attention.key(values), values, mask
 
     def _project(self, symbols: Tensor) -> Tensor:
-        """[B, U, 3H + 3A]: what the embedded symbols give to the gates of the outer and of the inner cell."""
+        """[B, U, 3H + 3A]: from the embedded symbols to the gates of the outer and of the inner cell."""
         embedded, width = self.dropout(self.embedding(symbols)), self.embedding.embedding_dim
         gates = [F.linear(embedded, c.weight_ih[:, :width], c.bias_ih) for c in (self.outer, self.inner)]
         return torch.cat(gates, -1)
@@ -170,7 +170,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         return self.symbols(self.dropout(self.output(states.to(self.output.weight.dtype))))
 
     def _weights(self) -> ActDecoderWeights:
-        """What the loop needs."""
+        """The parameters inside the loop."""
         width = self.embedding.embedding_dim
         fed = self.inner.weight_ih[:, width:]
         return ActDecoderWeights(

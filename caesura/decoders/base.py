@@ -1,4 +1,4 @@
-"""What a decoder is: `start`, `step`, `reorder` for search, `forward` for training."""
+"""The decoder protocol: `start`, `step`, `reorder` for search, `forward` for training."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Decoded:
     penalty: Tensor  # [B] auxiliary loss of each sentence, before tau
     attention: Tensor | None = None  # [B, U, S] where each step looked
     ends: Tensor | None = None  # [B, U] bool: this target symbol ends a segment; False on padding
-    weights: Tensor | None = None  # [B, U] what it gives to its segment; 0 on padding
+    weights: Tensor | None = None  # [B, U] its weight in its segment; 0 on padding
     scores: Tensor | None = None  # [B, U] its halting score, for analysis
 
 
 class Decoder(nn.Module, Generic[State]):
     """Writes one symbol per step. Search knows `start`, `step` and `reorder`, and nothing else.
 
-    All that changes along a hypothesis is in the state that `step` returns; what belongs to a sentence (its
-    encoded source) is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
+    The state that `step` returns has all that changes along a hypothesis. The encoded source of a sentence
+    is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
     graphs: a state is a dataclass of tensors, and they fetch no value from the device.
     """
 
@@ -54,11 +54,11 @@ class Decoder(nn.Module, Generic[State]):
     # belong to hypotheses.
     per_sentence: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[tuple[str, ...]] = ()
-    segmenting: ClassVar[bool] = False  # whether it cuts what it writes: `ends` is there
+    segmenting: ClassVar[bool] = False  # whether it cuts its output: `ends` is not None
     lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
     def join(self, segmenter: BaseSegmenter) -> None:
-        """Told once which segmenter its model has, for one that shares parameters with it."""
+        """Called once with the model's segmenter, for decoders that share parameters with it."""
 
     def flops(self, segments: int, targets: int, written: int) -> int | None:
         """Floating-point operations of one sentence, greedy or forced; None where it is not implemented.
@@ -91,7 +91,7 @@ class Decoder(nn.Module, Generic[State]):
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Score the target `trg_in` [B, U] (<s> y1 y2 ...): what repeated `step`s give, and the penalty.
 
-        What stands beyond `trg_lengths` [B] must not reach the penalty.
+        Symbols beyond `trg_lengths` [B] must not reach the penalty.
         """
         raise NotImplementedError
 

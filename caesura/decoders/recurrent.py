@@ -29,9 +29,9 @@ ROWS = 1024  # of the largest table of projected embeddings that a CPU makes for
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """B sentences of K hypotheses; keys, values and length are a sentence's, shared by its hypotheses.
+    """B sentences of K hypotheses; the hypotheses of a sentence share its keys, values and length.
 
-    Where no gradient is wanted, there is also what makes a step faster.
+    Without gradients, further fields make a step faster.
     """
 
     hidden: Tensor  # [B, K, H]
@@ -39,7 +39,7 @@ class RecurrentState:
     values: Tensor  # [B, S, M]
     lengths: Tensor  # [B]
     sigmoids: Sigmoids | None = None  # of the keys, for a CPU
-    table: Tensor | None = None  # [V, 3H] what each symbol gives to the gates, likewise
+    table: Tensor | None = None  # [V, 3H] from each symbol to the gates, for a CPU
     weights: StepWeights | None = None  # for Triton's kernels
 
 
@@ -78,7 +78,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     def start(self, encoded: Encoded) -> RecurrentState:
         """The encoder's summary is the initial state."""
         mask = positions_mask(encoded.lengths, encoded.states.shape[1])
-        # What stands in padding may be NaN, which a weight of 0 would let through.
+        # Padding may hold NaN, which a weight of 0 would let through.
         values = encoded.states.masked_fill(~mask[..., None], 0)
         hidden, keys = self.initial(encoded.summary)[:, None], self.attention.key(values)
         state = RecurrentState(hidden, keys, values, encoded.lengths)
@@ -109,7 +109,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return Decoded(logits, logits.new_zeros(len(logits)), attention)
 
     def _prepare(self, state: RecurrentState) -> RecurrentState:
-        """The state with what all steps of a search share, computed once."""
+        """The state with values that all steps of a search share, computed once."""
         memory = state.keys, state.values
         choice, _ = pick(state.keys.device, "attention_decoder", state.hidden, *memory)
         if choice == "triton":
@@ -137,11 +137,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         )
 
     def _table(self) -> Tensor:
-        """[V, 3H]: what every symbol gives to the gates."""
+        """[V, 3H]: from every symbol to the gates."""
         return self._project(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
 
     def _project(self, symbols: Tensor) -> Tensor:
-        """[B, U, 3H]: what the embedded symbols give to the gates."""
+        """[B, U, 3H]: from the embedded symbols to the gates."""
         width = self.embedding.embedding_dim
         embedded = self.dropout(self.embedding(symbols))
         return F.linear(embedded, self.cell.weight_ih[:, :width], self.cell.bias_ih)
@@ -161,7 +161,7 @@ def between(size: int, other: int) -> nn.Module:
 
 
 def attention_flops(attention: MlpAttention, segments: int, queries: int) -> int:
-    """Of the keys once, and of each query: its projection, its energies, the weighted sum of the memory."""
+    """Operations for the keys once, and per query: its projection, its energies, the weighted sum."""
     memory, inner = attention.key.in_features, attention.key.out_features
     query = 2 * attention.query.in_features * inner + 2 * segments * inner + 2 * segments * memory
     return segments * 2 * memory * inner + queries * query

@@ -40,7 +40,7 @@ def characters(lines: Sequence[str]) -> Symbols:
 
 
 def words(lines: Sequence[str]) -> Symbols:
-    """What stands between white space."""
+    """Words: the text between white space."""
     cut, numbers = [line.split() for line in lines], defaultdict[str, int](count(1).__next__)
     codes = np.fromiter(map(numbers.__getitem__, chain.from_iterable(cut)), np.int64)
     return Symbols(codes, np.array([len(line) for line in cut], np.int64))
@@ -49,7 +49,7 @@ def words(lines: Sequence[str]) -> Symbols:
 def shared_ngrams(
     hypotheses: Sequence[str], references: Sequence[str], cut: Callable[[Sequence[str]], Symbols], order: int
 ) -> list[Shared]:
-    """Those of 1 to `order` symbols, each line compared with its one reference."""
+    """The shared n-grams of 1 to `order` symbols, each line compared with its one reference."""
     sums = np.zeros((order, len(Shared._fields)), np.int64)
     for begin in range(0, len(hypotheses), LINES):
         some = slice(begin, begin + LINES)
@@ -58,7 +58,7 @@ def shared_ngrams(
 
 
 def _counts(symbols: Symbols, order: int) -> list[Shared]:
-    """Of lines whose first half are hypotheses, and the second their references."""
+    """The counts for lines whose first half are hypotheses, and whose second half their references."""
     lengths = symbols.lengths
     written, expected = lengths.reshape(2, -1)
     counts = []
@@ -72,7 +72,7 @@ def _counts(symbols: Symbols, order: int) -> list[Shared]:
 def _matched(symbols: Symbols, order: int) -> Iterator[int]:
     """How many n-grams on one side have one of their own on the other, for n from 1 to `order`.
 
-    A key is the number of a pair of lines, then a digit a symbol, then the side: what is sorted by it is
+    A key is the number of a pair of lines, then one digit per symbol, then the side: keys in this order are
     sorted by the keys of all shorter n-grams too. The digit is 0 where the line has ended.
     """
     codes, lengths = symbols

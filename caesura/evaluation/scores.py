@@ -14,7 +14,7 @@ from sacrebleu.significance import PairedTest, Result
 from caesura.errors import InputError
 from caesura.evaluation.ngrams import Shared, characters, shared_ngrams, words
 
-WORDLESS = 20  # chrF2 from which on no word right is strange; a model at the start of training has less
+WORDLESS = 20  # chrF2 from which on a BLEU of 0 is suspicious; a model at the start of training has less
 TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
 
 
@@ -119,7 +119,7 @@ def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) ->
 
 
 def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
-    """As BLEU has them, but for the number of spaces.
+    """Lines as BLEU tokenises them, except for the number of spaces.
 
     13a first puts spaces around a space, so that it takes each word by itself; and words come again.
     """
@@ -193,7 +193,7 @@ def paired_bootstrap(
 
 @cache
 def bleu_metric(tokenize: str, lowercase: bool, effective_order: bool = False) -> BLEU:
-    """One for all time: its tokenizer remembers lines, and the words of translations come again."""
+    """One metric per setting: its tokenizer caches lines, and the words of translations recur."""
     if tokenize not in BLEU.TOKENIZERS:
         raise InputError(f"unknown tokenizer {tokenize!r}; known: {', '.join(BLEU.TOKENIZERS)}")
     try:
@@ -214,7 +214,7 @@ def _check(hypotheses: Sequence[str], references: Sequence[str], where: str = ""
 
 @contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Sacrebleu reads its seed from the environment only; what was there before comes back afterwards."""
+    """Sacrebleu reads its seed from the environment only; the value before is restored afterwards."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:

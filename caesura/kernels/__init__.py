@@ -20,14 +20,14 @@ VARIABLE = "CAESURA_KERNELS"
 CHOICES = ("reference", "fused", "triton")
 
 
-# By kernel, what its last call ran and why: what was picked, unless its arguments did not allow it.
+# By kernel, the implementation of its last call and why: the one picked, unless its arguments forbid it.
 used: dict[str, tuple[str, str]] = {}
 
 
 def pick(device: torch.device | str, kernel: str = "", *args: Any) -> tuple[str, str]:
     """Which implementation runs on `device`, and why: printed at start-up and kept in metrics.jsonl.
 
-    A `kernel` is a module here; that of its Triton form says what it has against these arguments.
+    A `kernel` is a module here; its Triton module says whether these arguments rule it out.
     """
     choice = _pick(torch.device(device).type, kernel, args)
     if kernel:

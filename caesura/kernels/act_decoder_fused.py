@@ -19,7 +19,7 @@ from caesura.kernels.gru import gru_slopes, in_gate_order
 
 
 class Steps(NamedTuple):
-    """What all steps leave behind, time-major."""
+    """The results of all steps, time-major."""
 
     x: Tensor  # [U, B, 3H + 3A]
     left: Tensor  # [U, B, A]                  the mean before the symbol, read only where new
@@ -54,10 +54,10 @@ class Steps(NamedTuple):
 
 
 class ActDecode(torch.autograd.Function):
-    """`act_decode_reference` with few operations a step and all weight gradients outside the loop.
+    """`act_decode_reference` with few operations per step and all weight gradients outside the loop.
 
     All sentences attend at all steps, as that is what costs least where shapes must not depend on values;
-    where no segment begins, nothing comes of it. The energies are `AttentionDecode`'s.
+    where no segment begins, the result is not used. The energies are `AttentionDecode`'s.
     """
 
     @staticmethod
@@ -75,7 +75,7 @@ class ActDecode(torch.autograd.Function):
         """Decode time-major, into buffers that the gradient will need."""
         weights = ActDecoderWeights.of(given)
         x, forces = inputs.transpose(0, 1).contiguous(), forced.t()[..., None].contiguous()
-        # A sentence without segments looks at zeros, and what it gives to them is nothing.
+        # A sentence without segments looks at zeros, and they get no gradient.
         keys, values = keys.contiguous(), values.masked_fill(~mask.any(1)[:, None, None], 0).contiguous()
         sigmoids = Sigmoids.of(keys)
         steps = _decode(x, outer, Looks.of(sigmoids, values, mask, weights.energy), forces, weights, epsilon)
@@ -95,7 +95,7 @@ class ActDecode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace to those of all that went in."""
+        """From the gradients of the trace to those of all inputs."""
         memory, values, outer, *saved = ctx.saved_tensors
         count = len(Steps._fields)
         steps, weights = Steps(*saved[:count]), ActDecoderWeights.of(saved[count:])
@@ -165,14 +165,14 @@ def _cell(x: Tensor, gates: Tensor, s: Tensor, n: Tensor, out: Tensor) -> None:
 
 
 def _from_context(weights: ActDecoderWeights) -> Tensor:
-    """[3H (+ 3A), M]: what the context gives to the gates."""
+    """[3H (+ 3A), M]: from the context to the gates."""
     if weights.inner_context is None:
         return weights.context
     return torch.cat((weights.context, weights.inner_context))
 
 
 class Gradients(NamedTuple):
-    """What the way back leaves behind, time-major; gates in the order of `gru_slopes`: n, r, z, n * r."""
+    """The gradients of all steps, time-major; gates in the order of `gru_slopes`: n, r, z, n * r."""
 
     outer: Tensor  # [U, B, 5H + E]   gates; the query; what passes them by
     inner: Tensor  # [U, B, 4A]       gates
@@ -184,7 +184,7 @@ class Gradients(NamedTuple):
 
     @classmethod
     def slopes(cls, steps: Steps, weights: ActDecoderWeights, of_h: Tensor | None) -> Gradients:
-        """What the gradients of the states are to be multiplied with, and empty buffers."""
+        """The factors of the gradients of the states, and empty buffers."""
         extra, like = len(weights.query) + steps.outer.shape[2], torch.empty_like
         return cls(
             gru_slopes(steps.projected, steps.outer_n, steps.s_rnn(weights), extra),
@@ -195,7 +195,7 @@ class Gradients(NamedTuple):
 
 
 class _Back:
-    """What a step hands to the one before it, on the way back."""
+    """The gradients that a step hands to the one before it."""
 
     def __init__(self, steps: Steps, weights: ActDecoderWeights, looks: LooksBack) -> None:
         (_, B, H), A, fed = steps.outer.shape, steps.states.shape[2], weights.inner_context
@@ -207,7 +207,7 @@ class _Back:
         self.means, self.total, self.given = zeros(B, 3 * H + 3 * A), zeros(B, 1), zeros(B, 1)
 
     def inner(self, at: Steps, of: Gradients, of_s: Tensor | None, of_p: Tensor | None) -> None:
-        """From the step after it, and from what came out, to the inner cell."""
+        """From the next step and the outputs to the inner cell."""
         A = self.A
         self.mean = torch.where(at.ends, self.left, self.mean)
         dp = (self.mean * at.states).sum(1, keepdim=True).add_(self.given)
@@ -229,7 +229,7 @@ class _Back:
             torch.mul(self.fed, at.new, out=of.fed)
 
     def outer(self, at: Steps, of: Gradients) -> None:
-        """From what the inner cell read to the outer cell and the mean inputs."""
+        """From the state that the inner cell read to the outer cell and the mean inputs."""
         H, A, P = self.H, self.A, self.weights.enter_weight
         ds = of.entered if P is None else torch.mm(of.entered, P)
         gates = of.outer[:, : 4 * H]
@@ -282,7 +282,7 @@ def _decode_back(
 def _gradients(
     steps: Steps, of: Gradients, weights: ActDecoderWeights, looks: LooksBack, outer: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """Of all arguments of `ActDecode`, from those of the steps."""
+    """The gradients of all arguments of `ActDecode`, from those of the steps."""
     H, A = steps.outer.shape[2], steps.states.shape[2]
     width = len(Leaving.of(weights).weight)
     projected, scores = of.outer[1:, :, H : H + width].flatten(0, 1), of.scores.flatten()

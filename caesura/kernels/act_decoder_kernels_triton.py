@@ -1,4 +1,4 @@
-"""The Triton kernels of ACT-DEC's steps but for those that attend; `act_decoder_triton` runs them in order.
+"""The Triton kernels of ACT-DEC's steps, without those that attend; `act_decoder_triton` runs them in order.
 
 B sentences, U target symbols, H size of the outer state, A of the ACT state, X = 3H + 3A; rows of
 `projected`, of what the context gives and of states are WIDTH, CONTEXT and WIDE long. At a
@@ -98,7 +98,7 @@ def inner(
     FED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One GRU step, halting, and the mean state; a program a sentence."""
+    """One GRU step, halting, and the mean state; one program per sentence."""
     b = tl.program_id(0).to(tl.int64)
     row = t.to(tl.int64) * B + b
     a = tl.arange(0, BLOCK)
@@ -190,7 +190,7 @@ def inner_back(
     OF_H: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """From what t + 1 and the outside give to the gates of the inner cell; a program a sentence."""
+    """From what t + 1 and the outside give to the gates of the inner cell; one program per sentence."""
     b = tl.program_id(0).to(tl.int64)
     row = t.to(tl.int64) * B + b
     outside = b * U + t

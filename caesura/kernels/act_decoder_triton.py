@@ -37,7 +37,7 @@ def unsupported(inputs: Tensor, keys: Tensor, values: Tensor, weights: ActDecode
 
 
 class Sizes(NamedTuple):
-    """Of one pass, and its dtype."""
+    """The sizes of one pass, and its dtype."""
 
     B: int
     U: int
@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
 
     @property
     def looks(self) -> attention.Sizes:
-        """Those of the kernels that attend."""
+        """The sizes of the kernels that attend."""
         return attention.Sizes(self.B, self.U, self.S, self.H, self.E, self.M, self.dtype)
 
     @property
@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
 
     @property
     def context(self) -> int:
-        """What the context gives to the gates, in three parts of whole vectors."""
+        """Columns from the context to the gates, in three parts of whole vectors."""
         return _rounded(3 * (self.H + (self.A if self.fed else 0)), 24)
 
     @property
@@ -75,7 +75,7 @@ class Sizes(NamedTuple):
         return min(attention.BLOCK, padded(self.H))
 
     def forward(self) -> Layout:
-        """The buffers of the way forward but for those of attending."""
+        """The buffers of the way forward, without those of attending."""
         B, U, _, H, A, _, M, _, dtype = self
         full, flag = torch.float32, torch.uint8
         return {
@@ -130,7 +130,7 @@ class Sizes(NamedTuple):
         }
 
 
-# What the kernels that attend take of the layout of the recurrent decoder's.
+# Buffers of the recurrent decoder's layout that the kernels that attend take.
 SHARED = ("keys", "values", "seen", "lengths", "v", "contexts", "attention", "normalizers")
 SCRATCH = ("partial", "sums", "counters")
 
@@ -172,7 +172,7 @@ class TritonActDecode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace to those of all that went in."""
+        """From the gradients of the trace to those of all inputs."""
         sizes: Sizes = ctx.sizes
         inputs, *saved = ctx.saved_tensors
         count = len(ActDecoderWeights._fields)
@@ -204,7 +204,7 @@ def _fill(
     forced: Tensor,
     weights: ActDecoderWeights,
 ) -> None:
-    """All that the steps read, and what they add to."""
+    """Fill the buffers that the steps read or add to."""
     H, A, E, W = sizes.H, sizes.A, sizes.E, to["W"]
     attention.fill_memory(to, keys, values, mask, weights.energy)
     for name in ("W", "W_outer", "W_context", "s", "mean", "means", "total"):
@@ -318,12 +318,12 @@ def _backward(
 
 
 def _parts(rows: Tensor, count: int) -> tuple[Tensor, ...]:
-    """[count, B, columns / count] a step."""
+    """[count, B, columns / count] per step."""
     return rows.unflatten(2, (count, -1)).transpose(1, 2).unbind()
 
 
 def _gradients(sizes: Sizes, at: Buffers, weights: ActDecoderWeights) -> tuple[Tensor | None, ...]:
-    """Of all arguments of `TritonActDecode`, from those of the steps."""
+    """The gradients of all arguments of `TritonActDecode`, from those of the steps."""
     U, H, A, head = sizes.U, sizes.H, sizes.A, sizes.head
     of_keys, of_v = attention.keys_gradients(sizes.looks, at, head, _order(at["new"][:U].t() != 0))
     of_W, of_W_outer, of_context = (
@@ -366,5 +366,5 @@ def _rounded(columns: int, whole: int) -> int:
 
 
 def _wide(size: int) -> int:
-    """A row's features, the 1 that biases are multiplied with, and zeros, as products like it."""
+    """A row's features, the 1 for the biases, and zeros up to a multiple of eight, which products like."""
     return _rounded(size + 1, 8)

@@ -1,6 +1,6 @@
 """ACT-ENC's recurrence in Triton: all symbols in one launch forward, and in one backward.
 
-What does not depend on the recurrence stays outside of it: weight gradients are one product over all symbols.
+Work that does not depend on the recurrence stays outside: weight gradients are one product over all symbols.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from caesura.kernels import launch
 from caesura.kernels.act_kernels_triton import backward, forward
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights
 
-ROWS = 16  # sentences a program: the smallest tile of a matrix unit
+ROWS = 16  # sentences per program: the smallest tile of a matrix unit
 LARGEST = 256  # state size
 RESIDENT = 96 * 1024  # bytes of hidden weights that a program keeps
 # Table rows up to which a one-hot product gives the table's gradient; it beats sorting the symbols.
@@ -25,7 +25,7 @@ ONE_HOT = 1024
 
 
 def unsupported(inputs: Tensor, weights: ActWeights, carry: ActCarry) -> str | None:
-    """Why these kernels cannot scan these tensors, in words; None if they can."""
+    """Why these kernels cannot scan these tensors; None if they can."""
     kind, size = inputs.device.type, weights.weight_hh.shape[1]
     for tensor in (inputs, *weights, *carry):
         if reason := launch.unsupported(tensor.device, tensor.dtype, torch.float32):
@@ -63,7 +63,7 @@ class TritonActScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, *given: Any) -> tuple[Tensor | None, ...]:
-        """Scan, and `keep` what the gradient needs if it is wanted; arguments as of `segments`."""
+        """Scan, and `keep` what the gradient needs if it is wanted; arguments as in `segments`."""
         weight_hh, bias_hh, halting_weight, halting_bias, s, mean, H, R, *rest = given
         symbols, mask, forced, epsilon, bf16, keep = rest
         (count, steps), size, like = mask.shape, s.shape[1], torch.contiguous_format
@@ -100,7 +100,7 @@ class TritonActScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace and of the last carry to those of all that went in."""
+        """From the gradients of the trace and of the last carry to those of all inputs."""
         symbols, weight_hh, halting_weight, states, gates, slopes, weights, ends, counts = ctx.saved_tensors
         (count, steps, size), options = states.shape, ctx.options
         one_hot = symbols is not None and ctx.rows <= ONE_HOT

@@ -22,7 +22,7 @@ class DecoderWeights(NamedTuple):
 
     query: Tensor  # [A, H]
     energy: Tensor  # [1, A]   v
-    context: Tensor  # [3H, M] what the context gives to the gates
+    context: Tensor  # [3H, M] from the context to the gates
     weight_hh: Tensor  # [3H, H]
     bias_hh: Tensor  # [3H]
 
@@ -48,10 +48,10 @@ def decode_reference(
     inputs: Tensor, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor, weights: DecoderWeights
 ) -> tuple[Tensor, Tensor]:
     """c_t = attend(s_{t-1}); s_t = GRU(s_{t-1}, [E y_{t-1}; c_t]), in autograd's operations."""
-    # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+    # Padding is never read, so that not even NaN there can reach a result or a gradient.
     keys, values = (memory.masked_fill(~mask[..., None], 0) for memory in (keys, values))
     s, states, attention = hidden, [], []
-    # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, U, 3H] a step
+    # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, U, 3H] per step
     for x in inputs.unbind(1):
         activations = torch.tanh(F.linear(s, weights.query)[:, None] + keys)
         energies = F.linear(activations, weights.energy).squeeze(2)
@@ -75,9 +75,9 @@ def blocked(mask: Tensor) -> Tensor:
 
 
 class AttentionDecode(torch.autograd.Function):
-    """`decode_reference` with few operations a step and all weight gradients outside the loop.
+    """`decode_reference` with few operations per step and all weight gradients outside the loop.
 
-    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid but for a constant, which the
+    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid plus a constant, which the
     softmax takes away. The sigmoids [B, S, A] of a step are computed again for the gradient, not stored.
     """
 
@@ -103,7 +103,7 @@ class AttentionDecode(torch.autograd.Function):
     def backward(
         ctx: Any, of_states: Tensor | None, of_attention: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """From the gradients of the states and of the attention to those of all that went in."""
+        """From the gradients of the states and of the attention to those of all inputs."""
         memory, values, *saved = ctx.saved_tensors
         (states, gates, n, contexts, attention), weights = saved[:5], DecoderWeights(*saved[5:])
         (steps, count, size), context = n.shape, weights.context
@@ -164,11 +164,11 @@ class Sigmoids(NamedTuple):
         return cls(-2 * keys, False, keys.new_ones(()))
 
     def rows(self, rows: Tensor) -> Sigmoids:
-        """Those of some sentences, which may repeat."""
+        """The sigmoids of some sentences, which may repeat."""
         return self._replace(memory=self.memory[rows])
 
     def prepare_(self, doubled: Tensor) -> None:
-        """Turn 2 query, in place, into what `at` takes."""
+        """Turn 2 query, in place, into the form that `at` takes."""
         if self.factored:
             doubled.exp_()
 
@@ -194,12 +194,12 @@ def _normal(factors: Tensor) -> bool:
 
 
 class Looks(NamedTuple):
-    """What attending reads at every step."""
+    """The tensors that attending reads at every step."""
 
     sigmoids: Sigmoids
     values: Tensor  # [B, S, M]
     v: Tensor  # [A]
-    floor: Tensor  # [B * S]    -inf where nothing is to be seen
+    floor: Tensor  # [B * S]    -inf outside of the mask
     y: Tensor  # [B, S, A]      scratch
     rows: Tensor  # [B * S, A]  the same
     energies: Tensor  # [B, S]  scratch
@@ -221,7 +221,7 @@ class Looks(NamedTuple):
 
 
 class LooksBack(NamedTuple):
-    """What the gradient of attending reads at every step, and what it adds up."""
+    """The tensors that the gradient of attending reads at every step, and its sums."""
 
     sigmoids: Sigmoids
     turned: Tensor  # [B, M, S]  values
@@ -250,7 +250,7 @@ class LooksBack(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """What all steps leave behind, time-major."""
+    """The results of all steps, time-major."""
 
     states: Tensor  # [U + 1, B, H]
     gates: Tensor  # [U, B, 3H + A] r, z, W_hn s + b_hn; the query, prepared

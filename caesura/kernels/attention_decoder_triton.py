@@ -1,7 +1,7 @@
 """The attention decoder's recurrence on a GPU: two matrix products and two Triton kernels per step, each way.
 
 A step's energies, softmax and context are one kernel that reads keys and values once. The gradient computes
-tanh again. What the steps need not wait for (the gradients of keys, of values and of all weights) comes after
+tanh again. Gradients that the steps need not wait for (of keys, of values and of all weights) come after
 the loop, over all steps at once.
 
 B sentences, U target symbols, S segments, H hidden size, A attention size, M size of the encoder's states.
@@ -25,8 +25,8 @@ from caesura.kernels.precision import working_dtype
 
 WIDEST = 4096  # features of a key or value that one program holds
 BLOCK = 512  # hidden features of a program of `advance`
-# Of the kernels that attend, tried on an H200 at the paper's sizes: programs in all (four a multiprocessor),
-# at most so many a sentence, warps of each, and tiles on their way there and back
+# Of the kernels that attend, tried on an H200 at the paper's sizes: programs (four per multiprocessor),
+# at most so many per sentence, warps of each, and tiles on their way there and back
 PROGRAMS, PARTS, WARPS, STAGES, STAGES_BACK = 528, 8, 4, 3, 3
 KEY_ROWS, KEY_COLUMNS, KEY_WARPS = 32, 64, 4  # a tile of the kernel for the gradient of the keys
 
@@ -47,7 +47,7 @@ Buffers = dict[str, Tensor]
 
 
 class Sizes(NamedTuple):
-    """Of one pass, and its dtype."""
+    """The sizes of one pass, and its dtype."""
 
     B: int
     U: int
@@ -134,7 +134,7 @@ class TritonDecode(torch.autograd.Function):
     def backward(
         ctx: Any, of_states: Tensor | None, of_attention: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """From the gradients of the states and of the attention to those of all that went in."""
+        """From the gradients of the states and of the attention to those of all inputs."""
         sizes: Sizes = ctx.sizes
         buffers = dict(zip(sizes.forward(), ctx.saved_tensors, strict=True))
         buffers |= new_buffers(sizes.backward(), ctx.device)
@@ -159,7 +159,7 @@ def _fill(
     mask: Tensor,
     weights: DecoderWeights,
 ) -> None:
-    """All that the steps read, and what they add to."""
+    """Fill the buffers that the steps read or add to."""
     fill_memory(to, keys, values, mask, weights.energy)
     to["W"][: 3 * sizes.H].copy_(weights.weight_hh)
     to["W"][3 * sizes.H :].copy_(weights.query)
@@ -170,7 +170,7 @@ def _fill(
 
 
 def fill_memory(to: Buffers, keys: Tensor, values: Tensor, mask: Tensor, energy: Tensor) -> None:
-    """What the kernels that attend read, and what they add to."""
+    """Fill the buffers that the kernels that attend read or add to."""
     padding = ~mask[..., None]
     to["keys"].copy_(keys).masked_fill_(padding, 0)
     to["values"].copy_(values).masked_fill_(padding, 0)
@@ -248,7 +248,7 @@ def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention:
     args = outside, *buffers, B, U, H, 3 * H + A, of_states is not None, block
     advance_at = Launch(advance_back, (B, triton.cdiv(H, block), 1), args, block // 128 or 1)
     attend_at = attending_back(sizes, at, of_attention, (3 * H, 4 * H))
-    # A product a gate, added up by the kernels that read them: one product with so few columns and so long a
+    # One product per gate, added up by the kernels that read them: one with so few columns and so long a
     # sum would leave most of the GPU idle.
     of_gates, W_turned, W = at["of_gates"], at["W_turned"].view(3, H, M), at["W"]
     of_inputs = of_gates[..., : 3 * H].unflatten(2, (3, H)).transpose(1, 2).unbind()
@@ -268,7 +268,7 @@ def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention:
 
 
 def _gradients(sizes: Sizes, at: Buffers) -> tuple[Tensor | None, ...]:
-    """Of all arguments of `TritonDecode`, from those of the steps."""
+    """The gradients of all arguments of `TritonDecode`, from those of the steps."""
     B, U, _, H, _, _, dtype = sizes
     of_keys, of_v = keys_gradients(sizes, at, 3 * H)
     of_inputs, of_before = at["of_gates"][..., : 3 * H], at["of_gates"][..., H:]

@@ -47,7 +47,7 @@ def attend(
     H3: tl.constexpr,
     A: tl.constexpr,
     M: tl.constexpr,
-    PARTS: tl.constexpr,  # programs a sentence, rounded up to a power of two
+    PARTS: tl.constexpr,  # programs per sentence, rounded up to a power of two
     ROWS: tl.constexpr,
     BLOCK_A: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -233,7 +233,7 @@ def attend_back(
     A: tl.constexpr,
     M: tl.constexpr,
     OUTSIDE: tl.constexpr,
-    PARTS: tl.constexpr,  # programs a sentence, rounded up to a power of two
+    PARTS: tl.constexpr,  # programs per sentence, rounded up to a power of two
     ROWS: tl.constexpr,
     BLOCK_A: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -322,7 +322,7 @@ def keys_back(
     STAGES: tl.constexpr,
     FAST: tl.constexpr,
 ):
-    """dk = v sum_u de_u (1 - tanh^2), dv = sum_u de_u tanh: a program a tile of keys, for all steps."""
+    """dk = v sum_u de_u (1 - tanh^2), dv = sum_u de_u tanh: one program per tile of keys, for all steps."""
     b = tl.program_id(2).to(tl.int64)
     s = tl.program_id(1) * BLOCK_S + tl.arange(0, BLOCK_S)
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)

@@ -37,9 +37,9 @@ def attend_in_blocks(
 ) -> tuple[Tensor, Tensor]:
     """`attend_reference` without gradients, given the keys' `sigmoids`.
 
-    With `sentences` [N], the queries [N, K, A] are of these, which may repeat, and not of one after another.
+    With `sentences` [N], queries [n] are for sentence `sentences[n]`, which may repeat; else for sentence n.
 
-    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid but for a constant, which the
+    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid plus a constant, which the
     softmax takes away.
     """
     prepared = 2 * query

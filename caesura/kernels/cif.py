@@ -14,10 +14,8 @@ from torch import Tensor
 
 from caesura.kernels import pick
 
-ROUNDS, FOLD = (
-    6,
-    32,
-)  # of the search for the shift; each round narrows its range 32 times, 30 bisections in all
+# Of the search for the shift: each round narrows its range 32 times, as 5 bisections do.
+ROUNDS, FOLD = 6, 32
 SMALL = 1e-6  # the margin that keeps every a below 1, so that no symbol ends two segments
 
 
@@ -65,7 +63,7 @@ def scale(scores: Tensor, text: Tensor, number: Tensor) -> Tensor:
 
 
 def _shift(scores: Tensor, text: Tensor, total: Tensor) -> Tensor:
-    """d [B, 1] such that sigmoid(scores + d) sums to `wanted` [B, 1] on `text`, to 1e-9 of the range."""
+    """d [B, 1] such that sigmoid(scores + d) sums to `total` [B, 1] on `text`, to 1e-9 of the range."""
     share = (total / text.sum(1, keepdim=True).clamp(min=1)).clamp(SMALL / 2, 1 - SMALL / 2)
     level, inf = torch.logit(share), torch.inf
     none = ~text.any(1, keepdim=True)

@@ -6,12 +6,12 @@ import os
 
 
 def own_cores() -> int:
-    """How many cores this process may use, where the system tells; else how many there are."""
+    """The cores that this process may use, if the system says so, else all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_cores() -> int:
-    """How many of them others have left idle in the last minute; all where they left half or more."""
+    """The cores that other programs left idle in the last minute; all if they left half or more."""
     cores = own_cores()
     try:
         load = os.getloadavg()[0]
@@ -21,10 +21,10 @@ def free_cores() -> int:
 
 
 def use_threads(requested: int | None) -> str:
-    """Compute with so many CPU threads, or with as many as cores are free; a sentence where those are fewer.
+    """Compute with the requested number of CPU threads, or one per free core; say so if those are fewer.
 
-    Threads wait for each other: where one of two has no core of its own, both are slower than one alone.
-    OMP_NUM_THREADS counts as a wish.
+    Threads wait for each other: two threads on one free core are slower than one thread.
+    OMP_NUM_THREADS counts as a request.
     """
     import torch
 

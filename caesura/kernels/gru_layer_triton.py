@@ -36,7 +36,7 @@ def layer(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tensor) -
 
 
 class Tile(NamedTuple):
-    """What a program computes of a [B, H] product, how much of its depth at a time, and with what."""
+    """The part of a [B, H] product that one program computes, and its depth, stages and warps."""
 
     rows: int
     columns: int
@@ -103,7 +103,7 @@ class TritonGruLayer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_states: Tensor) -> tuple[Tensor | None, ...]:
-        """From the gradient of the states to those of all that went in."""
+        """From the gradient of the states to those of all inputs."""
         lengths, weight, steps, gates = ctx.saved_tensors
         (N, S, B, _, W), H, dtype = gates.shape, ctx.size, steps.dtype
         with torch.autocast(steps.device.type, enabled=False):

@@ -42,9 +42,9 @@ def padded(features: int) -> int:
 class Launch:
     """A kernel with all its arguments but the first, the step.
 
-    Triton looks at every argument of every launch, which takes longer than a short kernel; so the first call
-    is a usual one, and those after it go straight to the compiled kernel, with plain addresses. Where
-    launches `overlap`, it is the kernel that waits for what was launched before it.
+    Triton checks every argument of every launch, which takes longer than a short kernel. So the first call
+    is an ordinary one, and later calls go straight to the compiled kernel, with plain addresses. Where
+    launches `overlap`, the kernel itself waits for those before it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What layers require of their arguments, each in one sentence."""
+"""Checks of the arguments of layers."""
 
 from __future__ import annotations
 

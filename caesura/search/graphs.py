@@ -30,7 +30,7 @@ Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, pi
 
 @contextmanager
 def borrow(decoder: nn.Module, allowed: bool) -> Iterator[Play]:
-    """What plays the pieces of a search: the decoder's graphs, or nothing special where they are in use."""
+    """A function that plays pieces of a search, from the decoder's graphs unless these are in use."""
     graphs = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
     if graphs is None or not graphs.lock.acquire(blocking=False):
         yield lambda _, piece, arguments: piece(*arguments)
@@ -70,7 +70,7 @@ class SearchGraphs:
     def play(self, name: Hashable, piece: Piece, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run the piece as it is the first time, which compiles and warms up, and as a graph from then on.
 
-        What it returns may be overwritten when the next piece is played.
+        Its result may be overwritten when the next piece is played.
         """
         key, leaves = (name, _outline(arguments)), _leaves(arguments)
         if key not in self._captured or not self._make_room(leaves):
@@ -105,7 +105,7 @@ class SearchGraphs:
         graph, results = _record(work, others, buffers[0].device)
         return Captured(graph, buffers, results)
 
-    # What is made in inference mode could not be written to outside of it.
+    # Tensors made in inference mode could not be written to outside of it.
     @torch.inference_mode(False)
     def _buffers(self, leaves: list[Tensor]) -> list[Tensor]:
         return [
@@ -114,7 +114,7 @@ class SearchGraphs:
         ]
 
     def _fill(self, buffers: list[Tensor], leaves: list[Tensor]) -> None:
-        """Copy what is not there yet; none is written to before all are read."""
+        """Copy leaves that are not in their buffers yet; none is written to before all are read."""
         pairs = [
             (buffer, leaf.clone() if self._holds(leaf) else leaf)
             for buffer, leaf in zip(buffers, leaves, strict=True)
@@ -131,7 +131,7 @@ class SearchGraphs:
     def _make_room(self, leaves: list[Tensor]) -> bool:
         """See that the buffers are large enough; the graphs of one that grows are to be captured again."""
         self._memory += [leaf.new_empty(0, dtype=torch.uint8) for leaf in leaves[len(self._memory) :]]
-        # A quarter more than before, lest a corpus sorted by length should capture every shape anew.
+        # A quarter more than before, lest a corpus sorted by length should capture every shape again.
         growing = {
             i: max(leaf.nbytes, memory.nbytes * 5 // 4)
             for i, (memory, leaf) in enumerate(zip(self._memory, leaves, strict=False))
@@ -159,11 +159,9 @@ _graphs: WeakKeyDictionary[nn.Module, SearchGraphs] = WeakKeyDictionary()
 
 
 def _surroundings(decoder: nn.Module) -> Hashable:
-    """All that a piece depends on besides its arguments and the values of the parameters."""
-    parts = [
-        decoder,
-        *(part for part in vars(decoder).values() if isinstance(part, nn.Module)),
-    ]  # shared ones
+    """The surroundings of a piece: all it depends on besides its arguments and the parameters' values."""
+    shared = (part for part in vars(decoder).values() if isinstance(part, nn.Module))
+    parts = [decoder, *shared]
     tensors = [tensor for part in parts for tensor in (*part.parameters(), *part.buffers())]
     kind = tensors[0].device.type if tensors else "cpu"
     autocast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)

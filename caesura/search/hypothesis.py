@@ -1,4 +1,4 @@
-"""What every search returns, and what it ranks by."""
+"""The result of every search, and its score."""
 
 from __future__ import annotations
 

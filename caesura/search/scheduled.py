@@ -1,4 +1,4 @@
-"""Scheduled sampling (Bengio et al. 2015): some of the symbols that training feeds are the model's own."""
+"""Scheduled sampling (Bengio et al. 2015): training feeds some symbols that the model has drawn."""
 
 from __future__ import annotations
 

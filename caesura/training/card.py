@@ -48,7 +48,7 @@ To use it: `caesura translate {folder.name} < text`, or in Python
 
 
 def introduction(config: Config, parameters: int) -> str:
-    """What a model is, from which language to which."""
+    """A model's languages, size and parts."""
     src, trg, model = config.data.src, config.data.trg, config.model
     segmenter, decoder = model.segmenter, model.decoder
     return f"""A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}), \
@@ -60,7 +60,7 @@ def introduction(config: Config, parameters: int) -> str:
 
 
 def _tau(segmenter: SegmenterComponent) -> str:
-    """The weight of its penalty, or that a rate sets it."""
+    """The weight of its penalty, or a note that a rate sets it."""
     options = segmenter.options
     rate, cutter = options.get("rate"), options.get("cutter", segmenter.type)
     kind = cutter.get("type") if isinstance(cutter, dict) else cutter
@@ -70,7 +70,7 @@ def _tau(segmenter: SegmenterComponent) -> str:
 
 
 def _given(config: Config) -> str:
-    """Where cuts of the source come from, if from outside of the model."""
+    """Where given cuts of the source come from, if there are any."""
     if (cuts := config.data.cuts) is None:
         return ""
     options = {name: value for name, value in cuts.model_dump(mode="json").items() if value not in (None, "")}
@@ -84,7 +84,7 @@ def _listed(options: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value in words; text in quotes, so that a space is seen."""
+    """A value as text; strings in quotes, so that a space can be seen."""
     if is_schedule(value):
         return shown(value)
     if not isinstance(value, dict):
@@ -95,7 +95,7 @@ def _value(value: Any) -> str:
 
 
 def figures(record: Mapping[str, Any], segmenter_figures: Iterable[Figure]) -> str:
-    """A list of what an evaluation's record has, with the segmenter's `own` figures."""
+    """A list of the values in an evaluation's record, with those of the segmenter's figures."""
     scores, cut, written = (record[name] for name in ("scores", "segments", "output_segments"))
     lines = [
         f"BLEU {scores['bleu']:.2f} (`{scores['signatures']['bleu']}`)",

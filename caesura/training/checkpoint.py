@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a checkpoint holds, as it was at one moment: nothing that training does later changes it."""
+    """The content of a checkpoint, copied at one moment: training does not change it later."""
 
     progress: dict[str, Any]
     tensors: dict[str, Tensor]  # in the host's memory

@@ -1,4 +1,4 @@
-"""Updates whose loss or gradient is not finite: skipped on the device, kept on the host, too many an end."""
+"""Updates whose loss or gradient is not finite: skipped, and their batches kept; too many end training."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Guard:
             self.look()
 
     def look(self) -> None:
-        """Name and keep the batches of what was skipped; end training after too many in a row."""
+        """Name and keep the batches of skipped updates; end training after too many in a row."""
         if not self.seen:
             return
         wrong = torch.stack([seen.wrong for seen in self.seen]).tolist()

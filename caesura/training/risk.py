@@ -23,7 +23,7 @@ from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
 from caesura.translator import Loss
 
-Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 to 1
+Score = Callable[[str, str], float]  # (hypothesis, reference) -> 0 to 1
 
 
 def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) -> Loss:
@@ -73,11 +73,11 @@ def _forced(model: Translator, encoded: Encoded, targets: list[list[int]]) -> tu
 def _draw(
     model: Translator, encoded: Encoded, batch: Batch, references: list[list[int]], update: int
 ) -> list[list[list[int]]]:
-    """For each sentence its reference, first, and what else was drawn for it, without </s>."""
+    """For each sentence its reference, then the other targets drawn for it, without </s>."""
     settings = model.config.training
     rows = slice(len(references))
     frozen = Encoded(encoded.states[rows].detach(), encoded.lengths[rows], encoded.summary[rows].detach())
-    # What is twice as long as its reference is not worth drawing.
+    # A target twice as long as its reference is not worth drawing.
     limits = 2 * batch.trg_lengths[rows] + 1  # type: ignore[index]
     candidates = [[reference] for reference in references]
     with evaluating(model):
@@ -106,7 +106,7 @@ def _costs(
 
 
 def _score(config: Config) -> Score:
-    """Of one sentence, as the model is scored; BLEU is smoothed, which is 0 without four words in common."""
+    """The model's metric for one sentence; BLEU of effective order, else it is 0 without a shared 4-gram."""
     testing, chrf = config.testing, config.training.risk_metric == "chrf"
     scorer = (
         CHRF(lowercase=testing.lowercase)

@@ -1,4 +1,4 @@
-"""What a validation finds: its figures, some sentences, and how they are logged."""
+"""The result of a validation: figures, some sentences, and how they are logged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ValidationExample(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation found, as it is logged."""
+    """The figures of a validation, as they are logged."""
 
     update: int
     sentences: int
@@ -36,7 +36,7 @@ class Validation:
     chrf: float
     exact: float
     segment_length: float
-    target_length: float | None  # the one that was asked for; None: no rate is
+    target_length: float | None  # None: there is no target
     longest_segment: int
     figures: dict[str, float]  # the segmenter's, by name
     output_segment_length: float | None  # of the translations; None where the decoder does not cut
@@ -46,7 +46,7 @@ class Validation:
     verdict: Verdict
     headline: list[str]  # the figures that are worth a place in one line, as text
     notices: list[str]  # of segments that have collapsed since the last validation
-    remark: str | None  # what is to be said of the cuts, should this stay the best model
+    remark: str | None  # on the cuts, for the end of training if this stays the best model
 
     def columns(self) -> dict[str, Any]:
         """All numbers by name, in one row."""
@@ -95,7 +95,7 @@ def summarise(
 
 
 def _remark(evaluation: Evaluation, segmenter: BaseSegmenter) -> str | None:
-    """The segmenter's own, and whether its segments are of the length that was asked for."""
+    """The segmenter's remark, and one on segments that miss their target length."""
     advice = segmenter.remark(evaluation.figures.get(LIVE.name), evaluation.segments.mean, first=False)
     off = off_rate(evaluation.segments.mean, evaluation.target)
     remarks = [advice, f"the best model is off its rate: {off}" if off else None]
