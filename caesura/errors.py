@@ -72,26 +72,17 @@ def explain(problem: BaseException) -> int:
         return 130
     if isinstance(problem, Interrupted):
         return 128 + problem.number
-    if isinstance(problem, InputError):
-        print(f"caesura: {problem}", file=sys.stderr)
-        return 2
-    if isinstance(problem, TrainingError):
-        print(f"caesura: {problem}", file=sys.stderr)
-        return 1
     if isinstance(problem, BrokenPipeError):  # the reader has enough, as `head` does
         return 1
     unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
-    if isinstance(problem, OSError) and problem.errno in unwritable:
-        print(f"caesura: {one_line(problem.filename or 'output')}: {problem.strerror}", file=sys.stderr)
-        return 1
-    if out_of_memory(problem):
-        print(
-            "caesura: there is not enough memory; make the model or its batches smaller "
-            "(--traceback shows where)",
-            file=sys.stderr,
-        )
-        return 1
-    print(
-        f"caesura: {type(problem).__name__}: {one_line(problem)} (--traceback shows where)", file=sys.stderr
-    )
-    return 1
+    if isinstance(problem, InputError | TrainingError):
+        message = str(problem)
+    elif isinstance(problem, OSError) and problem.errno in unwritable:
+        message = f"{one_line(problem.filename or 'output')}: {problem.strerror}"
+    elif out_of_memory(problem):
+        remedy = "make the model or its batches smaller (--traceback shows where)"
+        message = f"there is not enough memory; {remedy}"
+    else:
+        message = f"{type(problem).__name__}: {one_line(problem)} (--traceback shows where)"
+    print(f"caesura: {message}", file=sys.stderr)
+    return 2 if isinstance(problem, InputError) else 1

@@ -18,22 +18,13 @@ WORDLESS = 20  # chrF2 from which on a BLEU of 0 is suspicious; a model at the s
 TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
 
 
-class _Once(logging.Filter):
-    """Passes every message once: there are many scores of one text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        new = text not in self._seen
-        self._seen.add(text)
-        return new
-
-
-_log = logging.getLogger(__name__)
-_log.addFilter(_Once())
+@cache
+def _warn_of_tokenised_text() -> None:
+    """Only once: there are many scores of one text."""
+    logging.getLogger(__name__).warning(
+        f"{TOKENISED} translations or more end in ' .', as tokenised text does, and BLEU tokenises it "
+        "again; if yours is tokenised, --set testing.bleu_tokenize=none"
+    )
 
 
 @dataclass(frozen=True)
@@ -76,10 +67,7 @@ def score(
     """
     _check(hypotheses, references)
     if tokenize != "none" and sum(line.endswith(" .") for line in hypotheses) >= TOKENISED:
-        _log.warning(
-            f"{TOKENISED} translations or more end in ' .', as tokenised text does, and BLEU tokenises it "
-            "again; if yours is tokenised, --set testing.bleu_tokenize=none"
-        )
+        _warn_of_tokenised_text()
     metrics: dict[str, Metric] = {
         "bleu": bleu_metric(tokenize, lowercase),
         "chrf": CHRF(lowercase=lowercase),
