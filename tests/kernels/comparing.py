@@ -58,11 +58,11 @@ def errors(actual: Values, expected: Values, zero: float = 1e-3) -> dict[str, fl
     assert actual.keys() == expected.keys()
 
     def error(name: str) -> float:
-        truth = expected[name].double()
+        truth = expected[name].detach().double()
         scale = max(float(truth.norm()), 1e-3) if truth.norm() > 1e-12 else zero
         if name == "halting_bias":  # one number, near 0 by chance or not: its neighbours give the scale
-            scale = max(scale, float(expected["halting_weight"].double().square().mean().sqrt()))
-        return float((actual[name].double() - truth).norm()) / scale
+            scale = max(scale, float(expected["halting_weight"].detach().double().square().mean().sqrt()))
+        return float((actual[name].detach().double() - truth).norm()) / scale
 
     return {name: error(name) for name in expected}
 
