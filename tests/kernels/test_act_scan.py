@@ -75,14 +75,17 @@ def test_fused_is_the_reference(case, final):
     assert_close(run(fused, args), run(reference, args), 1e-10)
 
 
-@settings(max_examples=25)
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=5),
-    st.integers(1, 6),
-    st.floats(-3, 5),
-    st.integers(0, 99),
+ANY = given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=5),  # lengths
+    st.integers(1, 6),  # size
+    st.floats(-3, 5),  # bias
+    st.integers(0, 99),  # seed
     st.booleans(),
 )
+
+
+@settings(max_examples=25)
+@ANY
 def test_fused_is_the_reference_on_any_batch(lengths, size, bias, seed, inside):
     args = problem(lengths, size, bias, seed, steps=max(lengths) + 1 + seed % 2, final=False)
     if inside:  # of sentences, and of padding, symbols must halt
@@ -97,13 +100,7 @@ def with_cuts(args: list[Tensor], seed: int) -> list[Tensor]:
 
 
 @settings(max_examples=25)
-@given(
-    st.lists(st.integers(0, 9), min_size=1, max_size=5),
-    st.integers(1, 6),
-    st.floats(-3, 5),
-    st.integers(0, 99),
-    st.booleans(),
-)
+@ANY
 def test_fused_is_the_reference_under_given_cuts(lengths, size, bias, seed, final):
     args = with_cuts(problem(lengths, size, bias, seed, steps=max(lengths) + 1, final=final), seed)
     found, real = run(fused, args), args[9]
