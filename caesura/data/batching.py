@@ -61,7 +61,7 @@ TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts")
 
 
 def rounded(size: int, sizes: int = 8) -> int:
-    """The next of `sizes` per doubling, all multiples of 8: few shapes, and about 5% more steps with 8."""
+    """The next of so many sizes per doubling, multiples of 8: few shapes, and with 8 about 5% more steps."""
     step = max(8, (1 << max(0, (size - 1).bit_length() - 1)) // sizes)
     return -(-size // step) * step
 

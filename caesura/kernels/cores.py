@@ -6,12 +6,12 @@ import os
 
 
 def own_cores() -> int:
-    """The cores that this process may use, if the system says so, else all cores."""
+    """The number of cores that this process may use, if the system tells, else of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_cores() -> int:
-    """The cores that other programs left idle in the last minute; all if they left half or more."""
+    """The number of cores that others left idle in the last minute; all if they left half or more."""
     cores = own_cores()
     try:
         load = os.getloadavg()[0]
