@@ -77,8 +77,8 @@ def caesura() -> Run:
                 torch.full((size,), LENGTH),
             )
             segments = segmenter(symbols, lengths)
-            found = beam_search(decoder, encoder(segments.vectors, segments.lengths), lengths, BEAM)
-            assert all(len(best.symbols) == LENGTH for best, *_ in found)
+            hypotheses = beam_search(decoder, encoder(segments.vectors, segments.lengths), lengths, BEAM)
+            assert all(len(best.symbols) == LENGTH for best, *_ in hypotheses)
         return time.perf_counter() - start
 
     return run
@@ -109,9 +109,11 @@ def measure(runs: dict[str, Run], threads: int, sizes: list[int], sentences: int
         for name, run in runs.items():
             count = max(1, sentences // best[name])
             seconds[name].append(run(threads, best[name], count) / (count * best[name]))
-    for name, own in seconds.items():
-        rate, theirs = 1 / statistics.median(own), seconds.get("JoeyNMT", [])
-        ratio = f"{statistics.median(b / a for a, b in zip(own, theirs, strict=True)):.1f}" if theirs else "?"
+    for name, times in seconds.items():
+        rate, theirs = 1 / statistics.median(times), seconds.get("JoeyNMT", [])
+        ratio = (
+            f"{statistics.median(b / a for a, b in zip(times, theirs, strict=True)):.1f}" if theirs else "?"
+        )
         print(f"{threads:<10}{name:10}{best[name]:>6}{rate:>20.2f}{ratio:>18}", flush=True)
 
 

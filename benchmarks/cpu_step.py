@@ -26,7 +26,7 @@ from caesura.segmenters.lookup import LookupSegmenter
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a model and its batches: B sentences, T source and U target symbols, V symbols a vocabulary."""
+    """Of a model and its batches: B sentences, T source and U target symbols, V symbols per vocabulary."""
 
     act: int
     embedding: int

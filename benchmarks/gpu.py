@@ -29,6 +29,7 @@ from timing import environment, fresh, milliseconds
 from caesura.data.batching import Batch
 from caesura.data.vocabulary import EOS
 from caesura.inference import Translator
+from caesura.kernels.triton_math import tanh
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.training.feed import padded
@@ -145,20 +146,12 @@ def measure_ceilings() -> Ceilings:
 
 @triton.jit
 def many_tanh(out_ptr, count, BLOCK: tl.constexpr):
-    """Four chains of tanh a thread, so that one does not wait for the other."""
+    """Four chains of tanh per thread, so that one does not wait for the other."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     a, b, c, d = at * 1e-7, at * 2e-7, at * 3e-7, at * 4e-7
     for _ in range(count):
-        a = _tanh(a)
-        b = _tanh(b)
-        c = _tanh(c)
-        d = _tanh(d)
+        a, b, c, d = tanh(a, True), tanh(b, True), tanh(c, True), tanh(d, True)
     tl.store(out_ptr + at, a + b + c + d)
-
-
-@triton.jit
-def _tanh(x):
-    return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
 
 def layers(rounds: int, _: bool) -> None:
@@ -215,10 +208,10 @@ def forced(model: Translator, batch: Batch, beam: int, precision: str) -> None:
     with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bfloat16"):
         _, encoded = model.encode(batch.src, batch.src_lengths)
         if beam == 1:
-            found = greedy(model.decoder, encoded, limits)
+            hypotheses = greedy(model.decoder, encoded, limits)
         else:
-            found = [best[0] for best in beam_search(model.decoder, encoded, limits, beam)]
-    assert all(len(hypothesis.symbols) == 100 for hypothesis in found)
+            hypotheses = [best[0] for best in beam_search(model.decoder, encoded, limits, beam)]
+    assert all(len(hypothesis.symbols) == 100 for hypothesis in hypotheses)
 
 
 def scaling(rounds: int, _: bool) -> None:

@@ -155,10 +155,10 @@ def act_decoder_layer(B: int, rounds: int) -> float:
         "leave_weight": (H, A),
         "leave_bias": (H,),
     }
-    made = {name: random(*shape, scale=0.03) for name, shape in shapes.items()}
-    weights = ActDecoderWeights(**made, inner_context=None)
+    tensors = {name: random(*shape, scale=0.03) for name, shape in shapes.items()}
+    weights = ActDecoderWeights(**tensors, inner_context=None)
     with torch.no_grad():
-        made["halting_bias"].fill_(1.0)
+        tensors["halting_bias"].fill_(1.0)
     given = torch.randn(B, 100, A, device="cuda")
 
     def step() -> Tensor:

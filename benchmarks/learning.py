@@ -54,13 +54,13 @@ def main() -> None:
     ended = [process.wait() for process in running]
     if any(ended):
         sys.exit(f"a run failed; its output is in {options.out}/*.log")
-    found = {name: losses(options, name) for name in WAYS}
-    for name, runs in found.items():
+    by_way = {name: losses(options, name) for name in WAYS}
+    for name, runs in by_way.items():
         last = runs[max(runs)]
         print(f"{name:20} cross-entropy {fmean(last):.4f} +- {stdev(last):.4f} at update {max(runs)}: {last}")
-    print(verdict(found))
-    (options.out / "losses.json").write_text(json.dumps(found))
-    draw(found).savefig(options.out / "learning.png", dpi=150)
+    print(verdict(by_way))
+    (options.out / "losses.json").write_text(json.dumps(by_way))
+    draw(by_way).savefig(options.out / "learning.png", dpi=150)
 
 
 def folder(options: argparse.Namespace, seed: int, name: str) -> Path:
@@ -127,7 +127,7 @@ def draw(found: dict[str, Losses]) -> Figure:
             below.plot(
                 updates, [100 * (x / truth[u] - 1) for x, u in zip(seed, updates, strict=True)], **look
             )
-    above.set_ylabel("cross-entropy\n(nats a symbol)")
+    above.set_ylabel("cross-entropy\n(nats per symbol)")
     above.legend(frameon=False)
     below.set_ylabel("a run against the\nreference's mean (%)")
     below.set_xlabel("updates")

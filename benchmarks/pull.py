@@ -5,10 +5,10 @@
 Trains a small ACT-ENC with tau 0 within one epoch, so that each batch is new to the model when measured: free
 (eps 0.01 and 0.3), with fixed segments of k characters, fixed until half-way, and with fixed segments that
 also have to end after every space, or after every "e", which is almost as frequent. Every few updates:
-- dCE/dh of each score that does not halt (nats a sentence, the cuts as they are): what weight moved to its
+- dCE/dh of each score that does not halt (nats per sentence, the cuts as they are): what weight moved to its
   symbol from the segment's last one does, `emitted` in the segment's own vector, `carried` in the state that
   the next segment starts from, `total` in both. Above 0, learning lowers h.
-- CE (nats a symbol) with b_h shifted, cut anew (what happens) or as before (what the gradient knows of).
+- CE (nats per symbol) with b_h shifted, cut anew (what happens) or as before (what the gradient knows of).
   The rest of the model is what it was for the cuts before; only runs with fixed segments have adapted.
 Errors are over updates; OUT/pull.json has windows of them. The same command adds the runs that are missing.
 """
@@ -79,13 +79,13 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.draw:
-        found = json.loads(options.draw.read_text())
+        runs = json.loads(options.draw.read_text())
     else:
         with ProcessPoolExecutor(options.parallel) as pool:
-            found = dict(zip(RUNS, pool.map(partial(kept, options), RUNS), strict=True))
-        (options.out / "pull.json").write_text(json.dumps(found, separators=(",", ":")))
-    print(*summary(found), sep="\n")
-    draw(found).savefig(options.out / "pull.png", dpi=150)
+            runs = dict(zip(RUNS, pool.map(partial(kept, options), RUNS), strict=True))
+        (options.out / "pull.json").write_text(json.dumps(runs, separators=(",", ":")))
+    print(*summary(runs), sep="\n")
+    draw(runs).savefig(options.out / "pull.png", dpi=150)
 
 
 def kept(options: argparse.Namespace, name: str) -> Windows:
@@ -102,13 +102,15 @@ def kept(options: argparse.Namespace, name: str) -> Windows:
 def train(
     options: argparse.Namespace, folder: Path, epsilon: float, bias: float | None, share: float, ends: str
 ) -> Iterator[dict[str, Any]]:
-    """A record an update: loss, segment length, dCE/db_h, and every few updates what else is measured."""
+    """One record per update: loss, segment length, dCE/db_h, and every few updates what else is measured."""
     torch.set_num_threads(1)
-    own = [f"training.seed={options.seed}", f"model.segmenter.epsilon={epsilon}"]
-    own += [f"model.segmenter.cut_after={json.dumps(ends)}"]
+    settings = [f"training.seed={options.seed}", f"model.segmenter.epsilon={epsilon}"]
+    settings += [f"model.segmenter.cut_after={json.dumps(ends)}"]
     for part in ("train", "dev"):
-        own += [f"data.{part}.{x}={options.data / part}.{y}.xz" for x, y in (("src", "de"), ("trg", "en"))]
-    config = load_config(ROOT / "recipes/freedom/act.yaml", [*SETTINGS, *own])
+        settings += [
+            f"data.{part}.{x}={options.data / part}.{y}.xz" for x, y in (("src", "de"), ("trg", "en"))
+        ]
+    config = load_config(ROOT / "recipes/freedom/act.yaml", [*SETTINGS, *settings])
     data = prepare(config, folder, False, lambda what, done: None)
     torch.manual_seed(options.seed)
     model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary)
@@ -138,7 +140,7 @@ def windows(records: Iterable[dict[str, Any]]) -> Windows:
     Of the smallest shift that lengthens by a tenth, `told` is the change of CE by the slope, `came` the true
     one, `wrong` how often their signs differ.
     """
-    found: Windows = []
+    averages: Windows = []
     for start, window in groupby(records, lambda record: record.pop("update") // WINDOW * WINDOW):
         values: dict[str, list[float]] = {}
         for record in window:
@@ -148,8 +150,8 @@ def windows(records: Iterable[dict[str, Any]]) -> Windows:
                 record |= {"told": told, "came": came, "wrong": float(told * came < 0)}
             for key, value in record.items():
                 values.setdefault(key, []).append(value)
-        found.append({"update": start} | {key: averaged(column) for key, column in values.items()})
-    return found
+        averages.append({"update": start} | {key: averaged(column) for key, column in values.items()})
+    return averages
 
 
 def averaged(values: list[float]) -> list[float]:
@@ -171,19 +173,19 @@ def within(run: Windows, updates: range) -> Windows:
     return [window for window in run if window["update"] in updates]
 
 
-def summary(found: dict[str, Windows]) -> Iterator[str]:
+def summary(runs: dict[str, Windows]) -> Iterator[str]:
     """How the runs were pulled, what the slope's word was worth, and where they came to."""
-    for name, run in found.items():
+    for name, run in runs.items():
         for updates in SPANS:
             values = {
                 key: pooled(within(run, updates), key) for key in ("slope", "total", "told", "came", "wrong")
             }
-            said = [f"{key} {v[0]:.5f} +- {v[1]:.5f} ({v[2]:.0f})" for key, v in values.items() if v]
-            yield f"{name}, updates from {updates.start}: " + ", ".join(said or ["not measured"])
+            figures = [f"{key} {v[0]:.5f} +- {v[1]:.5f} ({v[2]:.0f})" for key, v in values.items() if v]
+            yield f"{name}, updates from {updates.start}: " + ", ".join(figures or ["not measured"])
         yield f"{name}: CE {run[-1]['CE'][0]:.3f}, {run[-1]['length'][0]:.2f} characters per segment"
 
 
-def draw(found: dict[str, Windows]) -> Figure:
+def draw(runs: dict[str, Windows]) -> Figure:
     """The pull by length and by last weight, what the slope promises and what comes, what lengths cost."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     by_length, by_weight, word, loss = panels = figure.subplots(2, 2).flatten()
@@ -193,41 +195,41 @@ def draw(found: dict[str, Windows]) -> Figure:
         if rows:
             axes.errorbar(*zip(*rows, strict=True), capsize=2, **{"marker": "o", "markersize": 3} | look)
 
-    learning = dict(zip(found, COLOURS[:3], strict=False))  # those that learn to halt
+    learning = dict(zip(runs, COLOURS[:3], strict=False))  # those that learn to halt
     for name, colour in learning.items():
-        run, look = found[name], {"label": name, "color": colour}
+        run, look = runs[name], {"label": name, "color": colour}
         line(by_length, [(w["length"][0], w["slope"]) for w in run if "slope" in w], linestyle="none", **look)
         moving = [window for window in run if 2.02 < window["length"][0] < 20]
         means = [pooled(moving, f"total weight {a}") for a in LAST_WEIGHTS[:-1]]
         bins = [f"{a} to {min(b, 1)}" for a, b in pairwise(LAST_WEIGHTS)]
         line(by_weight, zip(bins, means, strict=True), **look)
-    short = {name: [w for w in found[name] if w["length"][0] < 20] for name in learning}
+    short = {name: [w for w in runs[name] if w["length"][0] < 20] for name in learning}
     for key, label, colour in (
         ("told", "the slope promises", COLOURS[1]),
         ("came", "with the text cut anew", COLOURS[0]),
     ):
         points = [(name, pooled(run, key)) for name, run in short.items()]
         line(word, points, linestyle="none", color=colour, label=label, markersize=6)
-    base = {window["update"]: window["CE"][0] for window in found["k = 1"]}
-    colours = dict(zip((name for name in found if "," not in name), (*COLOURS, AXIS), strict=True))
-    for name, run in found.items():
+    base = {window["update"]: window["CE"][0] for window in runs["k = 1"]}
+    colours = dict(zip((name for name in runs if "," not in name), (*COLOURS, AXIS), strict=True))
+    for name, run in runs.items():
         fixed, _, given = name.partition(", ")
         style = {"words": "dotted", "after e": "dashdot"}.get(given, "solid" if "k" in name else "dashed")
         points = [(w["update"] + WINDOW / 2, [w["CE"][0] - base[w["update"]], 0]) for w in run]
         line(loss, points, label=name, color=colours[fixed], marker="", linestyle=style)
-    by_length.set(xscale="log", xlabel="characters per segment", ylabel="dCE/db$_h$ (nats a symbol)")
+    by_length.set(xscale="log", xlabel="characters per segment", ylabel="dCE/db$_h$ (nats per symbol)")
     by_length.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     by_length.minorticks_off()
     by_weight.set(
         xlabel="weight of the last symbol (segments of 2 to 20 characters)",
-        ylabel="dCE/dh (nats a sentence)\nabove 0: h is lowered",
+        ylabel="dCE/dh (nats per sentence)\nabove 0: h is lowered",
     )
     word.set(
         xlabel="segments a tenth longer (while they have less than 20 characters)",
-        ylabel="change of CE\n(nats a symbol)",
+        ylabel="change of CE\n(nats per symbol)",
     )
     word.margins(x=0.3)
-    loss.set(xlabel="updates", ylabel="CE minus that of k = 1\n(nats a symbol)", ylim=(-0.02, None))
+    loss.set(xlabel="updates", ylabel="CE minus that of k = 1\n(nats per symbol)", ylim=(-0.02, None))
     for letter, axes in zip("abcd", panels, strict=True):
         axes.axhline(0, color=FAINT, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)

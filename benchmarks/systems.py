@@ -97,7 +97,7 @@ class Work:
     """
 
     flop: float  # of matrix products, forward and twice backward
-    traffic: float  # bytes of keys and values, once a step of the decoder each way
+    traffic: float  # bytes of keys and values, once per step of the decoder each way
     tanh: float  # of the attention: forward, and again for the gradients of queries and keys
 
     @classmethod
@@ -127,9 +127,9 @@ class Work:
 class Ceilings:
     """What this GPU can do at most, measured here and now."""
 
-    flops: float  # of bfloat16 products, a second
+    flops: float  # of bfloat16 products, per second
     bandwidth: float  # bytes per second
-    tanh: float  # a second
+    tanh: float  # per second
 
     def floor(self, work: Work) -> float:
         """Milliseconds, one kind of work after the other."""

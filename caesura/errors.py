@@ -1,4 +1,4 @@
-"""What can go wrong, each with the exit status it ends in."""
+"""The errors of the program, and the exit status of each."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ _TOO_MUCH = ("DefaultCPUAllocator: ", "Storage size calculation overflowed")
 
 
 def out_of_memory(problem: BaseException) -> bool:
-    """Whether memory was short; while a graph is captured, that comes as the context of another error."""
+    """Whether memory was short; during the capture of a graph, that is the context of another error."""
     kinds = {type(error).__name__ for error in (problem, problem.__context__)}  # without importing torch
     return not kinds.isdisjoint(("MemoryError", "OutOfMemoryError")) or any(
         mark in str(problem) for mark in _TOO_MUCH
@@ -50,7 +50,7 @@ def missing_extra(what: str, extra: str) -> InputError:
 
 
 def no_file(path: str | os.PathLike[str]) -> str:
-    """What is wrong with a path that should lead to a file and does not."""
+    """The problem with a path that does not lead to a file."""
     return f"{path} is a directory, not a file" if os.path.isdir(path) else f"no file {path}"
 
 
@@ -62,7 +62,7 @@ def show_traceback(_: type[BaseException], problem: BaseException, __: Traceback
 
 
 def explain(problem: BaseException) -> int:
-    """Say what went wrong on the error stream; the exit status that belongs to it."""
+    """Print the problem on the error stream; return its exit status."""
     if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument
         if hasattr(problem, "message"):
             problem.message = one_line(problem.message)
@@ -72,26 +72,17 @@ def explain(problem: BaseException) -> int:
         return 130
     if isinstance(problem, Interrupted):
         return 128 + problem.number
-    if isinstance(problem, InputError):
-        print(f"caesura: {problem}", file=sys.stderr)
-        return 2
-    if isinstance(problem, TrainingError):
-        print(f"caesura: {problem}", file=sys.stderr)
-        return 1
     if isinstance(problem, BrokenPipeError):  # the reader has enough, as `head` does
         return 1
     unwritable = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
-    if isinstance(problem, OSError) and problem.errno in unwritable:
-        print(f"caesura: {one_line(problem.filename or 'output')}: {problem.strerror}", file=sys.stderr)
-        return 1
-    if out_of_memory(problem):
-        print(
-            "caesura: there is not enough memory; make the model or its batches smaller "
-            "(--traceback shows where)",
-            file=sys.stderr,
-        )
-        return 1
-    print(
-        f"caesura: {type(problem).__name__}: {one_line(problem)} (--traceback shows where)", file=sys.stderr
-    )
-    return 1
+    if isinstance(problem, InputError | TrainingError):
+        message = str(problem)
+    elif isinstance(problem, OSError) and problem.errno in unwritable:
+        message = f"{one_line(problem.filename or 'output')}: {problem.strerror}"
+    elif out_of_memory(problem):
+        remedy = "make the model or its batches smaller (--traceback shows where)"
+        message = f"there is not enough memory; {remedy}"
+    else:
+        message = f"{type(problem).__name__}: {one_line(problem)} (--traceback shows where)"
+    print(f"caesura: {message}", file=sys.stderr)
+    return 2 if isinstance(problem, InputError) else 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.config import FileCuts
-from caesura.data.batching import Batch, Ids, collate
+from caesura.data.batching import Batch, Ids, collate, collate_targets
 from caesura.data.cuts import GivenCuts, places_of
 from caesura.data.files import stored
 from caesura.data.sentences import KnownCuts, Numbered, numbered, with_given
@@ -24,6 +24,7 @@ from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.errors import InputError, out_of_memory
 from caesura.kernels import pick
+from caesura.layers.modes import evaluating
 from caesura.output import Output, Segmentation, segmentations, uncut
 from caesura.search.beam import beam_search
 from caesura.search.forced import forced_scores
@@ -35,8 +36,8 @@ from caesura.segmenters.base import Segments
 from caesura.segmenters.figures import per_sentence
 from caesura.translator import BaseTranslator
 
-# In translation a batch takes beam * symbols * attention_size numbers per step, whatever its sentences;
-# where Triton's kernels keep none of these, the attention's keys and values.
+# In translation a batch takes beam * symbols * attention_size numbers per step, however many its sentences;
+# with Triton's kernels, it takes only the keys and values of the attention.
 SYMBOLS_AT_ONCE, SYMBOLS_ON_A_GPU = 64_000, 500_000
 
 # (decoder, encoded, limits [B], positions of the sentences in the input) -> hypotheses, best first
@@ -72,42 +73,42 @@ class Translator(BaseTranslator):
         A symbol that the target vocabulary does not have counts as <unk>. An empty source has one
         translation, an empty one: 0.0, and -inf for any other. `cuts`: see `process`.
         """
-        texts, known = self._pairs(sources, targets, cuts)
+        texts, written = self._pairs(sources, targets, cuts)
 
         def forced(rows: list[int]) -> list[float]:
-            ids = [known.ids[i] for i in rows]
-            found: dict[int, float] = {}
+            ids = [written.ids[i] for i in rows]
+            by_row: dict[int, float] = {}
             with self._precision():
                 memory = self._encoded(texts, rows)
-                for group in self._groups([len(own) + 1 for own in ids]):  # may be longer than sources
-                    own = memory.rows(torch.tensor(group, device=self.device))
-                    scores = forced_scores(self.decoder, own, [ids[i] for i in group])
-                    found |= zip(group, scores, strict=True)
-            return [found[i] for i in range(len(rows))]
+                for group in self._groups([len(target) + 1 for target in ids]):  # may be longer than sources
+                    encoded = memory.rows(torch.tensor(group, device=self.device))
+                    scores = forced_scores(self.decoder, encoded, [ids[i] for i in group])
+                    by_row |= zip(group, scores, strict=True)
+            return [by_row[i] for i in range(len(rows))]
 
         scores = self._by_group(texts, forced)
-        return [scores.get(i, -math.inf if len(ids) else 0.0) for i, ids in enumerate(known.ids)]
+        return [scores.get(i, -math.inf if len(ids) else 0.0) for i, ids in enumerate(written.ids)]
 
     def segment_targets(
         self, sources: Sequence[str], targets: Sequence[str], progress: Callable[[int], None] | None = None
     ) -> list[Segmentation]:
         """How a decoder that segments cuts given translations, forced through it.
 
-        Where the source is an empty line nothing is forced: the translation stays whole. `progress` is told
-        as by `process`.
+        Where the source is an empty line nothing is forced: the translation stays whole. `progress`: see
+        `process`.
         """
         if not self.decoder.segmenting:
             raise ValueError("the decoder of this model does not cut what it writes")
-        texts, known = self._pairs(sources, targets)
+        texts, written = self._pairs(sources, targets)
 
         def forced(rows: list[int]) -> list[Segmentation]:
-            ids, places = [known.ids[i] for i in rows], [known.places[i] for i in rows]
+            ids, places = [written.ids[i] for i in rows], [written.places[i] for i in rows]
             with self._precision():
-                return self._forced(self._encoded(texts, rows), ids, [known[i] for i in rows], places)
+                return self._forced(self._encoded(texts, rows), ids, [written[i] for i in rows], places)
 
         cuts = self._by_group(texts, forced, progress)
         return [
-            cuts[i] if i in cuts and len(known.places[i]) else uncut(text) for i, text in enumerate(known)
+            cuts[i] if i in cuts and len(written.places[i]) else uncut(text) for i, text in enumerate(written)
         ]
 
     def searcher(self, beam: int | None = None) -> Search:
@@ -138,9 +139,9 @@ class Translator(BaseTranslator):
         else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The
         gap before </s> is always the model's.
         """
-        known = self._sources(texts, cuts)
-        outputs = self._by_group(known, lambda rows: self._together(known, rows, search), progress)
-        return [outputs.get(i) or Output(uncut(text), [], []) for i, text in enumerate(known)]
+        read = self._sources(texts, cuts)
+        outputs = self._by_group(read, lambda rows: self._together(read, rows, search), progress)
+        return [outputs.get(i) or Output(uncut(text), [], []) for i, text in enumerate(read)]
 
     def _sources(self, texts: Sequence[str], cuts: Sequence[GivenCuts] | None) -> Numbered:
         """The sources with the cuts that they should have."""
@@ -168,23 +169,19 @@ class Translator(BaseTranslator):
         work: Callable[[list[int]], list[Result]],
         progress: Callable[[int], None] | None = None,
     ) -> dict[int, Result]:
-        """What `work` makes of every text, by its row, a group at a time; an empty text has no result."""
-        was_training = self.training
-        self.eval()
-        try:
-            results: dict[int, Result] = {}
+        """The results of `work` by row, one group of texts at a time; an empty text has no result."""
+        results: dict[int, Result] = {}
+        with evaluating(self):
             for rows in self._groups(list(map(len, texts.ids))):
                 results |= zip(rows, self._fitted(texts, rows, work), strict=True)
                 if progress:
                     progress(len(rows))
-            return results
-        finally:
-            self.train(was_training)
+        return results
 
     def _fitted(
         self, texts: Numbered, rows: list[int], work: Callable[[list[int]], list[Result]]
     ) -> list[Result]:
-        """What `work` makes of a group, or of its halves where memory is short."""
+        """The results of `work` on a group, or on its halves where memory is short."""
         try:
             return work(rows)
         except RuntimeError as problem:
@@ -194,14 +191,14 @@ class Translator(BaseTranslator):
                 size = f"a sentence of {len(texts.ids[rows[0]])} symbols"
                 remedy = "lower testing.max_input or testing.beam_size"
                 raise InputError(f"{size} does not fit into memory; {remedy}") from problem
-        # Here, where nothing holds on to what the attempt has computed.
+        # Here, where nothing refers to the results of the attempt any more.
         forget(self.decoder, self.device)
         half = len(rows) // 2
         return [result for part in (rows[:half], rows[half:]) for result in self._fitted(texts, part, work)]
 
     @property
     def cuts_any_text(self) -> bool:
-        """Whether new text needs no cuts with it, as it does where `data.cuts` names files."""
+        """Whether any text can be cut; where `data.cuts` names files, only theirs can."""
         return not isinstance(self.config.data.cuts, FileCuts)
 
     def read_cuts(self, src: str | Path) -> None:
@@ -209,8 +206,8 @@ class Translator(BaseTranslator):
         cuts, data = self.config.data.cuts, self.config.data
         for part in ("test", "dev", "train") if isinstance(cuts, FileCuts) else ():
             text, offsets = getattr(data, part), getattr(cuts, part)
-            own = text if isinstance(text, Path) or text is None else text.src
-            if own is not None and offsets is not None and stored(own) == stored(os.path.abspath(src)):
+            source = text if isinstance(text, Path) or text is None else text.src
+            if source is not None and offsets is not None and stored(source) == stored(os.path.abspath(src)):
                 self.cuts = KnownCuts.read(src, offsets, data.errors)
                 return
 
@@ -227,17 +224,17 @@ class Translator(BaseTranslator):
             segments = self._segments(batch)
             if search:
                 memory = self.encoder(segments.vectors, segments.lengths)
-                found = search(self.decoder, memory, self._limits(batch), rows)
-                written = self._cut(memory, found)
+                results = search(self.decoder, memory, self._limits(batch), rows)
+                target_cuts = self._cut(memory, results)
             else:  # cuts alone need no encoder, which would take most of the time
-                found, written = [[] for _ in rows], [[] for _ in rows]
-        own, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
-        cuts = segmentations(own, places, segments.ends, segments.weights, segments.scores)
+                results, target_cuts = [[] for _ in rows], [[] for _ in rows]
+        lines, places = [texts[i] for i in rows], [texts.places[i] for i in rows]
+        cuts = segmentations(lines, places, segments.ends, segments.weights, segments.scores)
         figures = per_sentence(self.segmenter.figures, segments.cuts, batch.src_lengths)
-        cuts = [replace(cut, figures=own) for cut, own in zip(cuts, figures, strict=True)]
+        cuts = [replace(cut, figures=sums) for cut, sums in zip(cuts, figures, strict=True)]
         return [
             Output(cut, hypotheses, [self.trg_vocabulary.decode(h.symbols) for h in hypotheses], targets)
-            for cut, hypotheses, targets in zip(cuts, found, written, strict=True)
+            for cut, hypotheses, targets in zip(cuts, results, target_cuts, strict=True)
         ]
 
     def _batch(self, texts: Numbered, rows: list[int]) -> Batch:
@@ -257,29 +254,29 @@ class Translator(BaseTranslator):
             raise InputError(str(problem)) from problem
 
     def _precision(self) -> AbstractContextManager[None]:
-        """What `testing.precision` wants; float32 leaves a caller's autocast as it is."""
+        """Autocast as `testing.precision` says; float32 leaves a caller's autocast as it is."""
         if self.config.testing.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
-    def _cut(self, memory: Encoded, found: list[list[Hypothesis]]) -> list[list[Segmentation]]:
+    def _cut(self, memory: Encoded, results: list[list[Hypothesis]]) -> list[list[Segmentation]]:
         """How the decoder cut the hypotheses of each sentence: one forced pass, where it cuts at all."""
-        every = [(row, h) for row, hypotheses in enumerate(found) for h in hypotheses]
+        every = [(row, h) for row, hypotheses in enumerate(results) for h in hypotheses]
         if not self.decoder.segmenting or not every:
-            return [[] for _ in found]
-        own = memory.rows(torch.tensor([row for row, _ in every], device=self.device))
+            return [[] for _ in results]
+        rows = memory.rows(torch.tensor([row for row, _ in every], device=self.device))
         texts, spans = zip(*(self.trg_vocabulary.decode_spans(h.symbols) for _, h in every), strict=True)
-        cuts = iter(self._forced(own, [h.symbols[:-1] for _, h in every], texts, list(map(places_of, spans))))
-        return [[next(cuts) for _ in hypotheses] for hypotheses in found]
+        cuts = iter(
+            self._forced(rows, [h.symbols[:-1] for _, h in every], texts, list(map(places_of, spans)))
+        )
+        return [[next(cuts) for _ in hypotheses] for hypotheses in results]
 
     def _forced(
         self, memory: Encoded, ids: Sequence[Ids], texts: Sequence[str], places: Sequence[NDArray[np.int32]]
     ) -> list[Segmentation]:
         """How a decoder that segments cuts texts, given with their symbols and the places of these."""
-        batch = collate([((), own) for own in ids]).to(self.device)
-        assert batch.trg_in is not None
-        assert batch.trg_lengths is not None
-        decoded = self.decoder(memory, batch.trg_in, batch.trg_lengths)
+        trg_in, _, lengths = (part.to(self.device) for part in collate_targets(ids))
+        decoded = self.decoder(memory, trg_in, lengths)
         assert decoded.ends is not None
         assert decoded.weights is not None
         return segmentations(texts, places, decoded.ends, decoded.weights, decoded.scores)
@@ -317,14 +314,14 @@ def sampler(temperature: float, seed: int) -> Search:
 
 
 def search_settings(model: Translator, beam: int | None) -> dict[str, Any]:
-    """What a score depends on besides the model and the text, for JSON."""
+    """The settings that a score depends on besides the model and the text, for JSON."""
     testing = model.config.testing
     width = testing.beam_size if beam is None else beam
     return {"beam": width, "alpha": testing.alpha, "beta": testing.beta, "precision": testing.precision}
 
 
 def search_name(model: Translator, beam: int | None) -> str:
-    """The search in words; a greedy one asks for no scores of whole sentences."""
+    """The name of the search; a greedy one does not rank whole sentences."""
     beam, alpha, beta, precision = search_settings(model, beam).values()
     how = "greedy search" if beam == 1 else f"beam {beam}, alpha {alpha:g}, beta {beta:g}"
     return f"{how}, {precision}"

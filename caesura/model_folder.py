@@ -1,4 +1,4 @@
-"""A model folder: the names of its files, how they are written, and that they are still what was written."""
+"""A model folder: the names of its files, writing them, and checking that they are unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from caesura.config import Config, EntropyCuts, SymbolCuts, load_config
 from caesura.config.cookbook import own_models
 from caesura.data.entropy import EntropyModelCuts, load_ngrams
 from caesura.data.entropy_gru import GruCuts, load_gru
-from caesura.data.files import checksum, refuse_links, write_beside
+from caesura.data.files import checksum, refuse_links, write_whole
 from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
 from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
@@ -55,14 +55,14 @@ FORMAT = 7
 
 
 def _beneath(folder: Path) -> str:
-    """Where the models are of a folder that has some beneath it, as a sweep's and a demo's do."""
-    found = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
-    more = f" and {len(found) - 1} more" if found[1:] else ""
-    return f"; the models are beneath it: {found[0]}{more}" if found else ""
+    """A hint where the models are, if subfolders have some, as those of a sweep and a demo do."""
+    models = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
+    more = f" and {len(models) - 1} more" if models[1:] else ""
+    return f"; the models are beneath it: {models[0]}{more}" if models else ""
 
 
 class Vocabularies(NamedTuple):
-    """Those of a model folder."""
+    """The vocabularies of a model folder."""
 
     src: Vocabulary
     trg: Vocabulary
@@ -138,23 +138,22 @@ def write_folder(
     """
     make_folder(folder)
     save_vocabularies(folder, vocabularies)
-    with write_beside(folder / CONFIG) as file:
-        file.write(config.dump().encode())
-    there = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
-    files = {name: checksum(folder / name) for name in there}
+    write_whole(folder / CONFIG, config.dump())
+    names = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
+    files = {name: checksum(folder / name) for name in names}
     facts = {"format": FORMAT, "version": __version__, "files": files}
     save_tensors(folder / WEIGHTS, weights, facts)
 
 
 def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:
     """Refuse weights whose names, shapes or types differ from the model's."""
-    own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     theirs = {name: kind.shape for name, kind in kinds.items()}
-    if own != theirs:
-        name = sorted(dict(own.items() ^ theirs.items()))[0]
-        wanted, present = own.get(name, "nothing"), theirs.get(name, "nothing")
+    if expected != theirs:
+        name = sorted(dict(expected.items() ^ theirs.items()))[0]
+        shape, present = expected.get(name, "nothing"), theirs.get(name, "nothing")
         raise DamagedError(
-            f"{path}: does not fit {CONFIG}: {quoted(name)} should be {wanted}, is {shortened(str(present))}"
+            f"{path}: does not fit {CONFIG}: {quoted(name)} should be {shape}, is {shortened(str(present))}"
         )
     types = {kinds[name].dtype for name, _ in model.named_parameters()}
     if len(types) > 1 or not types <= {*_FLOATS}:
@@ -196,7 +195,7 @@ def _checked_model(
 
 
 def _widened(model: Model) -> Model:
-    """The model with parameters in float32; what it counts, as a rate does, stays as exact as it is."""
+    """The model with parameters in float32; buffers, such as counts of a rate, keep their precision."""
     for parameter in model.parameters():
         parameter.data = parameter.data.float()
     return model
@@ -212,7 +211,7 @@ def _check_format(path: Path, header: Header) -> None:
 
 
 def _check_description(folder: Path, names: Sequence[str], header: Header) -> None:
-    """Refuse files other than those that the weights were saved with."""
+    """Refuse files that differ from those that the weights were saved with."""
     files = header.facts.get("files")
     for name in names if header.facts.get("format", 0) else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):
@@ -223,5 +222,5 @@ def _check_description(folder: Path, names: Sequence[str], header: Header) -> No
 
 
 def _brief(value: object) -> str:
-    """What a stranger wrote, so that it can be printed."""
+    """A value from a file, made safe to print."""
     return shortened(str(value), 23) if isinstance(value, str | int) else "?"

@@ -52,7 +52,7 @@ class Schedule:
         return f"{self.start:g} to {self.end:g} ({self.shape}, {self.updates:,} updates{begun})"
 
 
-Setting = float | Schedule  # what a number may be set to: one value, or a schedule
+Setting = float | Schedule  # of a number: one value, or a schedule
 
 
 def first(setting: Setting) -> float:

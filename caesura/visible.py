@@ -12,7 +12,7 @@ import re
 
 LINE = 2000  # characters of a line of a message
 VALUE = 60  # characters of a value inside a line
-HALVES = re.compile("[\ud800-\udfff]")  # of characters, which text cannot hold
+HALVES = re.compile("[\ud800-\udfff]")  # of a character: lone surrogates, which text cannot hold
 
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u180e\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"

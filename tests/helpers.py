@@ -1,6 +1,5 @@
 """Small models, vocabularies and ragged batches for the tests."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -101,10 +100,3 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10, what: str 
     torch.testing.assert_close(
         actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
     )
-
-
-def assert_close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tolerance: float) -> None:
-    """Fails, by its name, where the relative error of a tensor is larger."""
-    for name, value in wanted.items():
-        error = (found[name].double() - value.double()).norm() / value.double().norm().clamp(min=1e-3)
-        assert error < tolerance, f"{name}: relative error {error:.1e}"

@@ -44,7 +44,7 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin(self) -> Batch:
-        """The same batch in memory from which a GPU can fetch it by itself."""
+        """The same batch in pinned memory."""
         return self._each(Tensor.pin_memory)
 
     def rows(self, part: slice) -> Batch:
@@ -59,8 +59,8 @@ class Batch:
         return replace(wide, indices=np.tile(self.indices, copies))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        there = {name: getattr(self, name) for name in TENSORS}
-        changed: dict[str, Any] = {name: change(t) for name, t in there.items() if t is not None}
+        tensors = {name: getattr(self, name) for name in TENSORS}
+        changed: dict[str, Any] = {name: change(t) for name, t in tensors.items() if t is not None}
         return replace(self, **changed)
 
 
@@ -68,7 +68,7 @@ TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts")
 
 
 def rounded(size: int, sizes: int = 8) -> int:
-    """The next of so many sizes to the doubling, multiples of 8: few shapes, and at 8 about 5% more steps."""
+    """The next of so many sizes per doubling, multiples of 8: few shapes, and with 8 about 5% more steps."""
     step = max(8, (1 << max(0, (size - 1).bit_length() - 1)) // sizes)
     return -(-size // step) * step
 
@@ -96,24 +96,29 @@ def collate(
         return Batch(src, src_lengths, None, None, None, positions, src_cuts)
     if len(targets) < len(pairs):
         raise ValueError(f"only {len(targets)} of {len(pairs)} sentences have a target")
-    trg_out, trg_lengths = _padded(targets, B, U)
+    return Batch(src, src_lengths, *collate_targets(targets, B, U), positions, src_cuts)
+
+
+def collate_targets(targets: Sequence[Ids], count: int = 0, width: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """`trg_in`, `trg_out` and `trg_lengths` of a batch, of at least `count` rows and `width` columns."""
+    trg_out, trg_lengths = _padded(targets, count, width)
     trg_in = trg_out.roll(1, dims=1)
     trg_in[:, 0] = BOS
     trg_in[trg_in == EOS] = PAD  # of the shorter rows: their </s> moved one to the right
-    beyond = len(pairs)
+    beyond = len(targets)
     trg_in[beyond:], trg_out[beyond:], trg_lengths[beyond:] = PAD, PAD, 0
-    return Batch(src, src_lengths, trg_in, trg_out, trg_lengths, positions, src_cuts)
+    return trg_in, trg_out, trg_lengths
 
 
 def _cuts_as_wide(cuts: Sequence[NDArray[np.int8] | None], lengths: list[int], src: Tensor) -> Tensor:
     """[B, T] int8; </s> and padding are free."""
-    sizes = [n if own is None else len(own) for own, n in zip(cuts, lengths, strict=True)]
+    sizes = [n if cut is None else len(cut) for cut, n in zip(cuts, lengths, strict=True)]
     if sizes != lengths:
         raise ValueError(f"cuts should have one number per source symbol: {lengths}, not {sizes}")
     marks = np.zeros(src.shape, np.int8)
-    for row, own in zip(marks, cuts, strict=False):
-        if own is not None:
-            row[: len(own)] = own
+    for row, cut in zip(marks, cuts, strict=False):
+        if cut is not None:
+            row[: len(cut)] = cut
     return torch.from_numpy(marks)
 
 
@@ -163,7 +168,7 @@ class BatchPlan:
         return EpochBatches(order, starts, generator.permutation(len(starts) - 1))
 
     def _sorting(self) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
-        """What to sort by, how many sentences to a pool, and the larger side of each."""
+        """The sort key, the sentences per pool, and the larger side of each sentence."""
         src, trg = self.lengths.astype(np.int64).T + 1  # [N] each, </s> included
         wide = np.maximum(src, trg)
         if self.batch_type == "sentences":

@@ -25,7 +25,7 @@ from caesura.errors import InputError
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
 
-FORMAT = 2  # 2: with checksums; what is of another format is numbered again
+FORMAT = 2  # 2: with checksums; text in another format is numbered again
 MAGIC = b"CAESURA\n"
 HEADER = 4096  # bytes: the magic, JSON, spaces; the offsets follow on a page of their own
 _FLUSH = 1 << 20  # ids and offsets held in memory while building
@@ -91,8 +91,8 @@ class ParallelText:
                     number if line is _END else number + 1 + sum(1 for _ in reader)
                     for line, reader in zip(lines, readers, strict=True)
                 ]
-                told = ", ".join(f"{path} has {n} lines" for path, n in zip(paths, counts, strict=True))
-                raise InputError(f"{told}; parallel files should have the same number")
+                counted = ", ".join(f"{path} has {n} lines" for path, n in zip(paths, counts, strict=True))
+                raise InputError(f"{counted}; parallel files should have the same number")
             number += 1
             src, target, *rest = (None if line is None else str(line) for line in lines)
             bounds = None
@@ -136,7 +136,7 @@ class Corpus:
     """The ids of sentence pairs, memory-mapped from two files, and their cuts, if any, from a third.
 
     NAME.bin holds the ids of each source and then of its target, 16 or 32 bits each; NAME.idx a page with
-    what the corpus was made from and the CRC-32 of ids, offsets, page and cuts, and then 2N + 1 offsets into
+    the sources of the corpus and the CRC-32 of ids, offsets, page and cuts, and then 2N + 1 offsets into
     the ids, 64 bits each; NAME.cut the cuts of each source, 8 bits per symbol; all little-endian.
     """
 
@@ -170,9 +170,9 @@ class Corpus:
         say: Callable[[str], None] | None = None,
         cuts: TextCuts | OffsetFile | None = None,
     ) -> Corpus:
-        """Number the text, or take what an earlier call left in `folder` if nothing has changed since.
+        """Number the text, or reuse the result of an earlier call in `folder` if nothing has changed since.
 
-        `say` is told of ids there that cannot be used; `cuts` tell where segments of the source end.
+        `say` gets a message about ids there that cannot be used; `cuts` say where segments of the source end.
         """
         made_from = {
             "format": FORMAT,
@@ -222,8 +222,8 @@ class Corpus:
                 return None
             sums = header.pop("crc32")
             cuts = _open_cuts(cut_path, header.get("cuts"))
-            found = [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]
-            if sums != (found if cuts is None else [*found, zlib.crc32(cuts.data)]):
+            checksums = [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]
+            if sums != (checksums if cuts is None else [*checksums, zlib.crc32(cuts.data)]):
                 return None
             return cls(np.asarray(ids), np.asarray(offsets), header, cuts)
         except (OSError, ValueError, KeyError, TypeError):
@@ -371,7 +371,7 @@ def _stream(
     idx: IO[bytes],
     cut_file: IO[bytes] | None,
 ) -> tuple[int, int, tuple[int, int, int]]:
-    """Write ids, offsets and cuts: how many pairs and ids there were, and checksums of what was written."""
+    """Write ids, offsets and cuts: how many pairs and ids there were, and the checksums of all three."""
     offsets, cuts = array("q", [0]), array("b")
     kept = count = 0
     sums = 0, 0, 0
@@ -380,13 +380,13 @@ def _stream(
         for numbers, file in ((ids, bin_file), (offsets, idx), (cuts, cut_file)):
             if file is not None:
                 file.write(numbers.tobytes())
-        found = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1]), zlib.crc32(cuts, sums[2])
+        updated = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1]), zlib.crc32(cuts, sums[2])
         del ids[:], offsets[:], cuts[:]
-        return found
+        return updated
 
-    for src, trg, own in pairs:
-        if own is not None:
-            cuts.frombytes(own.tobytes())
+    for src, trg, pair_cuts in pairs:
+        if pair_cuts is not None:
+            cuts.frombytes(pair_cuts.tobytes())
         ids.fromlist(src)
         ids.fromlist(trg)
         offsets.append(count + len(src))

@@ -97,7 +97,7 @@ def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
 
 
 class _Xz(io.RawIOBase):
-    """What an .xz holds, unpacked in bounded memory; with `lzma.open` its header may ask for 4 GiB."""
+    """The content of an .xz, unpacked in bounded memory; with `lzma.open` its header may ask for 4 GiB."""
 
     def __init__(self, path: str | Path) -> None:
         self._path, self._file = path, open(path, "rb")  # noqa: SIM115
@@ -121,10 +121,10 @@ class _Xz(io.RawIOBase):
                 self._ended = not packed
             elif self._stream.needs_input and not (packed := self._file.read(1 << 16)):
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-            found = self._unpacked(packed, len(buffer), first)
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+            unpacked = self._unpacked(packed, len(buffer), first)
+            if unpacked:
+                buffer[: len(unpacked)] = unpacked
+                return len(unpacked)
         return 0
 
     def _unpacked(self, packed: bytes, size: int, first: bool) -> bytes:
@@ -138,7 +138,7 @@ class _Xz(io.RawIOBase):
                 ) from None
             if not first:
                 raise
-            self._ended = True  # what follows the last stream is no text
+            self._ended = True  # bytes after the last stream are not text
             return b""
 
 
@@ -255,7 +255,7 @@ def read_tail(path: Path, most: int = 1 << 20) -> str:
 
 @contextmanager
 def refuse_unwritable(out: Path, option: str = "--out") -> Iterator[None]:
-    """Refuse an --out where what is made or opened inside cannot be."""
+    """Refuse an --out in which files cannot be made or opened."""
     try:
         yield
     except OSError as problem:
@@ -293,7 +293,7 @@ def write_whole(path: str | Path, content: bytes | str) -> None:
 
 
 def parts(folder: Path, name: str) -> Iterator[Path]:
-    """What is left of files `name` (a pattern) of a folder that were never written to their end."""
+    """The parts of files `name` (a pattern) in a folder that were not written to the end."""
     return (path for path in folder.glob(f"{name}.[0-9]*.part") if not path.is_dir())
 
 

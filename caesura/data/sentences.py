@@ -34,10 +34,10 @@ class Sentences:
 
 
 class Numbered(Sequence[str]):
-    """Texts with their symbols in a vocabulary, found once for all times that they are translated.
+    """Texts with their symbols in a vocabulary, looked up once, however often they are translated.
 
-    They may have cuts, one number per symbol: 1 cut after it, -1 do not, 0 free. A model that is given them
-    looks for no others.
+    They may have cuts, one number per symbol: 1 cut after it, -1 do not, 0 free. A model then looks for no
+    other cuts.
     """
 
     cuts: Sequence[NDArray[np.int8]] | None = None
@@ -66,9 +66,9 @@ class Numbered(Sequence[str]):
         """The same texts with these cuts."""
         if [*map(len, cuts)] != [*map(len, self.ids)]:
             raise ValueError("cuts should have one number per symbol of each text")
-        found = copy(self)
-        found.cuts = cuts
-        return found
+        copied = copy(self)
+        copied.cuts = cuts
+        return copied
 
     def cut_by(
         self,
@@ -90,7 +90,7 @@ class Numbered(Sequence[str]):
         return self.with_cuts(cuts)
 
     def unknown(self, i: int) -> list[str]:
-        """What of a text the vocabulary does not have."""
+        """The parts of a text that are not in the vocabulary."""
         return [self._texts[i][a:b] for a, b in self.places[i][self.ids[i] == UNK].tolist()]
 
 
@@ -106,8 +106,8 @@ def with_given(
 ) -> Numbered:
     """The texts with the cuts that they should have; without any where a segmenter is free in all of them.
 
-    `given` are a caller's, an entry per text (see `combine`), over those that the texts have already or that
-    a `source` finds. With `needed`, a text without any is refused.
+    `given` are those of a caller, one entry per text (see `combine`); they override those that the texts have
+    or that a `source` finds. With `needed`, a text without any is refused.
     """
     if given is not None and (isinstance(given, Mapping | str) or len(given) != len(texts)):
         count = "one for all" if isinstance(given, Mapping | str) else len(given)
@@ -117,20 +117,20 @@ def with_given(
     if given is None and texts.cuts is not None:
         return texts
     cuts: list[NDArray[np.int8] | None] = []
-    found = {} if source is None or texts.cuts is not None else _found(texts, given, source)
+    cut_by_source = {} if source is None or texts.cuts is not None else _source_cuts(texts, given, source)
     for i, (text, places) in enumerate(zip(texts, texts.places, strict=True)):
         entry = None if given is None else given[i]
-        own = found.get(i) if texts.cuts is None else texts.cuts[i]
-        if needed and own is None and entry is None and len(places):
+        cut = cut_by_source.get(i) if texts.cuts is None else texts.cuts[i]
+        if needed and cut is None and entry is None and len(places):
             raise InputError(f"sentence {i + 1}: {NO_CUTS}")
-        cuts.append(combine(entry, own, text, places, f"sentence {i + 1}"))
-    if all(own is None for own in cuts):
+        cuts.append(combine(entry, cut, text, places, f"sentence {i + 1}"))
+    if all(cut is None for cut in cuts):
         return texts
     free = [np.zeros(len(ids), np.int8) for ids in texts.ids]
-    return texts.with_cuts([zeros if own is None else own for own, zeros in zip(cuts, free, strict=True)])
+    return texts.with_cuts([zeros if cut is None else cut for cut, zeros in zip(cuts, free, strict=True)])
 
 
-def _found(
+def _source_cuts(
     texts: Numbered, given: Sequence[GivenCuts] | None, source: TextCuts
 ) -> dict[int, NDArray[np.int8]]:
     """The cuts that a source finds, by the number of the text.
@@ -138,13 +138,13 @@ def _found(
     A list of offsets replaces whatever it would find, and nothing is cut in an empty text.
     """
     entries = [None] * len(texts) if given is None else given
-    wanted = [
+    free = [
         i
         for i, entry in enumerate(entries)
         if len(texts.places[i]) and (entry is None or isinstance(entry, Mapping))
     ]
-    offsets = source.several_offsets([texts[i] for i in wanted])
-    return {i: source.marks(own, texts.places[i]) for i, own in zip(wanted, offsets, strict=True)}
+    offsets = source.several_offsets([texts[i] for i in free])
+    return {i: source.marks(ends, texts.places[i]) for i, ends in zip(free, offsets, strict=True)}
 
 
 def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = None) -> Sentences:
@@ -157,8 +157,8 @@ def read_sentences(text: ParallelText, errors: Errors, max_input: int | None = N
         sources.append(src)
         references.append(trg or "")
         gold.append(bounds)
-    known = [bounds for bounds in gold if bounds is not None]
-    return Sentences(sources, references, known if known and len(known) == len(gold) else None, too_long)
+    given = [bounds for bounds in gold if bounds is not None]
+    return Sentences(sources, references, given if given and len(given) == len(gold) else None, too_long)
 
 
 class KnownCuts(TextCuts):
@@ -175,13 +175,13 @@ class KnownCuts(TextCuts):
     def read(cls, src: str | Path, cuts: str | Path, errors: Errors = "strict") -> KnownCuts:
         """Read the lines of a text, a .tsv's sources, and the offsets of each from another file."""
         reader, count = FileReader(Path(cuts), errors), 0
-        known: dict[str, list[int]] = {}
+        offsets: dict[str, list[int]] = {}
         for count, text in enumerate(read_sources(src, errors), 1):  # noqa: B007  counted
             reader.advance(text)
             if text is not None:
-                known.setdefault(text, reader.offsets)
+                offsets.setdefault(text, reader.offsets)
         reader.finish(src, count)
-        return cls(known)
+        return cls(offsets)
 
     def offsets(self, text: str) -> list[int]:
         if text not in self._offsets:

@@ -48,9 +48,9 @@ SCRIPTS = {
 
 
 def doubts(train: tuple[WordCounts, WordCounts], dev: Sides, languages: tuple[str, str]) -> Iterator[str]:
-    """Sentences about sides that look exchanged, or written in another script than their language's.
+    """Warnings about sides that look exchanged, or that are in another script than that of their language.
 
-    They are guesses, and worth no more than a warning.
+    They are guesses.
     """
     lines = tuple([*islice(side, SAMPLE)] for side in dev)
     if exchanged(train, (lines[0], lines[1])):
@@ -79,11 +79,11 @@ def exchanged(train: tuple[WordCounts, WordCounts], dev: Sides) -> bool:
     Words tell, and characters where words do not: some languages have no spaces.
     """
     letters = [Counter("".join(side.counts)) for side in train]
-    known: list[tuple[Callable[[str], Iterable[str]], list[Callable[[str], int]]]] = [
+    measures: list[tuple[Callable[[str], Iterable[str]], list[Callable[[str], int]]]] = [
         (words_of, [side.of for side in train]),
-        (lambda line: filter(str.isalpha, line), [found.__getitem__ for found in letters]),
+        (lambda line: filter(str.isalpha, line), [counter.__getitem__ for counter in letters]),
     ]
-    for units, counts in known:
+    for units, counts in measures:
         # [i][j]: how much of side i of the dev set is in side j of the training text
         shares = [[_share(side, units, count) for count in counts] for side in dev]
         gains = shares[0][1] - shares[0][0], shares[1][0] - shares[1][1]
@@ -94,14 +94,14 @@ def exchanged(train: tuple[WordCounts, WordCounts], dev: Sides) -> bool:
 
 def _share(lines: Sequence[str], units: Callable[[str], Iterable[str]], count: Callable[[str], int]) -> float:
     """Of the units of a text, the share that is in another one."""
-    found = Counter(unit for line in lines for unit in units(line))
-    return sum(n for unit, n in found.items() if count(unit)) / max(1, found.total())
+    counter = Counter(unit for line in lines for unit in units(line))
+    return sum(n for unit, n in counter.items() if count(unit)) / max(1, counter.total())
 
 
 def foreign(language: str, text: Mapping[str, int], least: float = FEW) -> str | None:
     """The main script of a text in which less than `least` of all letters are of its language's script.
 
-    None where enough are, there are no letters, or nothing is known of the language.
+    None if enough letters are, if there are no letters, or if the language is not in the list.
     """
     usual = SCRIPTS.get(re.split("[-_]", language.lower())[0])
     letters: Counter[str] = Counter()

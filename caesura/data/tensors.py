@@ -1,7 +1,7 @@
 """Tensors, and facts about them, in one safetensors file with a checksum over both.
 
-The header, which a stranger may have written, is read here and not by safetensors: what it promises is
-compared with the file and with what the caller expects before anything is mapped.
+The header, which a stranger may have written, is read here and not by safetensors: its claims
+are compared with the file and with what the caller expects before anything is mapped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.errors import InputError
 from caesura.visible import HALVES, quoted
 
@@ -46,7 +46,7 @@ class DamagedError(InputError):
 
 
 class Kind(NamedTuple):
-    """What a header promises about a tensor."""
+    """The type and shape that a header claims for a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ Kinds = Mapping[str, Kind]
 
 @dataclass(frozen=True)
 class Header:
-    """What a file promises: its tensors by name, the facts, and the bytes that the tensors take."""
+    """The claims of a file: its tensors by name, the facts, and the bytes that the tensors take."""
 
     tensors: Kinds
     facts: dict[str, Any]  # of a file from before there were checksums, its metadata
@@ -67,10 +67,9 @@ class Header:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors and facts, which JSON has to be able to hold, whole or not at all."""
-    there = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    metadata = json.dumps({"sha256": _checksum(there, facts), **facts})
-    with write_beside(path) as file:
-        file.write(save(there, {KEY: metadata}))
+    contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    metadata = json.dumps({"sha256": _checksum(contiguous, facts), **facts})
+    write_whole(path, save(contiguous, {KEY: metadata}))
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 def read_header(path: Path) -> Header:
-    """What a file promises, checked against its size; only the header is read."""
+    """The header of a file, checked against the size of the file; only the header is read."""
     try:
         with path.open("rb") as file:
             room = file.seek(0, 2) - 8
@@ -129,14 +128,14 @@ def load_tensors(
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):  # two readers may each choose another one
+    if len(entries := dict(pairs)) < len(pairs):  # two readers may each choose another one
         raise ValueError("a name occurs twice")
-    return found
+    return entries
 
 
 def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
     """The tensors of a header; together, without gaps, they must fill `size` bytes."""
-    found, spans = {}, []
+    kinds, spans = {}, []
     for name, entry in tree.items():
         dtype, shape, (first, last) = _TYPES.get(entry["dtype"]), entry["shape"], entry["data_offsets"]
         numbers = (*shape, first, last)
@@ -144,7 +143,7 @@ def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
             raise ValueError(f"{quoted(name)} is not a tensor of a known type")
         if len(shape) > MAX_AXES or last - first != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{quoted(name)} has a size that does not fit its shape")
-        found[name] = Kind(dtype, tuple(shape))
+        kinds[name] = Kind(dtype, tuple(shape))
         spans.append((first, last))
     end = 0
     for first, last in sorted(spans):
@@ -153,16 +152,16 @@ def _kinds(tree: dict[str, Any], size: int) -> dict[str, Kind]:
         end = last
     if end != size:
         raise ValueError(f"it promises {end:,} bytes of tensors, but there are {size:,}")
-    return found
+    return kinds
 
 
 def _checksum(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
-    found = hashlib.sha256(json.dumps(facts).encode())
+    digest = hashlib.sha256(json.dumps(facts).encode())
     for name in sorted(tensors):
         value = tensors[name]
-        found.update(f"\n{name} {value.dtype} {[*value.shape]}\n".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        digest.update(f"\n{name} {value.dtype} {[*value.shape]}\n".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _opened(path: Path) -> Any:

@@ -56,16 +56,16 @@ def train_unigrams(lines: Iterable[str], size: int) -> UnigramVocabulary:
 
 def _seeds(words: Words, alphabet: list[str], most: int) -> dict[str, int]:
     """All characters, and the parts of words that cover most of the text, with what they cover."""
-    found: Counter[str] = Counter()
-    left = _LOOKED_AT
+    parts: Counter[str] = Counter()
+    remaining = _LOOKED_AT
     for word, count in words:
-        if left <= 0:
+        if remaining <= 0:
             break
-        left -= len(word)
+        remaining -= len(word)
         for start in range(len(word)):
             for end in range(start + 2, min(start + _LONGEST, len(word)) + 1):
-                found[word[start:end]] += count
-    covered = {piece: count * len(piece) for piece, count in found.items() if count > 1}
+                parts[word[start:end]] += count
+    covered = {piece: count * len(piece) for piece, count in parts.items() if count > 1}
     best = sorted(covered, key=lambda piece: (-covered[piece], piece))[: max(0, most - len(alphabet))]
     single: Counter[str] = Counter()
     for word, count in words:

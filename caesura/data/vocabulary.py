@@ -13,14 +13,14 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-from caesura.data.files import parse_json, read_at_most, write_beside
+from caesura.data.files import parse_json, read_at_most, write_whole
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-KINDS = ("char", "word", "bpe", "wordpiece")  # what a model may read
-UNIGRAM = "unigram"  # what may cut its input besides
+KINDS = ("char", "word", "bpe", "wordpiece")  # levels that a model may read
+UNIGRAM = "unigram"  # a level that may only cut its input
 
 FORMAT = 1
 MAX_TOKENS = 1_000_000
@@ -34,7 +34,7 @@ _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones 
 
 
 def _until_the_end(ids: Iterable[int]) -> list[int]:
-    """Those before the first </s>."""
+    """The ids before the first </s>."""
     kept = list(map(int, ids))
     return kept[: kept.index(EOS)] if EOS in kept else kept
 
@@ -53,6 +53,8 @@ class Vocabulary(ABC):
         self.tokens: list[str] = [*SPECIALS, *symbols]
         # A word of the text may be spelled like a special, so the specials are not in here.
         self._ids = _Ids((s, i) for i, s in enumerate(symbols, len(SPECIALS)))
+        self.merges: list[tuple[str, str]] = []  # of BPE, in the order of their use
+        self.scores: list[float] = []  # the log-probabilities of unigrams, specials included
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -96,21 +98,11 @@ class Vocabulary(ABC):
     def _join(self, ids: list[int]) -> str: ...
 
     def display(self, ids: Iterable[int]) -> list[str]:
-        """One readable string a symbol: `jung@@ tiere` for BPE, `jung ##tiere` for wordpieces."""
+        """One readable string per symbol: `jung@@ tiere` for BPE, `jung ##tiere` for wordpieces."""
         return [SPECIALS[i] if i < len(SPECIALS) else self._shown(self.tokens[i]) for i in map(int, ids)]
 
     def _shown(self, token: str) -> str:
         return token
-
-    @property
-    def merges(self) -> list[tuple[str, str]]:
-        """The BPE merges, in the order of their use; none for the other kinds."""
-        return []
-
-    @property
-    def scores(self) -> list[float]:
-        """The log-probabilities of unigram tokens, specials included; none for the other kinds."""
-        return []
 
     @cached_property
     def fingerprint(self) -> str:
@@ -130,12 +122,11 @@ class Vocabulary(ABC):
         if len(self) > MAX_TOKENS or len(content) > MAX_BYTES:
             most = f"{MAX_TOKENS:,} tokens and {MAX_BYTES >> 20} MiB"
             raise InputError(f"{path}: {len(self):,} tokens; at most {most}; set a smaller voc_limit")
-        with write_beside(path) as file:
-            file.write(content)
+        write_whole(path, content)
 
 
 class CharVocabulary(Vocabulary):
-    """One code point a symbol, white space included."""
+    """One symbol per code point, white space included."""
 
     kind = "char"
 
@@ -155,7 +146,7 @@ class CharVocabulary(Vocabulary):
 
 
 class WordVocabulary(Vocabulary):
-    """What stands between white space."""
+    """One symbol per word: the text between white space."""
 
     kind = "word"
 
@@ -184,10 +175,7 @@ class PieceVocabulary(Vocabulary):
         return self._cut_once(word) if len(word) <= _MAX_KEPT else self._cut(word)
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = []
-        for word in text.split():
-            ids.extend(self._cut_kept(word)[0])
-        return ids
+        return [i for word in text.split() for i in self._cut_kept(word)[0]]
 
     def encode_spans(self, text: str) -> tuple[list[int], Spans]:
         ids: list[int] = []
@@ -198,6 +186,9 @@ class PieceVocabulary(Vocabulary):
             first = match.start()
             spans.extend((first + a, first + b) for a, b in pairwise([0, *ends]))
         return ids, spans
+
+    def _join(self, ids: list[int]) -> str:  # a token that begins its word begins with a space
+        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
 
 
 class BpeVocabulary(PieceVocabulary):
@@ -211,11 +202,7 @@ class BpeVocabulary(PieceVocabulary):
 
     def __init__(self, symbols: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
         super().__init__(symbols)
-        self._merges = list(merges)
-
-    @property
-    def merges(self) -> list[tuple[str, str]]:
-        return self._merges
+        self.merges = list(merges)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -224,7 +211,7 @@ class BpeVocabulary(PieceVocabulary):
 
         unknown = " " + SPECIALS[UNK]  # starts with white space: no text is spelled like it
         vocab = {**self._ids, unknown: UNK}
-        return Tokenizer(BPE(vocab=vocab, merges=self._merges, unk_token=unknown, end_of_word_suffix=" "))
+        return Tokenizer(BPE(vocab=vocab, merges=self.merges, unk_token=unknown, end_of_word_suffix=" "))
 
     def _cut(self, word: str) -> tuple[list[int], list[int]]:
         encoding = self._tokenizer.encode(word)
@@ -267,19 +254,16 @@ class WordpieceVocabulary(PieceVocabulary):
             mark = "" if start else " "
             longest = self._longest.get((not start, word[start]), 0)
             for end in range(min(start + longest, len(word)), start, -1):
-                found = self._ids.get(mark + word[start:end])
-                if found is not None:
+                symbol = self._ids.get(mark + word[start:end])
+                if symbol is not None:
                     break
             else:
                 end = start + 1
-                found = self._ids[" " + word[start]]
-            ids.append(found)
+                symbol = self._ids[" " + word[start]]
+            ids.append(symbol)
             ends.append(end)
             start = end
         return ids, ends
-
-    def _join(self, ids: list[int]) -> str:
-        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
 
     def _shown(self, token: str) -> str:
         return token[1:] if token.startswith(" ") else "##" + token
@@ -295,11 +279,7 @@ class UnigramVocabulary(PieceVocabulary):
 
     def __init__(self, symbols: Sequence[str], scores: Sequence[float]) -> None:
         super().__init__(symbols)
-        self._scores = list(scores)
-
-    @property
-    def scores(self) -> list[float]:
-        return self._scores
+        self.scores = list(scores)
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -307,7 +287,7 @@ class UnigramVocabulary(PieceVocabulary):
         from tokenizers.models import Unigram
 
         names = [f"\n{special}" for special in SPECIALS]  # no text is spelled like these
-        pieces = zip([*names, *self.tokens[len(SPECIALS) :]], self._scores, strict=True)
+        pieces = zip([*names, *self.tokens[len(SPECIALS) :]], self.scores, strict=True)
         return Tokenizer(Unigram(list(pieces), UNK, False))
 
     def cut_words(self, words: list[str]) -> list[list[int]]:
@@ -317,9 +297,6 @@ class UnigramVocabulary(PieceVocabulary):
     def _cut(self, word: str) -> tuple[list[int], list[int]]:
         encoding = self._tokenizer.encode(" " + word)
         return encoding.ids, [end - 1 for _, end in encoding.offsets]
-
-    def _join(self, ids: list[int]) -> str:
-        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
 
     def _shown(self, token: str) -> str:
         return "▁" + token[1:] if token.startswith(" ") else token
@@ -390,7 +367,7 @@ def _checked_scores(scores: Any, count: int) -> list[float]:
 
 
 def check_symbols(kind: str, symbols: Iterable[str]) -> None:
-    """Refuse what a line of text, cut by a vocabulary of this kind, can never give."""
+    """Refuse symbols that a vocabulary of this kind cannot cut from any line of text."""
     wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
     if wrong is not None:
         raise InputError(f"{quoted(wrong)} is not a {kind} token")
@@ -411,6 +388,6 @@ def _well_formed(kind: str, token: str) -> bool:
 
 
 def _rows(items: Sequence[Any]) -> str:
-    # What cannot be seen is escaped: line separators, controls.
+    # Invisible characters are escaped: line separators, controls.
     rows = (json.dumps(item, ensure_ascii=not "".join(item).isprintable()) for item in items)
     return "[\n" + ",\n".join(rows) + "]"

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from caesura.data.files import parse_json, read_bounded, write_beside
+from caesura.data.files import parse_json, read_bounded, write_whole
 from caesura.errors import InputError
 
 WORDS = "train.words.json"
 
 FORMAT = 1
 COUNTED = 1_000_000  # distinct strings held while counting
-KEPT = 100_000  # words a side that a model folder keeps
+KEPT = 100_000  # words per side that a model folder keeps
 MAX_BYTES = 1 << 28  # of a file: words of both sides at their longest, all escaped, take 244 MB
 _LONGEST = 100  # characters: a longer "word" is a sentence without spaces
 
@@ -25,8 +25,8 @@ _LONGEST = 100  # characters: a longer "word" is a sentence without spaces
 class BoundedCounter:
     """Counts of at most `limit` distinct strings.
 
-    When there are more, the rarest are dropped until half are left, as in lossy counting: what was frequent
-    is still there, and every count is too low by at most `missed`, which stays 0 until something was dropped.
+    When there are more, the rarest are dropped until half are left, as in lossy counting: frequent strings
+    stay, and every count is too low by at most `missed`, which is 0 until something is dropped.
     """
 
     def __init__(self, limit: int = COUNTED) -> None:
@@ -47,7 +47,7 @@ class BoundedCounter:
 
 
 def words_of(line: str) -> list[str]:
-    """What stands between white space, without the punctuation around it; punctuation alone is a word."""
+    """The words between white space, without the punctuation around them; punctuation alone is a word."""
     return [bare(word) for word in line.split()]
 
 
@@ -106,8 +106,7 @@ def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
         listed = "{\n" + ",\n".join(rows) + "}"
         facts = f'"total": {side.total}, "complete": {json.dumps(side.complete)}'
         parts.append(f'"{name}": {{{facts}, "counts": {listed}}}')
-    with write_beside(path) as file:
-        file.write(("{" + ",\n".join(parts) + "}\n").encode())
+    write_whole(path, "{" + ",\n".join(parts) + "}\n")
 
 
 def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:

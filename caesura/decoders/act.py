@@ -1,4 +1,4 @@
-"""ACT-DEC (Kreutzer & Sokolov 2018, Algorithm 2): a decoder that attends once a segment of what it writes."""
+"""ACT-DEC (Kreutzer & Sokolov 2018, Algorithm 2): a decoder that attends once per output segment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from torch.nn import functional as F
 from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, DecoderStep
-from caesura.decoders.recurrent import ROWS, attention_flops
+from caesura.decoders.recurrent import ROWS, attention_flops, between
 from caesura.encoders.base import Encoded
 from caesura.kernels import pick
-from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step, full
+from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
+from caesura.kernels.precision import full
 from caesura.layers.checks import check_finite, check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
@@ -33,6 +34,7 @@ class ActDecoder(Decoder[ActDecoderState]):
     """
 
     segmenting = True
+    per_sentence, shared = ("keys", "values", "mask", "sigmoids"), ("table",)
 
     def __init__(
         self,
@@ -62,18 +64,18 @@ class ActDecoder(Decoder[ActDecoderState]):
         self.attention = MlpAttention(hidden_size, memory_dim, attention_size)
         self.outer = nn.GRUCell(embedding_dim + memory_dim, hidden_size)  # R
         self.inner = nn.GRUCell(embedding_dim + (memory_dim if feed_context else 0), act_size)  # S
-        self.enter = _between(hidden_size, act_size)  # P
-        self.leave = _between(act_size, hidden_size)  # Q
+        self.enter = between(hidden_size, act_size)  # P
+        self.leave = between(act_size, hidden_size)  # Q
         self.halting = nn.Linear(act_size, 1)
         self.output = nn.Linear(act_size, output_dim)  # W_o
         self.symbols = nn.Linear(output_dim, vocab_size)  # O
-        self.initial = _between(summary_dim, hidden_size)
+        self.initial = between(summary_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
         self.epsilon, self.share = epsilon, share
         nn.init.constant_(self.halting.bias, halting_bias)
 
     def extra_repr(self) -> str:
-        """What its modules do not tell."""
+        """The settings that its modules do not show."""
         return f"epsilon={self.epsilon:g}" + ", share=True" * self.share
 
     def join(self, segmenter: BaseSegmenter) -> None:
@@ -121,27 +123,13 @@ class ActDecoder(Decoder[ActDecoderState]):
             state, _ = act_decoder_step(inputs, state, self._weights().to(inputs.dtype), self.epsilon)
         return DecoderStep(self._score(state.s), state.attention, ends), state
 
-    def reorder(
-        self, state: ActDecoderState, sentences: Tensor | None, hypotheses: Tensor
-    ) -> ActDecoderState:
-        """Keys and values move only where sentences do."""
-        rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
-        memory, fixed = ("keys", "values", "mask"), ("sigmoids", "table")
-        own = (name for name, part in vars(state).items() if part is not None and name not in memory + fixed)
-        moved = {name: getattr(state, name)[rows[:, None], hypotheses] for name in own}
-        if sentences is not None:
-            moved |= {name: getattr(state, name)[sentences] for name in memory}
-            if state.sigmoids is not None:
-                moved["sigmoids"] = state.sigmoids._replace(memory=state.sigmoids.memory[sentences])
-        return replace(state, **moved)
-
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layers are one product each."""
         outer, keys, values, mask = self._begin(encoded)
         inputs, weights = self._project(trg_in), self._weights()
-        left = trg_lengths[:, None] - torch.arange(trg_in.shape[1], device=trg_in.device)
-        trace = act_decode(inputs, outer, keys, values, mask, left == 1, weights, self.epsilon)
-        within = left > 0
+        remaining = trg_lengths[:, None] - torch.arange(trg_in.shape[1], device=trg_in.device)
+        trace = act_decode(inputs, outer, keys, values, mask, remaining == 1, weights, self.epsilon)
+        within = remaining > 0
         ends, scores = trace.ends & within, trace.scores.masked_fill(~within, 0)
         # As in ACT-ENC, one 1 for the whole sentence, over symbols, not segments (docs/paper_notes.md, 12).
         penalty = (1 - scores.masked_fill(ends, 0).sum(1)) / trg_lengths.clamp(min=1) * (trg_lengths > 0)
@@ -155,7 +143,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         )
 
     def _prepare(self, state: ActDecoderState) -> ActDecoderState:
-        """The state with what all steps of a search share, computed once; a GPU would be waited for."""
+        """The state with values that all steps of a search share; not on a GPU, which would be waited for."""
         device, symbols = state.keys.device, self.embedding.num_embeddings
         if device.type != "cpu" or pick(device)[0] == "reference" or not state.keys.numel():
             return state
@@ -167,12 +155,12 @@ class ActDecoder(Decoder[ActDecoderState]):
     def _begin(self, encoded: Encoded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The first outer state [B, H], keys [B, S, E], values [B, S, M] and mask [B, S]."""
         mask = positions_mask(encoded.lengths, encoded.states.shape[1])
-        # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+        # Padding is never read, so that not even NaN there can reach a result or a gradient.
         values = encoded.states.masked_fill(~mask[..., None], 0)
         return self.initial(encoded.summary), self.attention.key(values), values, mask
 
     def _project(self, symbols: Tensor) -> Tensor:
-        """[B, U, 3H + 3A]: what the embedded symbols give to the gates of the outer and of the inner cell."""
+        """[B, U, 3H + 3A]: from the embedded symbols to the gates of the outer and of the inner cell."""
         embedded, width = self.dropout(self.embedding(symbols)), self.embedding.embedding_dim
         gates = [F.linear(embedded, c.weight_ih[:, :width], c.bias_ih) for c in (self.outer, self.inner)]
         return torch.cat(gates, -1)
@@ -182,7 +170,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         return self.symbols(self.dropout(self.output(states.to(self.output.weight.dtype))))
 
     def _weights(self) -> ActDecoderWeights:
-        """What the loop needs."""
+        """The parameters inside the loop."""
         width = self.embedding.embedding_dim
         fed = self.inner.weight_ih[:, width:]
         return ActDecoderWeights(
@@ -201,8 +189,3 @@ class ActDecoder(Decoder[ActDecoderState]):
             leave_weight=getattr(self.leave, "weight", None),
             leave_bias=getattr(self.leave, "bias", None),
         )
-
-
-def _between(size: int, other: int) -> nn.Module:
-    """The identity where sizes agree, else a linear map."""
-    return nn.Identity() if size == other else nn.Linear(size, other)

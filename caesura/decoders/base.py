@@ -1,10 +1,11 @@
-"""What a decoder is: `start`, `step`, `reorder` for search, `forward` for training."""
+"""The decoder protocol: `start`, `step`, `reorder` for search, `forward` for training."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
@@ -25,9 +26,8 @@ class DecoderStep:
 
     logits: Tensor  # [B, K, V] scores of the next symbol, before softmax
     attention: Tensor | None = None  # [B, K, S] where this step looked
-    ends: Tensor | None = (
-        None  # [B, K] bool: the symbol just read ended a segment; None: not a segmenting decoder
-    )
+    # [B, K] bool: the symbol just read ended a segment; None: not a segmenting decoder
+    ends: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,27 @@ class Decoded:
     penalty: Tensor  # [B] auxiliary loss of each sentence, before tau
     attention: Tensor | None = None  # [B, U, S] where each step looked
     ends: Tensor | None = None  # [B, U] bool: this target symbol ends a segment; False on padding
-    weights: Tensor | None = None  # [B, U] what it gives to its segment; 0 on padding
+    weights: Tensor | None = None  # [B, U] its weight in its segment; 0 on padding
     scores: Tensor | None = None  # [B, U] its halting score, for analysis
 
 
 class Decoder(nn.Module, Generic[State]):
     """Writes one symbol per step. Search knows `start`, `step` and `reorder`, and nothing else.
 
-    All that changes along a hypothesis is in the state that `step` returns; what belongs to a sentence (its
-    encoded source) is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
+    The state that `step` returns has all that changes along a hypothesis. The encoded source of a sentence
+    is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
     graphs: a state is a dataclass of tensors, and they fetch no value from the device.
     """
 
-    segmenting: ClassVar[bool] = False  # whether it cuts what it writes: `ends` is there
+    # The fields of a state that belong to its sentences, and those that no reordering changes; all others
+    # belong to hypotheses.
+    per_sentence: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[tuple[str, ...]] = ()
+    segmenting: ClassVar[bool] = False  # whether it cuts its output: `ends` is not None
     lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
     def join(self, segmenter: BaseSegmenter) -> None:
-        """Told once which segmenter its model has, for one that shares parameters with it."""
+        """Called once with the model's segmenter, for decoders that share parameters with it."""
 
     def flops(self, segments: int, targets: int, written: int) -> int | None:
         """Floating-point operations of one sentence, greedy or forced; None where it is not implemented.
@@ -73,12 +77,21 @@ class Decoder(nn.Module, Generic[State]):
 
     def reorder(self, state: State, sentences: Tensor | None, hypotheses: Tensor) -> State:
         """Keep `sentences` [B'] (None: all) and of each its `hypotheses` [B', K'], which may repeat."""
-        raise NotImplementedError
+        rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
+        moved = {}
+        for name, part in vars(state).items():
+            if part is None or name in self.shared or (name in self.per_sentence and sentences is None):
+                continue
+            if name not in self.per_sentence:
+                moved[name] = part[rows[:, None], hypotheses]
+            else:
+                moved[name] = part[rows] if isinstance(part, Tensor) else part.rows(rows)
+        return replace(state, **moved)  # type: ignore[type-var]  # a state is a dataclass
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Score the target `trg_in` [B, U] (<s> y1 y2 ...): what repeated `step`s give, and the penalty.
 
-        What stands beyond `trg_lengths` [B] must not reach the penalty.
+        Symbols beyond `trg_lengths` [B] must not reach the penalty.
         """
         raise NotImplementedError
 

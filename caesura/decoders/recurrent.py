@@ -15,6 +15,7 @@ from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
+from caesura.kernels.precision import working_dtype
 from caesura.layers.checks import check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
@@ -28,9 +29,9 @@ ROWS = 1024  # of the largest table of projected embeddings that a CPU makes for
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """B sentences of K hypotheses; keys, values and length are a sentence's, shared by its hypotheses.
+    """B sentences of K hypotheses; the hypotheses of a sentence share its keys, values and length.
 
-    Where no gradient is wanted, there is also what makes a step faster.
+    Without gradients, further fields make a step faster.
     """
 
     hidden: Tensor  # [B, K, H]
@@ -38,7 +39,7 @@ class RecurrentState:
     values: Tensor  # [B, S, M]
     lengths: Tensor  # [B]
     sigmoids: Sigmoids | None = None  # of the keys, for a CPU
-    table: Tensor | None = None  # [V, 3H] what each symbol gives to the gates, likewise
+    table: Tensor | None = None  # [V, 3H] from each symbol to the gates, for a CPU
     weights: StepWeights | None = None  # for Triton's kernels
 
 
@@ -46,6 +47,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     """c_t = attend(s_{t-1}); s_t = GRU(s_{t-1}, [E y_{t-1}; c_t]); logits = W s_t + b."""
 
     lean = True
+    per_sentence, shared = ("keys", "values", "lengths", "sigmoids"), ("table", "weights")
 
     def __init__(
         self,
@@ -65,8 +67,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         self.cell = nn.GRUCell(embedding_dim + memory_dim, hidden_size)
         self.output = nn.Linear(hidden_size, vocab_size)
         # The paper's parameter counts leave no room for a projection; there is one only where sizes differ.
-        same = summary_dim == hidden_size
-        self.initial: nn.Module = nn.Identity() if same else nn.Linear(summary_dim, hidden_size)
+        self.initial = between(summary_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def flops(self, segments: int, targets: int, written: int) -> int:
@@ -77,7 +78,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     def start(self, encoded: Encoded) -> RecurrentState:
         """The encoder's summary is the initial state."""
         mask = positions_mask(encoded.lengths, encoded.states.shape[1])
-        # What stands in padding may be NaN, which a weight of 0 would let through.
+        # Padding may hold NaN, which a weight of 0 would let through.
         values = encoded.states.masked_fill(~mask[..., None], 0)
         hidden, keys = self.initial(encoded.summary)[:, None], self.attention.key(values)
         state = RecurrentState(hidden, keys, values, encoded.lengths)
@@ -99,18 +100,6 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         logits = self.output(self.dropout(hidden))
         return DecoderStep(logits, attention), replace(state, hidden=hidden)
 
-    def reorder(self, state: RecurrentState, sentences: Tensor | None, hypotheses: Tensor) -> RecurrentState:
-        """Keys and values move only where sentences do."""
-        if sentences is None:
-            rows = torch.arange(len(hypotheses), device=hypotheses.device)
-            return replace(state, hidden=state.hidden[rows[:, None], hypotheses])
-        hidden = state.hidden[sentences[:, None], hypotheses]
-        keys, values, lengths = (part[sentences] for part in (state.keys, state.values, state.lengths))
-        state = replace(state, hidden=hidden, keys=keys, values=values, lengths=lengths)
-        if state.sigmoids is None:
-            return state
-        return replace(state, sigmoids=state.sigmoids._replace(memory=state.sigmoids.memory[sentences]))
-
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layer are one product each."""
         mask, inputs = positions_mask(encoded.lengths, encoded.states.shape[1]), self._project(trg_in)
@@ -120,12 +109,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return Decoded(logits, logits.new_zeros(len(logits)), attention)
 
     def _prepare(self, state: RecurrentState) -> RecurrentState:
-        """The state with what all steps of a search share, computed once."""
+        """The state with values that all steps of a search share, computed once."""
         memory = state.keys, state.values
         choice, _ = pick(state.keys.device, "attention_decoder", state.hidden, *memory)
         if choice == "triton":
             from caesura.kernels.attention_step_triton import StepWeights  # here: Triton is not everywhere
-            from caesura.kernels.launch import working_dtype
 
             dtype, output = working_dtype(state.hidden), (self.output.weight, self.output.bias)
             weights = StepWeights.of(self._table(), self._weights(), *output, dtype)
@@ -149,11 +137,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         )
 
     def _table(self) -> Tensor:
-        """[V, 3H]: what every symbol gives to the gates."""
+        """[V, 3H]: from every symbol to the gates."""
         return self._project(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
 
     def _project(self, symbols: Tensor) -> Tensor:
-        """[B, U, 3H]: what the embedded symbols give to the gates."""
+        """[B, U, 3H]: from the embedded symbols to the gates."""
         width = self.embedding.embedding_dim
         embedded = self.dropout(self.embedding(symbols))
         return F.linear(embedded, self.cell.weight_ih[:, :width], self.cell.bias_ih)
@@ -167,8 +155,13 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return gru_step(inputs + from_context, gates, old), weights
 
 
+def between(size: int, other: int) -> nn.Module:
+    """The identity where sizes agree, else a linear map."""
+    return nn.Identity() if size == other else nn.Linear(size, other)
+
+
 def attention_flops(attention: MlpAttention, segments: int, queries: int) -> int:
-    """Of the keys once, and of each query: its projection, its energies, the weighted sum of the memory."""
+    """Operations for the keys once, and per query: its projection, its energies, the weighted sum."""
     memory, inner = attention.key.in_features, attention.key.out_features
     query = 2 * attention.query.in_features * inner + 2 * segments * inner + 2 * segments * memory
     return segments * 2 * memory * inner + queries * query

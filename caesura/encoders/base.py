@@ -1,4 +1,4 @@
-"""What an encoder is: segment vectors in, one state per segment out."""
+"""The encoder protocol: segment vectors in, one state per segment out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ENCODERS: dict[str, str | type[Encoder]] = {"recurrent": "caesura.encoders.recur
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a decoder attends to. B sentences, S segments."""
+    """The encoded source, which a decoder attends to. B sentences, S segments."""
 
-    states: Tensor  # [B, S, M] one state per segment; what stands beyond a sentence's last one is never read
+    states: Tensor  # [B, S, M] one state per segment; those beyond a sentence's last one are never read
     lengths: Tensor  # [B]      segments in each sentence
-    summary: Tensor  # [B, M']  what the decoder's initial state is made of
+    summary: Tensor  # [B, M']  for the decoder's initial state
 
     def rows(self, rows: Tensor) -> Encoded:
         """These sentences, some perhaps several times."""

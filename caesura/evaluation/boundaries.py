@@ -21,7 +21,7 @@ class SegmentLength:
 
     characters: int
     segments: int
-    mean: float  # 0.0 where there is no segment
+    mean: float  # 0.0 without segments
     longest: int
     histogram: dict[int, int]
 
@@ -82,7 +82,7 @@ class BoundaryCounts:
     correct: int = 0
 
     def add(self, predicted: set[int], gold: set[int]) -> None:
-        """Those of one more sentence."""
+        """Count the boundaries of one more sentence."""
         self.predicted += len(predicted)
         self.gold += len(gold)
         self.correct += len(predicted & gold)
@@ -112,7 +112,7 @@ def scores_of_counts(predicted: int, gold: int, correct: int) -> BoundaryScores:
 
 
 def trivial(text: str) -> dict[str, tuple[int, ...]]:
-    """Segmentations that know nothing, by name, for a model to be measured against.
+    """Trivial segmentations by name, for a model to be compared with.
 
     "whitespace" cuts where a word starts, before its space; spaces at the ends of the text make no cut.
     """

@@ -1,4 +1,4 @@
-"""Everything that is measured of a model on a text: scores, segments, boundaries."""
+"""All measures of a model on a text: scores, segments, boundaries."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ class Evaluation:
 
     scores: Scores
     segments: SegmentLength
-    figures: dict[str, float]  # what the segmenter measures of its cuts, by the names of its figures
+    figures: dict[str, float]  # the segmenter's figures of its cuts, by name
     output_segments: SegmentLength | None  # of the translations; None where the decoder does not cut
     output_live: float | None  # of their characters: where the loss reaches the decoder's cuts
-    boundaries: (
-        dict[str, BoundaryScores] | None
-    )  # the model's row first, then trivial ones; None without gold
+    # The model's row first, then trivial ones; None without gold boundaries.
+    boundaries: dict[str, BoundaryScores] | None
     outputs: list[Output]
-    target: float | None = None  # characters per segment that the model was asked for; None: no rate is
+    target: float | None = None  # target characters per segment; None: no target
 
     def record(self) -> dict[str, Any]:
         """The figures, for JSON."""
@@ -45,7 +44,7 @@ class Evaluation:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """No looking for cycles meanwhile: it would pass all numbers of all lines many times, and find none."""
+    """Turn garbage collection off: it would visit all numbers of all lines many times, and find no cycles."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -87,7 +86,7 @@ def evaluate(
 
 
 def figure_values(cuts: Iterable[Segmentation]) -> dict[str, float]:
-    """What the segmenter measures of these cuts, by name; what there is nothing of is left out."""
+    """The segmenter's figures of these cuts, by name, without those that have no values."""
     sums = FigureSums()
     for cut in cuts:
         sums.add(cut.figures)
@@ -95,7 +94,7 @@ def figure_values(cuts: Iterable[Segmentation]) -> dict[str, float]:
 
 
 def output_live(cuts: Iterable[Segmentation]) -> float | None:
-    """Of what a decoder wrote, the share of characters whose score has a gradient: they end no segment."""
+    """The share of written characters whose score has a gradient: those that end no segment."""
     ends = [cut.ends for cut in cuts if cut.scores is not None]
     count = sum(map(len, ends))
-    return sum(own.count(False) for own in ends) / count if count else None
+    return sum(sentence.count(False) for sentence in ends) / count if count else None

@@ -26,7 +26,7 @@ class Shared(NamedTuple):
     """N-grams of one order, over all lines."""
 
     written: int  # in the hypotheses
-    wanted: int  # in the references
+    expected: int  # in the references
     matched: int  # in both, each as often as in the one where it is rarer
     judged: int  # in the hypotheses whose reference has any
 
@@ -34,13 +34,13 @@ class Shared(NamedTuple):
 def characters(lines: Sequence[str]) -> Symbols:
     """Code points."""
     points = np.frombuffer("".join(lines).encode("utf-32-le", "surrogatepass"), np.uint32)
-    there = np.zeros(points.max(initial=0) + 1, np.int64)
-    there[points] = 1
-    return Symbols(there.cumsum()[points], np.array([len(line) for line in lines], np.int64))
+    present = np.zeros(points.max(initial=0) + 1, np.int64)
+    present[points] = 1
+    return Symbols(present.cumsum()[points], np.array([len(line) for line in lines], np.int64))
 
 
 def words(lines: Sequence[str]) -> Symbols:
-    """What stands between white space."""
+    """Words: the text between white space."""
     cut, numbers = [line.split() for line in lines], defaultdict[str, int](count(1).__next__)
     codes = np.fromiter(map(numbers.__getitem__, chain.from_iterable(cut)), np.int64)
     return Symbols(codes, np.array([len(line) for line in cut], np.int64))
@@ -49,7 +49,7 @@ def words(lines: Sequence[str]) -> Symbols:
 def shared_ngrams(
     hypotheses: Sequence[str], references: Sequence[str], cut: Callable[[Sequence[str]], Symbols], order: int
 ) -> list[Shared]:
-    """Those of 1 to `order` symbols, each line compared with its one reference."""
+    """The shared n-grams of 1 to `order` symbols, each line compared with its one reference."""
     sums = np.zeros((order, len(Shared._fields)), np.int64)
     for begin in range(0, len(hypotheses), LINES):
         some = slice(begin, begin + LINES)
@@ -58,26 +58,26 @@ def shared_ngrams(
 
 
 def _counts(symbols: Symbols, order: int) -> list[Shared]:
-    """Of lines whose first half are hypotheses, and the second their references."""
+    """The counts for lines whose first half are hypotheses, and whose second half their references."""
     lengths = symbols.lengths
-    written, wanted = lengths.reshape(2, -1)
+    written, expected = lengths.reshape(2, -1)
     counts = []
     for n, matched in enumerate(_matched(symbols, order), 1):
         places = np.maximum(written - n + 1, 0)
-        judged = places[wanted >= n].sum()
-        counts.append(Shared(places.sum(), np.maximum(wanted - n + 1, 0).sum(), matched, judged))
+        judged = places[expected >= n].sum()
+        counts.append(Shared(places.sum(), np.maximum(expected - n + 1, 0).sum(), matched, judged))
     return counts
 
 
 def _matched(symbols: Symbols, order: int) -> Iterator[int]:
     """How many n-grams on one side have one of their own on the other, for n from 1 to `order`.
 
-    A key is the number of a pair of lines, then a digit a symbol, then the side: what is sorted by it is
+    A key is the number of a pair of lines, then one digit per symbol, then the side: keys in this order are
     sorted by the keys of all shorter n-grams too. The digit is 0 where the line has ended.
     """
     codes, lengths = symbols
     width = int(codes.max(initial=1)).bit_length()  # of a digit
-    left = np.repeat(lengths.cumsum(), lengths) - np.arange(len(codes))  # symbols to the end of the line
+    remaining = np.repeat(lengths.cumsum(), lengths) - np.arange(len(codes))  # symbols to the end of the line
     pairs = len(lengths) // 2
     side, keys = np.divmod(np.repeat(np.arange(len(lengths)), lengths), max(1, pairs))
     codes = np.concatenate((codes, np.zeros(order, np.int64)))
@@ -85,7 +85,7 @@ def _matched(symbols: Symbols, order: int) -> Iterator[int]:
     while n < order:
         more = min(order - n, (62 - size) // width)  # with one bit for the side it has to stay below 2 ** 63
         for at in range(n, n + more):
-            keys = keys << width | codes[at : at + len(keys)] * (left > at)
+            keys = keys << width | codes[at : at + len(keys)] * (remaining > at)
         yield from _matched_by_key(keys << 1 | side, width, more)
         n += more
         if n < order:

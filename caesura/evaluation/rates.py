@@ -1,4 +1,4 @@
-"""Segment lengths beside those that were asked for, in characters per segment."""
+"""Segment lengths beside their targets, in characters per segment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def rate_error(length: float, target: float) -> float:
 
 
 def off_rate(length: float, target: float | None) -> str | None:
-    """A sentence about segments whose length is off the target; None where it is not, or none is asked."""
+    """A sentence about segments whose length is off the target; None if it is not, or there is no target."""
     if target is None or abs(error := rate_error(length, target)) <= TOLERANCE:
         return None
     return f"segments have {length:.2f} characters where {target:g} were asked for ({error:+.0%})"
 
 
 def asked(target: float | None) -> str:
-    """What follows a length: the one that was asked for, as in `4.02, asked 4`; empty where no rate is."""
+    """The target to print after a length, as in `4.02, asked 4`; empty without a target."""
     return "" if target is None else f", asked {target:.4g}"

@@ -14,26 +14,17 @@ from sacrebleu.significance import PairedTest, Result
 from caesura.errors import InputError
 from caesura.evaluation.ngrams import Shared, characters, shared_ngrams, words
 
-WORDLESS = 20  # chrF2 from which on no word right is strange; a model at the start of training has less
+WORDLESS = 20  # chrF2 from which on a BLEU of 0 is suspicious; a model at the start of training has less
 TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
 
 
-class _Once(logging.Filter):
-    """Passes every message once: there are many scores of one text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        new = text not in self._seen
-        self._seen.add(text)
-        return new
-
-
-_log = logging.getLogger(__name__)
-_log.addFilter(_Once())
+@cache
+def _warn_of_tokenised_text() -> None:
+    """Only once: there are many scores of one text."""
+    logging.getLogger(__name__).warning(
+        f"{TOKENISED} translations or more end in ' .', as tokenised text does, and BLEU tokenises it "
+        "again; if yours is tokenised, --set testing.bleu_tokenize=none"
+    )
 
 
 @dataclass(frozen=True)
@@ -76,10 +67,7 @@ def score(
     """
     _check(hypotheses, references)
     if tokenize != "none" and sum(line.endswith(" .") for line in hypotheses) >= TOKENISED:
-        _log.warning(
-            f"{TOKENISED} translations or more end in ' .', as tokenised text does, and BLEU tokenises it "
-            "again; if yours is tokenised, --set testing.bleu_tokenize=none"
-        )
+        _warn_of_tokenised_text()
     metrics: dict[str, Metric] = {
         "bleu": bleu_metric(tokenize, lowercase),
         "chrf": CHRF(lowercase=lowercase),
@@ -114,12 +102,12 @@ def wordless(bleu: float, chrf: float) -> str:
 def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
     shared = shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
     counts = [one.matched for one in shared], [one.written for one in shared]
-    lengths = shared[0].written, shared[0].wanted
+    lengths = shared[0].written, shared[0].expected
     return float(metric.compute_bleu(*counts, *lengths, metric.smooth_method, metric.smooth_value).score)
 
 
 def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
-    """As BLEU has them, but for the number of spaces.
+    """Lines as BLEU tokenises them, except for the number of spaces.
 
     13a first puts spaces around a space, so that it takes each word by itself; and words come again.
     """
@@ -141,11 +129,11 @@ def _shared_characters(hypotheses: Sequence[str], references: Sequence[str], low
 def _chrf(shared: Sequence[Shared]) -> float:
     """The F-score with beta 2 of means over the orders that both sides have n-grams of."""
     factor = 2**2
-    judged = [one for one in shared if one.judged and one.wanted]
+    judged = [one for one in shared if one.judged and one.expected]
     precision = recall = 0.0  # `sum` would round otherwise than sacrebleu
     for one in judged:
         precision += one.matched / one.judged
-        recall += one.matched / one.wanted
+        recall += one.matched / one.expected
     if not precision:
         return 0.0
     precision, recall = precision / len(judged), recall / len(judged)
@@ -184,8 +172,8 @@ def paired_bootstrap(
         test = PairedTest(
             list(systems.items()), metrics, [references], test_type="bs", n_samples=samples, n_jobs=1
         )
-        found, table = test()
-    signatures = {"bleu": f"BLEU|{found['BLEU']}", "chrf": f"chrF2|{found['chrF2']}"}
+        metric_signatures, table = test()
+    signatures = {"bleu": f"BLEU|{metric_signatures['BLEU']}", "chrf": f"chrF2|{metric_signatures['chrF2']}"}
     bleu, chrf = _resampled(table["BLEU"]), _resampled(table["chrF2"])
     rows = zip(systems, bleu, chrf, strict=True)
     return {name: Comparison(bleu=b, chrf=c, signatures=dict(signatures)) for name, b, c in rows}
@@ -193,7 +181,7 @@ def paired_bootstrap(
 
 @cache
 def bleu_metric(tokenize: str, lowercase: bool, effective_order: bool = False) -> BLEU:
-    """One for all time: its tokenizer remembers lines, and the words of translations come again."""
+    """One metric per setting: its tokenizer caches lines, and the words of translations recur."""
     if tokenize not in BLEU.TOKENIZERS:
         raise InputError(f"unknown tokenizer {tokenize!r}; known: {', '.join(BLEU.TOKENIZERS)}")
     try:
@@ -214,7 +202,7 @@ def _check(hypotheses: Sequence[str], references: Sequence[str], where: str = ""
 
 @contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Sacrebleu reads its seed from the environment only; what was there before comes back afterwards."""
+    """Sacrebleu reads its seed from the environment only; the value before is restored afterwards."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:

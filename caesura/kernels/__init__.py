@@ -20,40 +20,40 @@ VARIABLE = "CAESURA_KERNELS"
 CHOICES = ("reference", "fused", "triton")
 
 
-# By kernel, what its last call ran and why: what was picked, unless its arguments did not allow it.
+# By kernel, the implementation of its last call and why: the one picked, unless its arguments forbid it.
 used: dict[str, tuple[str, str]] = {}
 
 
 def pick(device: torch.device | str, kernel: str = "", *args: Any) -> tuple[str, str]:
     """Which implementation runs on `device`, and why: printed at start-up and kept in metrics.jsonl.
 
-    A `kernel` is a module here; that of its Triton form says what it has against these arguments.
+    A `kernel` is a module here; its Triton module says whether these arguments rule it out.
     """
-    found = _pick(torch.device(device).type, kernel, args)
+    choice = _pick(torch.device(device).type, kernel, args)
     if kernel:
-        used[kernel] = found
-    return found
+        used[kernel] = choice
+    return choice
 
 
 def _pick(kind: str, kernel: str, args: tuple[Any, ...]) -> tuple[str, str]:
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted and wanted not in CHOICES:
-        raise InputError(f"{VARIABLE} is '{wanted}'; allowed are {', '.join(CHOICES)}, or leave it unset")
-    if wanted == "triton" and not _has_triton():
+    requested = os.environ.get(VARIABLE, "")
+    if requested and requested not in CHOICES:
+        raise InputError(f"{VARIABLE} is '{requested}'; allowed are {', '.join(CHOICES)}, or leave it unset")
+    if requested == "triton" and not _has_triton():
         raise InputError(f"{VARIABLE} is 'triton', which is not installed; leave it unset, or install triton")
     asked = f"{VARIABLE} asks for it"
-    if wanted == "reference":
-        return wanted, asked
+    if requested == "reference":
+        return requested, asked
     against = None
-    if wanted == "triton" or (not wanted and kind == "cuda" and _has_triton()):
+    if requested == "triton" or (not requested and kind == "cuda" and _has_triton()):
         if kernel:  # imported here: Triton is not everywhere
             against = import_module(f"{__name__}.{kernel}_triton").unsupported(*args)
         if against is None:
-            return "triton", asked if wanted else "a CUDA device, and Triton is installed"
+            return "triton", asked if requested else "a CUDA device, and Triton is installed"
     if torch.is_autocast_enabled(kind):
         return "reference", against or "autocast is on: it chooses dtypes a single operation at a time"
-    if wanted == "fused":
-        return wanted, asked
+    if requested == "fused":
+        return requested, asked
     return "fused", against or "the gradient written by hand needs fewer and larger operations"
 
 

@@ -19,17 +19,18 @@ from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.kernels.attention_step import attend_in_blocks, attend_reference
 from caesura.kernels.gru import gru_step
+from caesura.kernels.precision import full
 
 
 @dataclass(frozen=True)
 class ActDecoderState:
-    """B sentences of K hypotheses; keys, values and mask are a sentence's, shared by its hypotheses.
+    """B sentences of K hypotheses; the hypotheses of a sentence share its keys, values and mask.
 
     Halting does not depend on the symbol that is written, so a step decides it ahead: `halted` and `p` are
     those of the symbol that is read next.
     """
 
-    outer: Tensor  # [B, K, H]       Q(s_mean): where the outer RNN goes on; of no meaning where not halted
+    outer: Tensor  # [B, K, H]       Q(s_mean): where the outer RNN goes on; meaningless where not halted
     s: Tensor  # [B, K, A]           the ACT state
     mean: Tensor  # [B, K, A]        s_mean of the open segment
     H: Tensor  # [B, K, 1]           its halting sum
@@ -40,7 +41,7 @@ class ActDecoderState:
     keys: Tensor  # [B, S, E]
     values: Tensor  # [B, S, M]
     mask: Tensor  # [B, S]
-    fed: Tensor | None = None  # [B, K, 3A] what the segment's context gives to the inner cell, if anything
+    fed: Tensor | None = None  # [B, K, 3A] from the segment's context to the inner cell, if it reads it
     # For a CPU, where no gradient is wanted:
     sigmoids: Sigmoids | None = None  # of the keys; only hypotheses that begin a segment attend
     table: Tensor | None = None  # [V, 3H + 3A] what each symbol gives to the gates
@@ -49,7 +50,7 @@ class ActDecoderState:
     def first(
         cls, outer: Tensor, keys: Tensor, values: Tensor, mask: Tensor, size: int, fed: bool
     ) -> ActDecoderState:
-        """One hypothesis a sentence, before <s>, which counts as a segment of its own that has ended.
+        """One hypothesis per sentence, before <s>, which counts as a segment of its own that has ended.
 
         `outer` [B, H] is where the outer RNN begins; `size` is A; `fed`: the inner cell reads the context.
         """
@@ -72,7 +73,7 @@ class ActDecoderState:
 
 
 class ActDecoderTrace(NamedTuple):
-    """What every target symbol leaves behind."""
+    """The results per target symbol."""
 
     states: Tensor  # [B, U, A]    s, which scores the symbol
     attention: Tensor  # [B, U, S] that of its segment
@@ -120,11 +121,11 @@ def act_decode_reference(
     weights: ActDecoderWeights,
     epsilon: float,
 ) -> ActDecoderTrace:
-    """The machine in autograd's operations; arguments as of `act_decode`."""
+    """The machine in autograd's operations; arguments as in `act_decode`."""
     sizes = weights.inner_hh.shape[1], weights.inner_context is not None
     state = ActDecoderState.first(outer, keys, values, mask, *sizes)
     rows: list[tuple[Tensor, ...]] = []
-    # unbind: its gradient is one stack; that of inputs[:, u] would fill a whole [B, U, 3H + 3A] a step
+    # unbind: its gradient is one stack; that of inputs[:, u] would fill a whole [B, U, 3H + 3A] per step
     for x, force in zip(inputs.unsqueeze(2).unbind(1), forced[..., None, None].unbind(1), strict=True):
         state, h = act_decoder_step(x, state, weights, epsilon, force)
         rows.append((state.s, state.attention, state.halted, state.p, h))
@@ -184,9 +185,9 @@ Begun = tuple[Tensor, Tensor, Tensor | None]  # attention; s, as the inner cell 
 def _begin_all(x: Tensor, state: ActDecoderState, weights: ActDecoderWeights) -> Begun:
     """A segment begins everywhere, which is taken back where it goes on: nothing waits for the device."""
     query = F.linear(state.outer, weights.query)
-    context, found = attend_reference(query, state.keys, state.values, state.mask, weights.energy)  # l. 7
+    context, shares = attend_reference(query, state.keys, state.values, state.mask, weights.energy)  # l. 7
     s, fed = _entered(x, state.outer, context, weights)
-    attention, s = torch.where(state.halted, found, state.attention), torch.where(state.halted, s, state.s)
+    attention, s = torch.where(state.halted, shares, state.attention), torch.where(state.halted, s, state.s)
     if fed is None or state.fed is None:
         return attention, s, None
     return attention, s, torch.where(state.halted, fed, state.fed)
@@ -202,16 +203,16 @@ def _begin_some(x: Tensor, state: ActDecoderState, sigmoids: Sigmoids, weights: 
         outer, x = (part.flatten(0, 1)[rows, None] for part in (outer, x))
         sentences = rows // K
     query, memory = F.linear(outer, weights.query), (state.keys, state.values, state.mask)
-    context, found = attend_in_blocks(query, *memory, weights.energy, sigmoids, sentences)  # l. 7
+    context, shares = attend_in_blocks(query, *memory, weights.energy, sigmoids, sentences)  # l. 7
     s, fed = _entered(x, outer, context, weights)
-    attention, s = _put(found, rows, state.attention), _put(s, rows, state.s)
+    attention, s = _put(shares, rows, state.attention), _put(s, rows, state.s)
     return attention, s, None if fed is None or state.fed is None else _put(fed, rows, state.fed)
 
 
 def _entered(
     x: Tensor, outer: Tensor, context: Tensor, weights: ActDecoderWeights
 ) -> tuple[Tensor, Tensor | None]:
-    """The outer RNN's step with its inputs: what the inner cell begins with, and reads of the context."""
+    """The outer RNN's step: the state that the inner cell begins with, and its input from the context."""
     projected = F.linear(outer, weights.outer_hh, weights.outer_bias)
     outer = gru_step(x + F.linear(context, weights.context), projected, outer)  # l. 8
     fed = None if weights.inner_context is None else F.linear(context, weights.inner_context)
@@ -223,19 +224,14 @@ def _left(mean: Tensor, ended: Tensor | None, weights: ActDecoderWeights) -> Ten
     if ended is None or weights.leave_weight is None:
         return _mapped(mean, weights.leave_weight, weights.leave_bias)
     rows = ended.flatten().nonzero().squeeze(1)
-    left = F.linear(mean.flatten(0, 1)[rows], weights.leave_weight, weights.leave_bias)
-    return _put(left, rows, mean.new_zeros(*mean.shape[:2], left.shape[1]))
+    outer = F.linear(mean.flatten(0, 1)[rows], weights.leave_weight, weights.leave_bias)
+    return _put(outer, rows, mean.new_zeros(*mean.shape[:2], outer.shape[1]))
 
 
-def _put(found: Tensor, rows: Tensor, old: Tensor) -> Tensor:
-    """`old` [B, K, ...] with what was found for some of the B * K rows."""
-    return old.flatten(0, 1).index_copy(0, rows, found.view(-1, old.shape[2])).view_as(old)
+def _put(values: Tensor, rows: Tensor, old: Tensor) -> Tensor:
+    """`old` [B, K, ...] with new `values` in some of its B * K rows."""
+    return old.flatten(0, 1).index_copy(0, rows, values.view(-1, old.shape[2])).view_as(old)
 
 
 def _mapped(state: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return state if weight is None else F.linear(state, weight, bias)
-
-
-def full(values: Tensor) -> Tensor:
-    """In float32 or better: state, means and halting sum are, whatever autocast does to the products."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -14,12 +14,12 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from caesura.kernels.act_decoder_weights import ActDecoderWeights, Leaving
-from caesura.kernels.attention_decoder import Sigmoids, blocked
+from caesura.kernels.attention_decoder import Looks, LooksBack, Sigmoids
 from caesura.kernels.gru import gru_slopes, in_gate_order
 
 
 class Steps(NamedTuple):
-    """What all steps leave behind, time-major."""
+    """The results of all steps, time-major."""
 
     x: Tensor  # [U, B, 3H + 3A]
     left: Tensor  # [U, B, A]                  the mean before the symbol, read only where new
@@ -54,10 +54,10 @@ class Steps(NamedTuple):
 
 
 class ActDecode(torch.autograd.Function):
-    """`act_decode_reference` with few operations a step and all weight gradients outside the loop.
+    """`act_decode_reference` with few operations per step and all weight gradients outside the loop.
 
     All sentences attend at all steps, as that is what costs least where shapes must not depend on values;
-    where no segment begins, nothing comes of it. The energies are `AttentionDecode`'s.
+    where no segment begins, the result is not used. The energies are `AttentionDecode`'s.
     """
 
     @staticmethod
@@ -75,14 +75,14 @@ class ActDecode(torch.autograd.Function):
         """Decode time-major, into buffers that the gradient will need."""
         weights = ActDecoderWeights.of(given)
         x, forces = inputs.transpose(0, 1).contiguous(), forced.t()[..., None].contiguous()
-        # A sentence without segments looks at zeros, and what it gives to them is nothing.
+        # A sentence without segments looks at zeros, and they get no gradient.
         keys, values = keys.contiguous(), values.masked_fill(~mask.any(1)[:, None, None], 0).contiguous()
         sigmoids = Sigmoids.of(keys)
-        steps = _decode(x, outer, _Looks.of(sigmoids, values, mask, weights.energy), forces, weights, epsilon)
+        steps = _decode(x, outer, Looks.of(sigmoids, values, mask, weights.energy), forces, weights, epsilon)
         doubled = steps.projected[..., 3 * outer.shape[1] :][..., : keys.shape[2]]
         if not sigmoids.hold(doubled):
             sigmoids = Sigmoids.of(keys, safe=True)
-            looks = _Looks.of(sigmoids, values, mask, weights.energy)
+            looks = Looks.of(sigmoids, values, mask, weights.energy)
             steps = _decode(x, outer, looks, forces, weights, epsilon)
         steps.attention.masked_fill_(~mask, 0)
         ctx.factored = sigmoids.factored
@@ -95,41 +95,19 @@ class ActDecode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace to those of all that went in."""
+        """From the gradients of the trace to those of all inputs."""
         memory, values, outer, *saved = ctx.saved_tensors
         count = len(Steps._fields)
         steps, weights = Steps(*saved[:count]), ActDecoderWeights.of(saved[count:])
         sigmoids = Sigmoids(memory, ctx.factored, memory.new_ones(()))
-        looks = _LooksBack.of(sigmoids, values, weights.energy)
+        looks = LooksBack.of(sigmoids, values, weights.energy)
         of_states, of_attention, _, of_p, of_h = grads
         of = _decode_back(steps, weights, looks, of_states, of_attention, of_p, of_h)
         return _gradients(steps, of, weights, looks, outer)
 
 
-class _Looks(NamedTuple):
-    """What attending takes: energies, softmax, context."""
-
-    sigmoids: Sigmoids
-    values: Tensor  # [B, S, M]
-    v: Tensor  # [E]
-    floor: Tensor  # [B * S]    -inf where nothing is to be seen
-    y: Tensor  # [B, S, E]      scratch
-
-    @classmethod
-    def of(cls, sigmoids: Sigmoids, values: Tensor, mask: Tensor, energy: Tensor) -> _Looks:
-        floor = values.new_zeros(mask.shape).masked_fill_(blocked(mask), -torch.inf).view(-1)
-        return cls(sigmoids, values, -2 * energy[0], floor, torch.empty_like(sigmoids.memory))
-
-    def __call__(self, query: Tensor) -> Tensor:
-        """The shares [B, S] for a doubled query [B, E], which is prepared in place."""
-        self.sigmoids.prepare_(query)
-        self.sigmoids.at(query.unsqueeze(1), out=self.y)
-        energies = torch.addmv(self.floor, self.y.view(-1, self.y.shape[2]), self.v)
-        return torch.softmax(energies.view(self.y.shape[:2]), 1)
-
-
 def _decode(
-    x: Tensor, outer: Tensor, looks: _Looks, forces: Tensor, weights: ActDecoderWeights, epsilon: float
+    x: Tensor, outer: Tensor, looks: Looks, forces: Tensor, weights: ActDecoderWeights, epsilon: float
 ) -> Steps:
     """All steps, in order."""
     (B, S, E), (_, H), A = looks.y.shape, outer.shape, weights.inner_hh.shape[1]
@@ -187,14 +165,14 @@ def _cell(x: Tensor, gates: Tensor, s: Tensor, n: Tensor, out: Tensor) -> None:
 
 
 def _from_context(weights: ActDecoderWeights) -> Tensor:
-    """[3H (+ 3A), M]: what the context gives to the gates."""
+    """[3H (+ 3A), M]: from the context to the gates."""
     if weights.inner_context is None:
         return weights.context
     return torch.cat((weights.context, weights.inner_context))
 
 
 class Gradients(NamedTuple):
-    """What the way back leaves behind, time-major; gates in the order of `gru_slopes`: n, r, z, n * r."""
+    """The gradients of all steps, time-major; gates in the order of `gru_slopes`: n, r, z, n * r."""
 
     outer: Tensor  # [U, B, 5H + E]   gates; the query; what passes them by
     inner: Tensor  # [U, B, 4A]       gates
@@ -206,7 +184,7 @@ class Gradients(NamedTuple):
 
     @classmethod
     def slopes(cls, steps: Steps, weights: ActDecoderWeights, of_h: Tensor | None) -> Gradients:
-        """What the gradients of the states are to be multiplied with, and empty buffers."""
+        """The factors of the gradients of the states, and empty buffers."""
         extra, like = len(weights.query) + steps.outer.shape[2], torch.empty_like
         return cls(
             gru_slopes(steps.projected, steps.outer_n, steps.s_rnn(weights), extra),
@@ -216,37 +194,10 @@ class Gradients(NamedTuple):
         )
 
 
-class _LooksBack(NamedTuple):
-    """What the gradient of attending takes, and what it adds up."""
-
-    sigmoids: Sigmoids
-    turned: Tensor  # [B, M, S]  values
-    v4: Tensor  # [E]            with y = sigmoid(-2x), tanh'(x) = 4 y (1 - y)
-    y: Tensor  # [B, S, E]       scratch
-    of_keys: Tensor  # [B, S, E] to be multiplied with v4
-    of_v: Tensor  # [E]          to be multiplied with -2
-
-    @classmethod
-    def of(cls, sigmoids: Sigmoids, values: Tensor, energy: Tensor) -> _LooksBack:
-        turned, v4 = values.transpose(1, 2).contiguous(), 4 * energy[0]
-        y, of_keys = torch.empty_like(sigmoids.memory), torch.zeros_like(sigmoids.memory)
-        return cls(sigmoids, turned, v4, y, of_keys, torch.zeros_like(v4))
-
-    def __call__(self, query: Tensor, share: Tensor, da: Tensor) -> Tensor:
-        """From the gradient of the shares [B, S] to that of the query [B, E]."""
-        da.mul_(share)
-        de = da.addcmul_(share, da.sum(1, keepdim=True), value=-1)
-        self.sigmoids.at(query.unsqueeze(1), out=self.y)
-        self.of_v.addmv_(self.y.view(-1, self.y.shape[2]).t(), de.view(-1))
-        self.y.addcmul_(self.y, self.y, value=-1)
-        self.of_keys.addcmul_(self.y, de.unsqueeze(2))
-        return torch.bmm(de.unsqueeze(1), self.y).squeeze(1).mul_(self.v4)
-
-
 class _Back:
-    """What a step hands to the one before it, on the way back."""
+    """The gradients that a step hands to the one before it."""
 
-    def __init__(self, steps: Steps, weights: ActDecoderWeights, looks: _LooksBack) -> None:
+    def __init__(self, steps: Steps, weights: ActDecoderWeights, looks: LooksBack) -> None:
         (_, B, H), A, fed = steps.outer.shape, steps.states.shape[2], weights.inner_context
         self.H, self.A, self.weights, self.looks = H, A, weights, looks
         self.leaving, self.W_context = Leaving.of(weights).weight, _n_first(weights.context.t(), H).t()
@@ -256,7 +207,7 @@ class _Back:
         self.means, self.total, self.given = zeros(B, 3 * H + 3 * A), zeros(B, 1), zeros(B, 1)
 
     def inner(self, at: Steps, of: Gradients, of_s: Tensor | None, of_p: Tensor | None) -> None:
-        """From the step after it, and from what came out, to the inner cell."""
+        """From the next step and the outputs to the inner cell."""
         A = self.A
         self.mean = torch.where(at.ends, self.left, self.mean)
         dp = (self.mean * at.states).sum(1, keepdim=True).add_(self.given)
@@ -278,7 +229,7 @@ class _Back:
             torch.mul(self.fed, at.new, out=of.fed)
 
     def outer(self, at: Steps, of: Gradients) -> None:
-        """From what the inner cell read to the outer cell and the mean inputs."""
+        """From the state that the inner cell read to the outer cell and the mean inputs."""
         H, A, P = self.H, self.A, self.weights.enter_weight
         ds = of.entered if P is None else torch.mm(of.entered, P)
         gates = of.outer[:, : 4 * H]
@@ -298,7 +249,7 @@ class _Back:
         if of_share is not None:
             da.add_(of_share)
         query = at.projected[:, 3 * H : 3 * H + E]
-        of.outer[:, 4 * H : 4 * H + E] = self.looks(query, at.attention, da)
+        self.looks(query, at.attention, da, out=of.outer[:, 4 * H : 4 * H + E])
         self.left = torch.mm(of.outer[:, H : H + len(self.leaving)], self.leaving)
         if self.weights.leave_weight is None:
             self.left.add_(of.outer[:, -H:])
@@ -307,7 +258,7 @@ class _Back:
 def _decode_back(
     steps: Steps,
     weights: ActDecoderWeights,
-    looks: _LooksBack,
+    looks: LooksBack,
     of_states: Tensor | None,
     of_attention: Tensor | None,
     of_p: Tensor | None,
@@ -329,31 +280,31 @@ def _decode_back(
 
 
 def _gradients(
-    steps: Steps, of: Gradients, weights: ActDecoderWeights, looks: _LooksBack, outer: Tensor
+    steps: Steps, of: Gradients, weights: ActDecoderWeights, looks: LooksBack, outer: Tensor
 ) -> tuple[Tensor | None, ...]:
-    """Of all arguments of `ActDecode`, from those of the steps."""
+    """The gradients of all arguments of `ActDecode`, from those of the steps."""
     H, A = steps.outer.shape[2], steps.states.shape[2]
     width = len(Leaving.of(weights).weight)
     projected, scores = of.outer[1:, :, H : H + width].flatten(0, 1), of.scores.flatten()
     leaving = Leaving(projected.t() @ steps.left[1:].flatten(0, 1), projected.sum(0))
-    found, of_outer = leaving.back(weights, of.outer[0, :, H:], outer)
+    grads, of_outer = leaving.back(weights, of.outer[0, :, H:], outer)
     hidden, contexts = of.inner[..., A:].flatten(0, 1), steps.contexts.flatten(0, 1)
-    found["inner_hh"], found["inner_bias"] = hidden.t() @ steps.before.flatten(0, 1), hidden.sum(0)
-    found["context"] = in_gate_order(of.outer[..., : 3 * H].flatten(0, 1).t() @ contexts, 0)
+    grads["inner_hh"], grads["inner_bias"] = hidden.t() @ steps.before.flatten(0, 1), hidden.sum(0)
+    grads["context"] = in_gate_order(of.outer[..., : 3 * H].flatten(0, 1).t() @ contexts, 0)
     if weights.inner_context is not None:
-        found["inner_context"] = in_gate_order(of.fed.flatten(0, 1).t() @ contexts, 0)
+        grads["inner_context"] = in_gate_order(of.fed.flatten(0, 1).t() @ contexts, 0)
     if weights.enter_weight is not None:
         entered = of.entered.flatten(0, 1)
-        found["enter_weight"], found["enter_bias"] = entered.t() @ steps.outer.flatten(0, 1), entered.sum(0)
-    found["energy"], found["halting_bias"] = -2 * looks.of_v[None], scores.sum()[None]
-    found["halting_weight"] = (scores @ steps.states.flatten(0, 1))[None]
+        grads["enter_weight"], grads["enter_bias"] = entered.t() @ steps.outer.flatten(0, 1), entered.sum(0)
+    grads["energy"], grads["halting_bias"] = -2 * looks.of_v[None], scores.sum()[None]
+    grads["halting_weight"] = (scores @ steps.states.flatten(0, 1))[None]
     of_x = of.means.mul_(steps.given)
     of_x[..., 3 * H :].addcmul_(of.inner[..., : 3 * A], ~steps.new)
     n, rz, inner_n, inner_rz = of_x.split((H, 2 * H, A, 2 * A), 2)
     of_x = torch.cat((rz, n, inner_rz, inner_n), 2)
     of_values = torch.bmm(steps.attention.permute(1, 2, 0), of.contexts.transpose(0, 1))
     of_memory = looks.of_keys * looks.v4, of_values
-    return of_x.transpose(0, 1), of_outer, *of_memory, None, None, None, *map(found.get, weights._fields)
+    return of_x.transpose(0, 1), of_outer, *of_memory, None, None, None, *map(grads.get, weights._fields)
 
 
 def beginnings(new: Tensor) -> Tensor:

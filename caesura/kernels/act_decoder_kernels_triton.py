@@ -1,4 +1,4 @@
-"""The Triton kernels of ACT-DEC's steps but for those that attend; `act_decoder_triton` runs them in order.
+"""The Triton kernels of ACT-DEC's steps, without those that attend; `act_decoder_triton` runs them in order.
 
 B sentences, U target symbols, H size of the outer state, A of the ACT state, X = 3H + 3A; rows of
 `projected`, of what the context gives and of states are WIDTH, CONTEXT and WIDE long. At a
@@ -12,32 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from caesura.kernels.act_kernels_triton import _rounded
-from caesura.kernels.attention_kernels_triton import _tanh
-
-
-@triton.jit
-def _three(pointer, ok, SIZE: tl.constexpr):
-    """r, z and n, which lie SIZE apart, in float32."""
-    r = tl.load(pointer, mask=ok, other=0).to(tl.float32)
-    z = tl.load(pointer + SIZE, mask=ok, other=0).to(tl.float32)
-    n = tl.load(pointer + 2 * SIZE, mask=ok, other=0).to(tl.float32)
-    return r, z, n
-
-
-@triton.jit
-def _put(pointer, r, z, n, ok, SIZE: tl.constexpr):
-    kind = pointer.dtype.element_ty
-    tl.store(pointer, _rounded(r, kind), mask=ok)
-    tl.store(pointer + SIZE, _rounded(z, kind), mask=ok)
-    tl.store(pointer + 2 * SIZE, _rounded(n, kind), mask=ok)
-
-
-@triton.jit
-def _slopes(ds, s, r, z, n, h_n):
-    """From the gradient of a GRU's new state to those of r, z, n and n * r."""
-    dn = ds * (1 - z) * (1 - n * n)
-    return dn * h_n * r * (1 - r), ds * (s - n) * z * (1 - z), dn, dn * r
+from caesura.kernels.triton_math import gru, gru_back, load_gates, rounded, store_gates
 
 
 @triton.jit(do_not_specialize=["t", "B", "U"])
@@ -67,27 +42,26 @@ def outer(
     ok = h < H
     p = tl.load(p_ptr + row)
     means = means_ptr + b * X + h
-    x_r, x_z, x_n = _three(inputs_ptr + (b * U + t) * X + h, ok, H)
-    m_r, m_z, m_n = _three(means, ok, H)
+    x_r, x_z, x_n = load_gates(inputs_ptr + (b * U + t) * X + h, ok, H)
+    m_r, m_z, m_n = load_gates(means, ok, H)
     m_r += p * x_r
     m_z += p * x_z
     m_n += p * x_n
     out = outers_ptr + row * WIDE + h
     if tl.load(new_ptr + row) != 0:
         projected = projected_ptr + row * WIDTH + h
-        c_r, c_z, c_n = _three(from_context_ptr + b * CONTEXT + h, ok, H)
-        h_r, h_z, h_n = _three(projected, ok, H)
+        c_r, c_z, c_n = load_gates(from_context_ptr + b * CONTEXT + h, ok, H)
+        h_r, h_z, h_n = load_gates(projected, ok, H)
         s = tl.load(projected + 3 * H, mask=ok, other=0).to(tl.float32)
-        r, z = tl.sigmoid(m_r + c_r + h_r), tl.sigmoid(m_z + c_z + h_z)
-        n = _tanh(m_n + c_n + r * h_n, False)
-        _put(projected, r, z, h_n, ok, H)
-        tl.store(n_ptr + row * H + h, _rounded(n, n_ptr.dtype.element_ty), mask=ok)
-        tl.store(out, _rounded(n + z * (s - n), outers_ptr.dtype.element_ty), mask=ok)
+        r, z, n, s = gru(m_r + c_r, m_z + c_z, m_n + c_n, h_r, h_z, h_n, s)
+        store_gates(projected, r, z, h_n, ok, H)
+        tl.store(n_ptr + row * H + h, rounded(n, n_ptr.dtype.element_ty), mask=ok)
+        tl.store(out, rounded(s, outers_ptr.dtype.element_ty), mask=ok)
         zero = tl.zeros((BLOCK,), tl.float32)
-        _put(means, zero, zero, zero, ok, H)
+        store_gates(means, zero, zero, zero, ok, H)
     else:
         tl.store(out, tl.zeros((BLOCK,), outers_ptr.dtype.element_ty), mask=ok)
-        _put(means, m_r, m_z, m_n, ok, H)
+        store_gates(means, m_r, m_z, m_n, ok, H)
 
 
 @triton.jit(do_not_specialize=["t", "B", "U"])
@@ -124,7 +98,7 @@ def inner(
     FED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One GRU step, halting, and the mean state; a program a sentence."""
+    """One GRU step, halting, and the mean state; one program per sentence."""
     b = tl.program_id(0).to(tl.int64)
     row = t.to(tl.int64) * B + b
     a = tl.arange(0, BLOCK)
@@ -132,40 +106,38 @@ def inner(
     kind = states_ptr.dtype.element_ty
     p = tl.load(p_ptr + row)
     means = means_ptr + b * X + 3 * H + a
-    x_r, x_z, x_n = _three(inputs_ptr + (b * U + t) * X + 3 * H + a, ok, A)
-    m_r, m_z, m_n = _three(means, ok, A)
+    x_r, x_z, x_n = load_gates(inputs_ptr + (b * U + t) * X + 3 * H + a, ok, A)
+    m_r, m_z, m_n = load_gates(means, ok, A)
     m_r += p * x_r
     m_z += p * x_z
     m_n += p * x_n
     if tl.load(new_ptr + row) != 0:
         entered = entered_ptr + b * (4 * A) + a
-        h_r, h_z, h_n = _three(entered, ok, A)
+        h_r, h_z, h_n = load_gates(entered, ok, A)
         s = tl.load(entered + 3 * A, mask=ok, other=0).to(tl.float32)
         x_r, x_z, x_n = m_r, m_z, m_n
         zero = tl.zeros((BLOCK,), tl.float32)
-        _put(means, zero, zero, zero, ok, A)
+        store_gates(means, zero, zero, zero, ok, A)
     else:
-        h_r, h_z, h_n = _three(projected_ptr + row * WIDTH + 4 * H + a, ok, A)
+        h_r, h_z, h_n = load_gates(projected_ptr + row * WIDTH + 4 * H + a, ok, A)
         s = tl.load(s_ptr + b * A + a, mask=ok, other=0)
-        _put(means, m_r, m_z, m_n, ok, A)
+        store_gates(means, m_r, m_z, m_n, ok, A)
     if FED:
-        c_r, c_z, c_n = _three(from_context_ptr + b * CONTEXT + 3 * H + a, ok, A)
+        c_r, c_z, c_n = load_gates(from_context_ptr + b * CONTEXT + 3 * H + a, ok, A)
         x_r, x_z, x_n = x_r + c_r, x_z + c_z, x_n + c_n
-    r, z = tl.sigmoid(x_r + h_r), tl.sigmoid(x_z + h_z)
-    n = _tanh(x_n + r * h_n, False)
+    tl.store(before_ptr + row * A + a, rounded(s, kind), mask=ok)
+    r, z, n, s = gru(x_r, x_z, x_n, h_r, h_z, h_n, s)
     gates = gates_ptr + row * (4 * A) + a
-    _put(gates, r, z, n, ok, A)
-    tl.store(gates + 3 * A, _rounded(h_n, kind), mask=ok)
-    tl.store(before_ptr + row * A + a, _rounded(s, kind), mask=ok)
-    s = n + z * (s - n)
-    tl.store(states_ptr + row * A + a, _rounded(s, kind), mask=ok)
+    store_gates(gates, r, z, n, ok, A)
+    tl.store(gates + 3 * A, rounded(h_n, kind), mask=ok)
+    tl.store(states_ptr + row * A + a, rounded(s, kind), mask=ok)
     tl.store(s_ptr + b * A + a, s, mask=ok)
     logit = tl.sum(s * tl.load(w_ptr + a, mask=ok, other=0), 0) + tl.load(b_ptr)
     score, total = tl.sigmoid(logit), tl.load(total_ptr + b)
     f = (total + score >= limit) | (tl.load(forced_ptr + row) != 0)
     p = tl.where(f, 1 - total, score)
     mean = tl.load(mean_ptr + b * A + a, mask=ok, other=0) + p * s
-    tl.store(carried_ptr + (row + B) * WIDE + a, _rounded(tl.where(f, mean, s), kind), mask=ok)
+    tl.store(carried_ptr + (row + B) * WIDE + a, rounded(tl.where(f, mean, s), kind), mask=ok)
     tl.store(mean_ptr + b * A + a, tl.where(f, 0.0, mean), mask=ok)
     tl.store(total_ptr + b, tl.where(f, 0.0, total + score))
     tl.store(new_ptr + row + B, f.to(new_ptr.dtype.element_ty))
@@ -218,7 +190,7 @@ def inner_back(
     OF_H: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """From what t + 1 and the outside give to the gates of the inner cell; a program a sentence."""
+    """From what t + 1 and the outside give to the gates of the inner cell; one program per sentence."""
     b = tl.program_id(0).to(tl.int64)
     row = t.to(tl.int64) * B + b
     outside = b * U + t
@@ -248,35 +220,36 @@ def inner_back(
     if OF_STATES:
         ds += tl.load(of_states_ptr + outside * A + a, mask=ok, other=0).to(tl.float32)
     gates = gates_ptr + row * (4 * A) + a
-    r, z, n = _three(gates, ok, A)
+    r, z, n = load_gates(gates, ok, A)
     h_n = tl.load(gates + 3 * A, mask=ok, other=0).to(tl.float32)
     before = tl.load(before_ptr + row * A + a, mask=ok, other=0).to(tl.float32)
-    dr, dz, dn, dnr = _slopes(ds, before, r, z, n, h_n)
+    dr, dz, dn, dnr = gru_back(ds, before, r, z, n, h_n)
     kept = ds * z
     tl.store(kept_ptr + here, kept, mask=ok)
     begins = tl.load(new_ptr + row) != 0
     first, later = tl.where(begins, 1.0, 0.0), tl.where(begins, 0.0, 1.0)
     entered = of_entered_ptr + row * (4 * A) + a
-    _put(entered, first * dr, first * dz, first * dnr, ok, A)
-    tl.store(entered + 3 * A, _rounded(first * kept, of_entered_ptr.dtype.element_ty), mask=ok)
-    _put(of_gates_ptr + row * WIDTH + 4 * H + a, later * dr, later * dz, later * dnr, ok, A)
+    store_gates(entered, first * dr, first * dz, first * dnr, ok, A)
+    tl.store(entered + 3 * A, rounded(first * kept, of_entered_ptr.dtype.element_ty), mask=ok)
+    store_gates(of_gates_ptr + row * WIDTH + 4 * H + a, later * dr, later * dz, later * dnr, ok, A)
     # The mean inputs of a segment are those of all its symbols; within one, a symbol is read by itself too.
     means, x = of_means_ptr + b * X + 3 * H + a, inputs_ptr + outside * X + 3 * H + a
-    m_r, m_z, m_n = _three(means, ok, A)
+    m_r, m_z, m_n = load_gates(means, ok, A)
     m_r, m_z, m_n = tl.where(begins, dr, m_r), tl.where(begins, dz, m_z), tl.where(begins, dn, m_n)
-    _put(means, m_r, m_z, m_n, ok, A)
-    x_r, x_z, x_n = _three(x, ok, A)
+    store_gates(means, m_r, m_z, m_n, ok, A)
+    x_r, x_z, x_n = load_gates(x, ok, A)
     tl.store(of_p_read_ptr + b, tl.sum(m_r * x_r + m_z * x_z + m_n * x_n, 0))
     p = tl.load(p_ptr + row)
     of_x = of_inputs_ptr + outside * X + 3 * H + a
-    _put(of_x, p * m_r + later * dr, p * m_z + later * dz, p * m_n + later * dn, ok, A)
+    store_gates(of_x, p * m_r + later * dr, p * m_z + later * dz, p * m_n + later * dn, ok, A)
     if FED:
         fed = of_fed_ptr + b * (3 * A) + a
-        f_r, f_z, f_n = _three(fed, ok, A)
+        f_r, f_z, f_n = load_gates(fed, ok, A)
         f_r, f_z = tl.where(f, dr, f_r + dr), tl.where(f, dz, f_z + dz)
         f_n = tl.where(f, dn, f_n + dn)
-        _put(fed, f_r, f_z, f_n, ok, A)
-        _put(of_from_context_ptr + row * CONTEXT + 3 * H + a, first * f_r, first * f_z, first * f_n, ok, A)
+        store_gates(fed, f_r, f_z, f_n, ok, A)
+        from_context = of_from_context_ptr + row * CONTEXT + 3 * H + a
+        store_gates(from_context, first * f_r, first * f_z, first * f_n, ok, A)
 
 
 @triton.jit(do_not_specialize=["t", "B", "U"])
@@ -312,23 +285,23 @@ def outer_back(
     kind = of_gates_ptr.dtype.element_ty
     if tl.load(new_ptr + row) != 0:
         projected = projected_ptr + row * WIDTH + h
-        r, z, h_n = _three(projected, ok, H)
+        r, z, h_n = load_gates(projected, ok, H)
         s = tl.load(projected + 3 * H, mask=ok, other=0).to(tl.float32)
         n = tl.load(n_ptr + row * H + h, mask=ok, other=0).to(tl.float32)
         ds = tl.load(to_outer_ptr + b * WIDE + h, mask=ok, other=0).to(tl.float32)
-        m_r, m_z, m_n, dnr = _slopes(ds, s, r, z, n, h_n)
-        _put(means, m_r, m_z, m_n, ok, H)
-        _put(gates, m_r, m_z, dnr, ok, H)
-        tl.store(gates + 3 * H, _rounded(ds * z, kind), mask=ok)
-        _put(from_context, m_r, m_z, m_n, ok, H)
+        m_r, m_z, m_n, dnr = gru_back(ds, s, r, z, n, h_n)
+        store_gates(means, m_r, m_z, m_n, ok, H)
+        store_gates(gates, m_r, m_z, dnr, ok, H)
+        tl.store(gates + 3 * H, rounded(ds * z, kind), mask=ok)
+        store_gates(from_context, m_r, m_z, m_n, ok, H)
     else:
-        m_r, m_z, m_n = _three(means, ok, H)
+        m_r, m_z, m_n = load_gates(means, ok, H)
         zero = tl.zeros((BLOCK,), tl.float32)
-        _put(gates, zero, zero, zero, ok, H)
+        store_gates(gates, zero, zero, zero, ok, H)
         tl.store(gates + 3 * H, zero.to(kind), mask=ok)
-        _put(from_context, zero, zero, zero, ok, H)
-    x_r, x_z, x_n = _three(inputs_ptr + outside, ok, H)
+        store_gates(from_context, zero, zero, zero, ok, H)
+    x_r, x_z, x_n = load_gates(inputs_ptr + outside, ok, H)
     dot = tl.sum(m_r * x_r + m_z * x_z + m_n * x_n, 0)
     tl.store(of_p_read_ptr + (1 + tl.program_id(1)) * B + b, dot)
     p = tl.load(p_ptr + row)
-    _put(of_inputs_ptr + outside, p * m_r, p * m_z, p * m_n, ok, H)
+    store_gates(of_inputs_ptr + outside, p * m_r, p * m_z, p * m_n, ok, H)

@@ -22,9 +22,9 @@ from caesura.kernels import attention_decoder_triton as attention
 from caesura.kernels.act_decoder_fused import at_beginnings, beginnings
 from caesura.kernels.act_decoder_kernels_triton import inner, inner_back, outer, outer_back
 from caesura.kernels.act_decoder_weights import ActDecoderWeights, Entering, Leaving
-from caesura.kernels.attention_decoder_triton import Buffers, Layout, new_buffers, padded, product
-from caesura.kernels.attention_kernels_triton import attend, attend_back
-from caesura.kernels.launch import Launch, working_dtype
+from caesura.kernels.attention_decoder_triton import Buffers, Layout, named, new_buffers
+from caesura.kernels.launch import Launch, padded, product
+from caesura.kernels.precision import working_dtype
 
 SPLIT = 6  # parts of the product that gives the gradient of what was handed on: few columns, a long sum
 
@@ -37,7 +37,7 @@ def unsupported(inputs: Tensor, keys: Tensor, values: Tensor, weights: ActDecode
 
 
 class Sizes(NamedTuple):
-    """Of one pass, and its dtype."""
+    """The sizes of one pass, and its dtype."""
 
     B: int
     U: int
@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
 
     @property
     def looks(self) -> attention.Sizes:
-        """Those of the kernels that attend."""
+        """The sizes of the kernels that attend."""
         return attention.Sizes(self.B, self.U, self.S, self.H, self.E, self.M, self.dtype)
 
     @property
@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
 
     @property
     def context(self) -> int:
-        """What the context gives to the gates, in three parts of whole vectors."""
+        """Columns from the context to the gates, in three parts of whole vectors."""
         return _rounded(3 * (self.H + (self.A if self.fed else 0)), 24)
 
     @property
@@ -75,7 +75,7 @@ class Sizes(NamedTuple):
         return min(attention.BLOCK, padded(self.H))
 
     def forward(self) -> Layout:
-        """The buffers of the way forward but for those of attending."""
+        """The buffers of the way forward, without those of attending."""
         B, U, _, H, A, _, M, _, dtype = self
         full, flag = torch.float32, torch.uint8
         return {
@@ -130,7 +130,7 @@ class Sizes(NamedTuple):
         }
 
 
-# What the kernels that attend take of the layout of the recurrent decoder's.
+# Buffers of the recurrent decoder's layout that the kernels that attend take.
 SHARED = ("keys", "values", "seen", "lengths", "v", "contexts", "attention", "normalizers")
 SCRATCH = ("partial", "sums", "counters")
 
@@ -172,7 +172,7 @@ class TritonActDecode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace to those of all that went in."""
+        """From the gradients of the trace to those of all inputs."""
         sizes: Sizes = ctx.sizes
         inputs, *saved = ctx.saved_tensors
         count = len(ActDecoderWeights._fields)
@@ -204,7 +204,7 @@ def _fill(
     forced: Tensor,
     weights: ActDecoderWeights,
 ) -> None:
-    """All that the steps read, and what they add to."""
+    """Fill the buffers that the steps read or add to."""
     H, A, E, W = sizes.H, sizes.A, sizes.E, to["W"]
     attention.fill_memory(to, keys, values, mask, weights.energy)
     for name in ("W", "W_outer", "W_context", "s", "mean", "means", "total"):
@@ -242,19 +242,18 @@ def _set(W: Tensor, weight: Tensor, bias: Tensor) -> None:
 
 def _forward(sizes: Sizes, at: Buffers, inputs: Tensor, limit: float) -> None:
     """Fill the buffers step by step."""
-    B, U, S, H, A, E, M, fed, _ = sizes
-    looks, wide, X = sizes.looks, (sizes.width, sizes.context), 3 * H + 3 * A
-    args = _of(at, "projected keys values seen lengths v attention normalizers contexts")
-    args += _of(at, "partial sums counters new")
-    rest = B, S, True, sizes.head, E, M, *attention.tiles(looks, attention.STAGES)
-    attend_at = Launch(attend, (B, looks.parts, 1), (*args, *rest), attention.WARPS)
-    args = _of(at, "from_context projected p new means n outers")
+    B, U, _, H, A, _, _, fed, _ = sizes
+    wide, X = (sizes.width, sizes.context), 3 * H + 3 * A
+    attend_at = attention.attending(sizes.looks, at, sizes.head, at["new"])
+    args = named(at, "from_context projected p new means n outers")
     outer_at = _launch(outer, sizes, inputs, *args, B, U, H, X, *wide, _wide(H), sizes.block)
-    args = _of(at, "from_context projected entered p new forced means s mean total w b")
-    args += _of(at, "gates before states scores slopes carried")
+    args = named(at, "from_context projected entered p new forced means s mean total w b")
+    args += named(at, "gates before states scores slopes carried")
     inner_at = _launch(inner, sizes, inputs, *args, limit, B, U, H, A, X, *wide, _wide(A), fed, padded(A))
-    W, W_context, W_outer = (weight.t() for weight in _of(at, "W W_context W_outer"))
-    carried, projected, contexts, outers = (b.unbind() for b in _of(at, "carried projected contexts outers"))
+    W, W_context, W_outer = (weight.t() for weight in named(at, "W W_context W_outer"))
+    carried, projected, contexts, outers = (
+        b.unbind() for b in named(at, "carried projected contexts outers")
+    )
     for t in range(U):
         if t:
             torch.mm(carried[t], W, out=projected[t])
@@ -266,10 +265,6 @@ def _forward(sizes: Sizes, at: Buffers, inputs: Tensor, limit: float) -> None:
     at["attention"].sub_(at["normalizers"]).exp_()
 
 
-def _of(at: Buffers, names: str) -> list[Tensor]:
-    return [at[name] for name in names.split()]
-
-
 def _launch(kernel: Any, sizes: Sizes, *args: Any) -> Launch:
     """A kernel that takes its block of features last, for all features of a state."""
     size, block = sizes.A if kernel in (inner, inner_back) else sizes.H, args[-1]
@@ -278,7 +273,7 @@ def _launch(kernel: Any, sizes: Sizes, *args: Any) -> Launch:
 
 def _clear(sizes: Sizes, at: Buffers) -> None:
     """Make the buffers of the way back ready for the last step."""
-    for buffer in _of(at, "of_energies to_carried kept of_mean of_means of_total of_p_read of_fed"):
+    for buffer in named(at, "of_energies to_carried kept of_mean of_means of_total of_p_read of_fed"):
         buffer.zero_()
     at["of_gates"][..., 4 * sizes.H + 3 * sizes.A : sizes.head].zero_()
     at["of_from_context"][..., 3 * sizes.H :].zero_()
@@ -294,24 +289,19 @@ def _backward(
     of_h: Tensor | None,
 ) -> None:
     """From the last step to the first: the gradients of the gates, contexts and energies."""
-    B, U, S, H, A, E, M, fed, _ = sizes
-    looks, wide, X, nothing = sizes.looks, (sizes.width, sizes.context), 3 * H + 3 * A, at["kept"]
+    B, U, _, H, A, _, M, fed, _ = sizes
+    wide, X = (sizes.width, sizes.context), 3 * H + 3 * A
     given, dots = (of_states, of_p, of_h), len(at["of_p_read"])
-    args = _of(at, "to_carried kept of_mean of_total of_means of_p_read of_fed")
-    args += [inputs, *_of(at, "states before gates w p new slopes")]
-    args += [nothing if part is None else part for part in given]
-    args += _of(at, "of_inputs of_entered of_gates of_from_context of_scores")
+    args = named(at, "to_carried kept of_mean of_total of_means of_p_read of_fed")
+    args += [inputs, *named(at, "states before gates w p new slopes")]
+    args += [at["kept"] if part is None else part for part in given]
+    args += named(at, "of_inputs of_entered of_gates of_from_context of_scores")
     rest = B, U, H, A, X, *wide, _wide(A), SPLIT, dots, triton.next_power_of_2(dots), fed
     inner_at = _launch(inner_back, sizes, *args, *rest, *(part is not None for part in given), padded(A))
-    args = [*_of(at, "to_outer of_means of_p_read"), inputs]
-    args += _of(at, "projected n p new of_inputs of_gates of_from_context")
+    args = [*named(at, "to_outer of_means of_p_read"), inputs]
+    args += named(at, "projected n p new of_inputs of_gates of_from_context")
     outer_at = _launch(outer_back, sizes, *args, B, U, H, X, *wide, _wide(H), sizes.block)
-    args = _of(at, "to_context of_contexts contexts attention")
-    args += [nothing if of_attention is None else of_attention]
-    args += _of(at, "projected keys values lengths v of_energies of_gates partial counters new")
-    sized = B, S, U, True, sizes.head, sizes.head, E, M, of_attention is not None
-    tiles = attention.tiles(looks, attention.STAGES_BACK)
-    attend_at = Launch(attend_back, (B, looks.parts, 1), (*args, *sized, *tiles), attention.WARPS)
+    attend_at = attention.attending_back(sizes.looks, at, of_attention, (sizes.head, sizes.head), at["new"])
     # Products in parts, added up by the kernels that read them: with so few columns and so long a sum, one
     # alone would leave most of the GPU idle.
     of_gates, W = _parts(at["of_gates"], SPLIT), at["W"].view(SPLIT, -1, _wide(A))
@@ -328,12 +318,12 @@ def _backward(
 
 
 def _parts(rows: Tensor, count: int) -> tuple[Tensor, ...]:
-    """[count, B, columns / count] a step."""
+    """[count, B, columns / count] per step."""
     return rows.unflatten(2, (count, -1)).transpose(1, 2).unbind()
 
 
 def _gradients(sizes: Sizes, at: Buffers, weights: ActDecoderWeights) -> tuple[Tensor | None, ...]:
-    """Of all arguments of `TritonActDecode`, from those of the steps."""
+    """The gradients of all arguments of `TritonActDecode`, from those of the steps."""
     U, H, A, head = sizes.U, sizes.H, sizes.A, sizes.head
     of_keys, of_v = attention.keys_gradients(sizes.looks, at, head, _order(at["new"][:U].t() != 0))
     of_W, of_W_outer, of_context = (
@@ -348,18 +338,18 @@ def _gradients(sizes: Sizes, at: Buffers, weights: ActDecoderWeights) -> tuple[T
     first = torch.cat((first[:, : 3 * H], first[:, head:], first[:, 3 * H : 4 * H]), 1)
     of_Q = of_W[3 * H : 4 * H] if weights.leave_weight is not None else of_W[:0]
     leaving = torch.cat((of_W[: 3 * H], of_W[head:], of_Q))
-    found, of_first = Leaving(leaving[:, :A], leaving[:, A]).back(weights, first, at["first"])
-    found |= Entering(of_W_outer[:, :H], of_W_outer[:, H]).back(weights)
-    found["inner_hh"], found["inner_bias"] = found["inner_hh"] + of_S[:, :A], found["inner_bias"] + of_S[:, A]
-    found["context"], found["energy"] = of_context[: 3 * H], of_v[None]
+    grads, of_first = Leaving(leaving[:, :A], leaving[:, A]).back(weights, first, at["first"])
+    grads |= Entering(of_W_outer[:, :H], of_W_outer[:, H]).back(weights)
+    grads["inner_hh"], grads["inner_bias"] = grads["inner_hh"] + of_S[:, :A], grads["inner_bias"] + of_S[:, A]
+    grads["context"], grads["energy"] = of_context[: 3 * H], of_v[None]
     if weights.inner_context is not None:
-        found["inner_context"] = of_context[3 * H : 3 * H + 3 * A]
+        grads["inner_context"] = of_context[3 * H : 3 * H + 3 * A]
     scores = at["of_scores"].flatten()
-    found["halting_weight"] = (scores @ at["states"].flatten(0, 1).float())[None]
-    found["halting_bias"] = scores.sum()[None]
+    grads["halting_weight"] = (scores @ at["states"].flatten(0, 1).float())[None]
+    grads["halting_bias"] = scores.sum()[None]
     of_values = torch.bmm(at["attention"].to(sizes.dtype).permute(1, 2, 0), at["of_contexts"].transpose(0, 1))
     memory = of_first, of_keys, of_values
-    return at["of_inputs"], *memory, None, None, None, *map(found.get, weights._fields)
+    return at["of_inputs"], *memory, None, None, None, *map(grads.get, weights._fields)
 
 
 def _order(new: Tensor) -> tuple[Tensor, Tensor]:
@@ -376,5 +366,5 @@ def _rounded(columns: int, whole: int) -> int:
 
 
 def _wide(size: int) -> int:
-    """A row's features, the 1 that biases are multiplied with, and zeros, as products like it."""
+    """A row's features, the 1 for the biases, and zeros up to a multiple of eight, which products like."""
     return _rounded(size + 1, 8)

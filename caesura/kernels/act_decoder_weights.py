@@ -17,10 +17,10 @@ class ActDecoderWeights(NamedTuple):
 
     query: Tensor  # [E, H]
     energy: Tensor  # [1, E]          v
-    context: Tensor  # [3H, M]        what the context gives to the outer gates
+    context: Tensor  # [3H, M]        from the context to the outer gates
     outer_hh: Tensor  # [3H, H]       R
     outer_bias: Tensor  # [3H]
-    inner_context: Tensor | None  # [3A, M] what it gives to the inner gates; None: nothing
+    inner_context: Tensor | None  # [3A, M] from it to the inner gates; None: they do not read it
     inner_hh: Tensor  # [3A, A]       S
     inner_bias: Tensor  # [3A]
     halting_weight: Tensor  # [1, A]
@@ -32,7 +32,7 @@ class ActDecoderWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Iterable[Tensor | None]) -> ActDecoderWeights:
-        """In this order."""
+        """From a list of tensors in this order."""
         return cls(**dict(zip(cls._fields, weights, strict=True)))  # type: ignore[arg-type]
 
     def to(self, dtype: torch.dtype) -> ActDecoderWeights:
@@ -41,7 +41,7 @@ class ActDecoderWeights(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """Q and what reads it, multiplied out: what a mean gives to the outer cell and to the attention."""
+    """Q multiplied with the weights that read it: from a mean to the outer cell and to the attention."""
 
     weight: Tensor  # [3H + E (+ H), A]  R Q, query Q, Q; the last not where Q is the identity
     bias: Tensor  # [3H + E (+ H)]
@@ -69,20 +69,20 @@ class Leaving(NamedTuple):
         first step took from the outer state itself: the same projections, and the state.
         """
         H, E, Q, b_Q = outer.shape[1], len(weights.query), weights.leave_weight, weights.leave_bias
-        both, found = torch.cat((weights.outer_hh, weights.query)), {}
+        both, grads = torch.cat((weights.outer_hh, weights.query)), {}
         of_both, of_bias, first_both = self.weight[: len(both)], self.bias[: 3 * H], first[:, : len(both)]
         if Q is not None and b_Q is not None:
             of_mapped, mapped_bias = of_both, self.bias[: len(both)]
-            found["leave_weight"] = torch.addmm(self.weight[len(both) :], both.t(), of_mapped)
-            found["leave_bias"] = torch.addmv(self.bias[len(both) :], both.t(), mapped_bias)
+            grads["leave_weight"] = torch.addmm(self.weight[len(both) :], both.t(), of_mapped)
+            grads["leave_bias"] = torch.addmv(self.bias[len(both) :], both.t(), mapped_bias)
             of_both = torch.outer(mapped_bias, b_Q).addmm_(of_mapped, Q.t())
-        found["outer_hh"], found["query"] = of_both.addmm(first_both.t(), outer).split((3 * H, E))
-        found["outer_bias"] = of_bias + first[:, : 3 * H].sum(0)
-        return found, torch.addmm(first[:, len(both) :], first_both, both)
+        grads["outer_hh"], grads["query"] = of_both.addmm(first_both.t(), outer).split((3 * H, E))
+        grads["outer_bias"] = of_bias + first[:, : 3 * H].sum(0)
+        return grads, torch.addmm(first[:, len(both) :], first_both, both)
 
 
 class Entering(NamedTuple):
-    """P and what reads it, multiplied out: what the inner cell begins a segment with."""
+    """P multiplied with the weights that read it: from an outer state to the first inner step."""
 
     weight: Tensor  # [4A, H]  S P, P
     bias: Tensor  # [4A]

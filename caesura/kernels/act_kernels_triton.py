@@ -13,34 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def _sigmoid(x):
-    return 1.0 / (1.0 + tl.exp(-x))
-
-
-INTERPRETED = tl.constexpr(not isinstance(_sigmoid, triton.JITFunction))
-
-
-@triton.jit
-def _tanh(x):
-    return 1.0 - 2.0 / (1.0 + tl.exp(2.0 * x))
-
-
-@triton.jit
-def _rounded(x, OPERAND: tl.constexpr):
-    if INTERPRETED and tl.bfloat16 == OPERAND:  # it would cut off, not round to nearest even
-        bits = x.to(tl.float32).to(tl.int32, bitcast=True)
-        bits += 0x7FFF + ((bits >> 16) & 1)
-        x = (bits & -0x10000).to(tl.float32, bitcast=True)
-    return x.to(OPERAND)
-
-
-@triton.jit
-def _dot(x, W, PRECISION: tl.constexpr):
-    if INTERPRETED:  # it would multiply bfloat16 as if they were integers
-        x, W = x.to(tl.float32), W.to(tl.float32)
-    return tl.dot(x, W, input_precision=PRECISION)
+from caesura.kernels.triton_math import dot, gru_back, load_gates, rounded, store_gates, tanh
 
 
 @triton.jit
@@ -57,8 +30,7 @@ def _projections(x, index, V, inside, a, A: tl.constexpr):
     # A symbol outside the table gives NaN, not whatever stands there in memory.
     at = x + index[:, None] * (3 * A) + a[None, :]
     inside = inside & (index >= 0)[:, None] & (index < V)[:, None]
-    nan = float("nan")
-    return tl.load(at, inside, nan), tl.load(at + A, inside, nan), tl.load(at + 2 * A, inside, nan)
+    return load_gates(at, inside, A, float("nan"))
 
 
 @triton.jit(do_not_specialize=["B", "T", "V"])
@@ -97,7 +69,6 @@ def forward(
     ROWS: tl.constexpr,
     CHUNK: tl.constexpr,
     OPERAND: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """Algorithm 1, l. 7 to 19, for ROWS sentences.
 
@@ -116,11 +87,8 @@ def forward(
     if CHUNK == PAD:
         W = weight + a[None, :] * A + a[:, None]
         square = columns & (a < A)[:, None]
-        W_r, W_z = (
-            _rounded(tl.load(W, square, 0.0), OPERAND),
-            _rounded(tl.load(W + A * A, square, 0.0), OPERAND),
-        )
-        W_n = _rounded(tl.load(W + 2 * A * A, square, 0.0), OPERAND)
+        W_r, W_z, W_n = load_gates(W, square, A * A)
+        W_r, W_z, W_n = rounded(W_r, OPERAND), rounded(W_z, OPERAND), rounded(W_n, OPERAND)
     # What a step reads is asked for a step earlier, a symbol two steps earlier: it travels while we compute.
     here, end = b * T, b * T + T
     now = rows & (here < end)
@@ -138,10 +106,10 @@ def forward(
         if states is not None:
             tl.store(states + at, s, tile)
         if CHUNK == PAD:
-            operand = _rounded(s, OPERAND)
-            h_r = _dot(operand, W_r, PRECISION)
-            h_z = _dot(operand, W_z, PRECISION)
-            h_n = _dot(operand, W_n, PRECISION)
+            operand = rounded(s, OPERAND)
+            h_r = dot(operand, W_r)
+            h_z = dot(operand, W_z)
+            h_n = dot(operand, W_n)
         else:
             h_r = tl.zeros((ROWS, PAD), tl.float32)
             h_z = tl.zeros((ROWS, PAD), tl.float32)
@@ -152,39 +120,37 @@ def forward(
                 operand = tl.load(
                     states + here[:, None] * A + k[None, :], rows[:, None] & (k < A)[None, :], 0.0
                 )
-                operand = _rounded(operand, OPERAND)
+                operand = rounded(operand, OPERAND)
                 W, inside = weight + a[None, :] * A + k[:, None], columns & (k < A)[:, None]
-                h_r += _dot(operand, tl.load(W, inside, 0.0), PRECISION)
-                h_z += _dot(operand, tl.load(W + A * A, inside, 0.0), PRECISION)
-                h_n += _dot(operand, tl.load(W + 2 * A * A, inside, 0.0), PRECISION)
+                h_r += dot(operand, tl.load(W, inside, 0.0))
+                h_z += dot(operand, tl.load(W + A * A, inside, 0.0))
+                h_n += dot(operand, tl.load(W + 2 * A * A, inside, 0.0))
         # Padding's inputs may be anything, its columns must be 0. An update gate of 1 stops its gradient.
-        r = _sigmoid(tl.where(keep, x_r, 0.0) + h_r + b_r)
-        z = tl.where(real_b[:, None], _sigmoid(tl.where(keep, x_z, 0.0) + h_z + b_z), 1.0)
+        r = tl.sigmoid(tl.where(keep, x_r, 0.0) + h_r + b_r)
+        z = tl.where(real_b[:, None], tl.sigmoid(tl.where(keep, x_z, 0.0) + h_z + b_z), 1.0)
         h_n += b_n
-        n = _tanh(tl.where(keep, x_n, 0.0) + r * h_n)
+        n = tanh(tl.where(keep, x_n, 0.0) + r * h_n)
         new = n + z * (s - n)  # l. 7
         logit = tl.sum(new * w_h, 1) + b_h
-        h = tl.where(real_b, _sigmoid(logit), 0.0)  # l. 9
+        h = tl.where(real_b, tl.sigmoid(logit), 0.0)  # l. 9
         f = (((H + h >= limit) & (force >= 0)) | (force > 0)) & real_b  # l. 10
         full = f | (h > 1.0 - H)  # beyond a sum of 1 there is nothing left to give
         p = tl.where(full, 1.0 - H, h)  # l. 11
         mean += p[:, None] * new  # l. 13
         R += tl.where(full, 0.0, h)  # l. 15
         to = segments + (b * T + count)[:, None] * WIDE + a[None, :]
-        tl.store(to, _rounded(mean, segments.dtype.element_ty), f[:, None] & columns)
+        tl.store(to, rounded(mean, segments.dtype.element_ty), f[:, None] & columns)
         count += f
         tl.store(ends + here, f, rows)
         tl.store(weights + here, p, rows)
         tl.store(scores + here, h, rows)
         if gates is not None:
             four = gates + here[:, None] * (4 * A) + a[None, :]
-            tl.store(four, r, tile)
-            tl.store(four + A, z, tile)
-            tl.store(four + 2 * A, n, tile)
+            store_gates(four, r, z, n, tile, A)
             tl.store(four + 3 * A, h_n, tile)
             # h (1 - h) from the logit: 1 - h has few correct digits where h is near 1. Negative
             # where a symbol that does not halt gives less than h.
-            slope = h * _sigmoid(-logit)
+            slope = h * tl.sigmoid(-logit)
             tl.store(slopes + here, tl.where(full & ~f, -tl.maximum(slope, 1e-37), slope), rows)
         s = tl.where(f[:, None], mean, tl.where(real_b[:, None], new, s))  # l. 18
         mean = tl.where(f[:, None], 0.0, mean)  # l. 19
@@ -218,8 +184,8 @@ def _saved(states, gates, g_segments, here, segment, a, tile, WIDE: tl.constexpr
     `segment` [ROWS] is the row of the segment that may end there.
     """
     at, four = here[:, None] * A + a[None, :], gates + here[:, None] * (4 * A) + a[None, :]
-    s, r, z = tl.load(states + at, tile, 0.0), tl.load(four, tile, 0.0), tl.load(four + A, tile, 0.0)
-    n, h_n = tl.load(four + 2 * A, tile, 0.0), tl.load(four + 3 * A, tile, 0.0)
+    s, (r, z, n) = tl.load(states + at, tile, 0.0), load_gates(four, tile, A)
+    h_n = tl.load(four + 3 * A, tile, 0.0)
     g_m = _optional(g_segments, segment[:, None] * WIDE + a[None, :], tile, s)
     return s, r, z, n, h_n, g_m.to(tl.float32)
 
@@ -269,7 +235,6 @@ def backward(
     ROWS: tl.constexpr,
     CHUNK: tl.constexpr,
     OPERAND: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     """From g_*, the gradients of what came out, to those of the gates [B, T, 4A] and of the carry.
 
@@ -289,11 +254,8 @@ def backward(
     if CHUNK == PAD:
         W = weight + a[:, None] * A + a[None, :]
         square = columns & (a < A)[:, None]
-        W_r, W_z = (
-            _rounded(tl.load(W, square, 0.0), OPERAND),
-            _rounded(tl.load(W + A * A, square, 0.0), OPERAND),
-        )
-        W_n = _rounded(tl.load(W + 2 * A * A, square, 0.0), OPERAND)
+        W_r, W_z, W_n = load_gates(W, square, A * A)
+        W_r, W_z, W_n = rounded(W_r, OPERAND), rounded(W_z, OPERAND), rounded(W_n, OPERAND)
     here, begin = b * T + T - 1, b * T
     now = rows & (here >= begin)
     p, slope, ended, g_p, g_h = _saved_rows(weights, slopes, ends, g_weights, g_scores, here, now)
@@ -329,20 +291,16 @@ def backward(
         dh = tl.abs(slope) * (g_h + tl.where(full, 0.0, dp + dH + dR))
         dH = tl.where(full, -dp, dH)
         dnew = tl.where(f[:, None], 0.0, ds) + dmean * p[:, None] + dh[:, None] * w_h
-        dn = dnew * (1.0 - z) * (1.0 - n * n)
-        dz = dnew * (s - n) * z * (1.0 - z)
-        dr, dh_n = dn * h_n * r * (1.0 - r), dn * r
+        dr, dz, dn, dh_n = gru_back(dnew, s, r, z, n, h_n)
         four = of_gates + here[:, None] * (4 * A) + a[None, :]
-        o_r, o_z, o_n = _rounded(dr, OPERAND), _rounded(dz, OPERAND), _rounded(dh_n, OPERAND)
-        tl.store(four, _rounded(dr, of_gates.dtype.element_ty), tile)
-        tl.store(four + A, _rounded(dz, of_gates.dtype.element_ty), tile)
-        tl.store(four + 2 * A, _rounded(dn, of_gates.dtype.element_ty), tile)
-        tl.store(four + 3 * A, _rounded(dh_n, of_gates.dtype.element_ty), tile)
+        o_r, o_z, o_n = rounded(dr, OPERAND), rounded(dz, OPERAND), rounded(dh_n, OPERAND)
+        store_gates(four, dr, dz, dn, tile, A)
+        tl.store(four + 3 * A, rounded(dh_n, of_gates.dtype.element_ty), tile)
         ds = dnew * z
         if CHUNK == PAD:
-            ds += _dot(o_r, W_r, PRECISION)
-            ds += _dot(o_z, W_z, PRECISION)
-            ds += _dot(o_n, W_n, PRECISION)
+            ds += dot(o_r, W_r)
+            ds += dot(o_z, W_z)
+            ds += dot(o_n, W_n)
         else:
             product = tl.zeros((ROWS, PAD), tl.float32)
             tl.debug_barrier()  # every thread now sees all gates' gradients
@@ -351,14 +309,14 @@ def backward(
                 part = of_gates + here[:, None] * (4 * A) + k[None, :]
                 some = rows[:, None] & (k < A)[None, :]
                 W, inside = weight + k[:, None] * A + a[None, :], columns & (k < A)[:, None]
-                operand = _rounded(tl.load(part, some, 0.0), OPERAND)
-                product += _dot(operand, tl.load(W, inside, 0.0), PRECISION)
-                operand, W = _rounded(tl.load(part + A, some, 0.0), OPERAND), W + A * A
-                product += _dot(operand, tl.load(W, inside, 0.0), PRECISION)
-                operand, W = _rounded(tl.load(part + 3 * A, some, 0.0), OPERAND), W + A * A
-                product += _dot(operand, tl.load(W, inside, 0.0), PRECISION)
+                operand = rounded(tl.load(part, some, 0.0), OPERAND)
+                product += dot(operand, tl.load(W, inside, 0.0))
+                operand, W = rounded(tl.load(part + A, some, 0.0), OPERAND), W + A * A
+                product += dot(operand, tl.load(W, inside, 0.0))
+                operand, W = rounded(tl.load(part + 3 * A, some, 0.0), OPERAND), W + A * A
+                product += dot(operand, tl.load(W, inside, 0.0))
             ds += product
-        tl.store(factors + here[:, None] * WIDTH + a[None, :], _rounded(s, OPERAND), tile)
+        tl.store(factors + here[:, None] * WIDTH + a[None, :], rounded(s, OPERAND), tile)
         if symbols is not None:
             index = tl.load(symbols + here, rows, 0)
             tl.store(factors + here * WIDTH + A + index, 1.0, rows & (index >= 0) & (index < WIDTH - A))

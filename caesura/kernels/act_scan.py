@@ -26,7 +26,7 @@ class ActWeights(NamedTuple):
 
 
 class ActCarry(NamedTuple):
-    """What one symbol hands to the next."""
+    """The state that one symbol hands to the next."""
 
     s: Tensor  # [B, A]    the state
     mean: Tensor  # [B, A] the open segment's running mean
@@ -35,7 +35,7 @@ class ActCarry(NamedTuple):
 
 
 class ActTrace(NamedTuple):
-    """What every symbol leaves behind."""
+    """The results per symbol."""
 
     means: Tensor  # [B, T, A] the mean after this symbol: the segment's where it ends
     ends: Tensor  # [B, T]     bool
@@ -44,7 +44,7 @@ class ActTrace(NamedTuple):
 
 
 class ActSegments(NamedTuple):
-    """What every segment leaves behind, and the symbols' part of the trace."""
+    """The results per segment, and those of the trace per symbol."""
 
     vectors: Tensor  # [B, T, > A] each sentence's segments: mean, 1, zeros; only zeros beyond the last one
     lengths: Tensor  # [B]        segments
@@ -69,7 +69,7 @@ def act_segments(
     `mask` [B, T] is True on real symbols. `forced` [B, T] is 1 where a symbol must halt, -1 where it must
     not, and 0 (or False) where its score decides; on padding it is not read. Where segments go on beyond a
     sum of 1, the symbols beyond it get nothing: p = min(h, 1 - H).
-    A `shift` [B, T] of the halting logits is known to the reference alone, which runs where one is given.
+    Only the reference takes a `shift` [B, T] of the halting logits, so it runs where one is given.
     """
     picked = pick(projections.device, "act_scan", projections, weights, carry)[0] if shift is None else ""
     if picked == "triton":
@@ -100,14 +100,14 @@ def act_scan_reference(
 ) -> tuple[ActTrace, ActCarry]:
     """Algorithm 1's loop over all sentences at once, in autograd's operations.
 
-    `inputs` is [B, T, 3A], `shift` [B, T] is added to the halting logits; the rest is as of `act_segments`.
+    `inputs` is [B, T, 3A], `shift` [B, T] is added to the halting logits; the rest is as in `act_segments`.
     """
     s, mean, H, R = carry
     shifts = inputs.new_zeros(1, mask.shape[1]) if shift is None else shift
-    # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+    # Padding is never read, so that not even NaN there can reach a result or a gradient.
     inputs = inputs.masked_fill(~mask[..., None], 0)
     rows: list[tuple[Tensor, ...]] = []
-    # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, T, 3A] a step
+    # unbind: its gradient is one stack; that of inputs[:, t] would fill a whole [B, T, 3A] per step
     steps = (tensor.unbind(1) for tensor in (inputs, mask, forced, shifts))
     for x, real, force, more in zip(*steps, strict=True):
         new = gru_step(x, F.linear(s, weights.weight_hh, weights.bias_hh), s)  # Alg. 1, l. 7
@@ -132,29 +132,16 @@ def act_scan_reference(
 
 
 class ActScan(torch.autograd.Function):
-    """`act_scan_reference` with few operations a step and all weight gradients outside the loop.
+    """`act_scan_reference` with few operations per step and all weight gradients outside the loop.
 
     Padding costs nothing inside the loop: an update gate of exactly 1 keeps the state, a halting bias of -inf
     gives a score of exactly 0, and a threshold of inf never halts.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight_hh: Tensor,
-        bias_hh: Tensor,
-        halting_weight: Tensor,
-        halting_bias: Tensor,
-        s: Tensor,
-        mean: Tensor,
-        H: Tensor,
-        R: Tensor,
-        mask: Tensor,
-        forced: Tensor,
-        epsilon: float,
-    ) -> tuple[Tensor, ...]:
-        """Scan time-major, into buffers that the gradient will need."""
+    def forward(ctx: Any, inputs: Tensor, *given: Any) -> tuple[Tensor, ...]:
+        """Scan time-major, into buffers that the gradient will need; arguments as in the reference."""
+        weight_hh, bias_hh, halting_weight, halting_bias, s, mean, H, R, mask, forced, epsilon = given
         size, (count, steps) = s.shape[1], mask.shape
         real, W, w = mask.t().contiguous(), weight_hh.t().contiguous(), halting_weight[0]
         x = inputs.transpose(0, 1).clone(memory_format=torch.contiguous_format)
@@ -195,7 +182,7 @@ class ActScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace and of the last carry to those of all that went in."""
+        """From the gradients of the trace and of the last carry to those of all inputs."""
         weight_hh, w, states, gates, n, new, p, h, ends, full = ctx.saved_tensors
         size = n.shape[2]
         of_means, _, of_p, of_h, ds, dmean, dH, dR = grads

@@ -1,6 +1,6 @@
 """ACT-ENC's recurrence in Triton: all symbols in one launch forward, and in one backward.
 
-What does not depend on the recurrence stays outside of it: weight gradients are one product over all symbols.
+Work that does not depend on the recurrence stays outside: weight gradients are one product over all symbols.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from caesura.kernels.act_kernels_triton import INTERPRETED, backward, forward
+from caesura.kernels import launch
+from caesura.kernels.act_kernels_triton import backward, forward
 from caesura.kernels.act_scan import ActCarry, ActSegments, ActWeights
 
-ROWS = 16  # sentences a program: the smallest tile of a matrix unit
+ROWS = 16  # sentences per program: the smallest tile of a matrix unit
 LARGEST = 256  # state size
 RESIDENT = 96 * 1024  # bytes of hidden weights that a program keeps
 # Table rows up to which a one-hot product gives the table's gradient; it beats sorting the symbols.
@@ -24,13 +25,11 @@ ONE_HOT = 1024
 
 
 def unsupported(inputs: Tensor, weights: ActWeights, carry: ActCarry) -> str | None:
-    """Why these kernels cannot scan these tensors, in words; None if they can."""
+    """Why these kernels cannot scan these tensors; None if they can."""
     kind, size = inputs.device.type, weights.weight_hh.shape[1]
-    if kind != "cuda" and not INTERPRETED.value:
-        return f"the tensors are on '{kind}', and Triton compiles for CUDA devices"
     for tensor in (inputs, *weights, *carry):
-        if tensor.dtype != torch.float32:
-            return f"the kernels are for float32, not {str(tensor.dtype).removeprefix('torch.')}"
+        if reason := launch.unsupported(tensor.device, tensor.dtype, torch.float32):
+            return reason
     if size > LARGEST:
         return f"the state has {size} features, and the kernels hold up to {LARGEST}"
     if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != torch.bfloat16:
@@ -63,25 +62,10 @@ class TritonActScan(torch.autograd.Function):
     """The segments of `act_scan_reference`, in one launch each way."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        inputs: Tensor,
-        weight_hh: Tensor,
-        bias_hh: Tensor,
-        halting_weight: Tensor,
-        halting_bias: Tensor,
-        s: Tensor,
-        mean: Tensor,
-        H: Tensor,
-        R: Tensor,
-        symbols: Tensor | None,
-        mask: Tensor,
-        forced: Tensor,
-        epsilon: float,
-        bf16: bool,
-        keep: bool,
-    ) -> tuple[Tensor | None, ...]:
-        """Scan, and keep what the gradient needs if it is wanted."""
+    def forward(ctx: Any, inputs: Tensor, *given: Any) -> tuple[Tensor | None, ...]:
+        """Scan, and `keep` what the gradient needs if it is wanted; arguments as in `segments`."""
+        weight_hh, bias_hh, halting_weight, halting_bias, s, mean, H, R, *rest = given
+        symbols, mask, forced, epsilon, bf16, keep = rest
         (count, steps), size, like = mask.shape, s.shape[1], torch.contiguous_format
         options = _options(size, bf16)
         weight_hh = _for_product(weight_hh, options)
@@ -116,7 +100,7 @@ class TritonActScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        """From the gradients of the trace and of the last carry to those of all that went in."""
+        """From the gradients of the trace and of the last carry to those of all inputs."""
         symbols, weight_hh, halting_weight, states, gates, slopes, weights, ends, counts = ctx.saved_tensors
         (count, steps, size), options = states.shape, ctx.options
         one_hot = symbols is not None and ctx.rows <= ONE_HOT
@@ -152,7 +136,7 @@ class TritonActScan(torch.autograd.Function):
 
 def _options(size: int, bf16: bool) -> dict[str, Any]:
     """How the kernels are compiled for this state size."""
-    padded = max(16, triton.next_power_of_2(size))
+    padded = launch.padded(size)
     return {
         # A mean and the 1 after it, rounded up as the output layer's product likes it.
         "WIDE": triton.cdiv(size + 1, 8) * 8,
@@ -161,8 +145,6 @@ def _options(size: int, bf16: bool) -> dict[str, Any]:
         "ROWS": ROWS,
         "CHUNK": padded if 3 * padded**2 * (2 if bf16 else 4) <= RESIDENT else 32,
         "OPERAND": tl.bfloat16 if bf16 else tl.float32,
-        # Three products of the matrix unit's short floats: float32's precision without leaving that unit.
-        "PRECISION": "tf32x3",
         "num_warps": 8,
         "num_stages": 2,
     }

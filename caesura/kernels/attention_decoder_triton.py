@@ -1,7 +1,7 @@
 """The attention decoder's recurrence on a GPU: two matrix products and two Triton kernels per step, each way.
 
 A step's energies, softmax and context are one kernel that reads keys and values once. The gradient computes
-tanh again. What the steps need not wait for (the gradients of keys, of values and of all weights) comes after
+tanh again. Gradients that the steps need not wait for (of keys, of values and of all weights) come after
 the loop, over all steps at once.
 
 B sentences, U target symbols, S segments, H hidden size, A attention size, M size of the encoder's states.
@@ -16,25 +16,25 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from caesura.kernels import launch
+from caesura.kernels.attention_decoder import DecoderWeights
 from caesura.kernels.attention_kernels_triton import advance, advance_back, attend, attend_back, keys_back
 from caesura.kernels.gru import in_gate_order
-from caesura.kernels.launch import INTERPRETED, Launch, working_dtype
+from caesura.kernels.launch import INTERPRETED, Launch, padded, product
+from caesura.kernels.precision import working_dtype
 
 WIDEST = 4096  # features of a key or value that one program holds
 BLOCK = 512  # hidden features of a program of `advance`
-# Of the kernels that attend, tried on an H200 at the paper's sizes: programs in all (four a multiprocessor),
-# at most so many a sentence, warps of each, and tiles on their way there and back
+# Of the kernels that attend, tried on an H200 at the paper's sizes: programs (four per multiprocessor),
+# at most so many per sentence, warps of each, and tiles on their way there and back
 PROGRAMS, PARTS, WARPS, STAGES, STAGES_BACK = 528, 8, 4, 3, 3
 KEY_ROWS, KEY_COLUMNS, KEY_WARPS = 32, 64, 4  # a tile of the kernel for the gradient of the keys
 
 
 def unsupported(inputs: Tensor, keys: Tensor, values: Tensor) -> str | None:
     """Why these arguments of `decode` are not for `TritonDecode`; None if they are."""
-    if inputs.device.type != "cuda" and not INTERPRETED:
-        return f"the device is {inputs.device.type}, and TRITON_INTERPRET was not set before Triton's import"
-    kind = working_dtype(inputs)
-    if kind not in (torch.float32, torch.bfloat16):
-        return f"{kind} is neither float32 nor bfloat16"
+    if reason := launch.unsupported(inputs.device, working_dtype(inputs), torch.float32, torch.bfloat16):
+        return reason
     if max(keys.shape[2], values.shape[2]) > WIDEST:
         return f"keys or values have more than {WIDEST} features"
     if not inputs.numel() or not keys.numel() or not values.numel():
@@ -47,7 +47,7 @@ Buffers = dict[str, Tensor]
 
 
 class Sizes(NamedTuple):
-    """Of one pass, and its dtype."""
+    """The sizes of one pass, and its dtype."""
 
     B: int
     U: int
@@ -114,26 +114,15 @@ class TritonDecode(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        inputs: Tensor,
-        hidden: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor,
-        query: Tensor,
-        energy: Tensor,
-        context: Tensor,
-        weight_hh: Tensor,
-        bias_hh: Tensor,
+        ctx: Any, inputs: Tensor, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor, *weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Decode time-major, into buffers that the gradient will need."""
         (B, U, _), dtype = inputs.shape, working_dtype(inputs)
         sizes = Sizes(B, U, keys.shape[1], hidden.shape[1], keys.shape[2], values.shape[2], dtype)
-        given = keys, values, mask, query, energy, context, weight_hh, bias_hh
         ctx.device, ctx.sizes = inputs.device, sizes
         buffers = new_buffers(sizes.forward(), inputs.device)
         with torch.autocast(inputs.device.type, enabled=False):
-            _fill(sizes, buffers, hidden, *given)
+            _fill(sizes, buffers, hidden, keys, values, mask, DecoderWeights(*weights))
             _forward(sizes, buffers, inputs.to(dtype).contiguous())
         ctx.save_for_backward(*buffers.values())
         ctx.set_materialize_grads(False)
@@ -145,7 +134,7 @@ class TritonDecode(torch.autograd.Function):
     def backward(
         ctx: Any, of_states: Tensor | None, of_attention: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """From the gradients of the states and of the attention to those of all that went in."""
+        """From the gradients of the states and of the attention to those of all inputs."""
         sizes: Sizes = ctx.sizes
         buffers = dict(zip(sizes.forward(), ctx.saved_tensors, strict=True))
         buffers |= new_buffers(sizes.backward(), ctx.device)
@@ -168,24 +157,20 @@ def _fill(
     keys: Tensor,
     values: Tensor,
     mask: Tensor,
-    query: Tensor,
-    energy: Tensor,
-    context: Tensor,
-    weight_hh: Tensor,
-    bias_hh: Tensor,
+    weights: DecoderWeights,
 ) -> None:
-    """All that the steps read, and what they add to."""
-    fill_memory(to, keys, values, mask, energy)
-    to["W"][: 3 * sizes.H].copy_(weight_hh)
-    to["W"][3 * sizes.H :].copy_(query)
-    to["W_context"].copy_(context)
-    to["bias"].copy_(bias_hh)
+    """Fill the buffers that the steps read or add to."""
+    fill_memory(to, keys, values, mask, weights.energy)
+    to["W"][: 3 * sizes.H].copy_(weights.weight_hh)
+    to["W"][3 * sizes.H :].copy_(weights.query)
+    to["W_context"].copy_(weights.context)
+    to["bias"].copy_(weights.bias_hh)
     to["state"].copy_(hidden)
     to["states"][0].copy_(hidden)
 
 
 def fill_memory(to: Buffers, keys: Tensor, values: Tensor, mask: Tensor, energy: Tensor) -> None:
-    """What the kernels that attend read, and what they add to."""
+    """Fill the buffers that the kernels that attend read or add to."""
     padding = ~mask[..., None]
     to["keys"].copy_(keys).masked_fill_(padding, 0)
     to["values"].copy_(values).masked_fill_(padding, 0)
@@ -198,18 +183,12 @@ def fill_memory(to: Buffers, keys: Tensor, values: Tensor, mask: Tensor, energy:
 
 def _forward(sizes: Sizes, at: Buffers, inputs: Tensor) -> None:
     """Fill the buffers step by step."""
-    B, U, S, H, A, M, _ = sizes
-    read = (at[name] for name in ("projected", "keys", "values", "seen", "lengths", "v"))
-    written = (at[name] for name in ("attention", "normalizers", "contexts", "partial", "sums", "counters"))
-    sizes_too = at["seen"], B, S, False, 3 * H, A, M, *tiles(sizes, STAGES)
-    attend_at = Launch(attend, (B, sizes.parts, 1), (*read, *written, *sizes_too), WARPS)
-    block = min(BLOCK, padded(H))
-    gates = (at[name] for name in ("from_context", "projected", "bias", "state", "states", "n"))
-    advance_at = Launch(
-        advance, (B, triton.cdiv(H, block), 1), (inputs, *gates, B, U, H, 3 * H + A, block), block // 128 or 1
-    )
+    B, U, _, H, A, _, _ = sizes
+    attend_at, block = attending(sizes, at, 3 * H), min(BLOCK, padded(H))
+    args = inputs, *named(at, "from_context projected bias state states n"), B, U, H, 3 * H + A, block
+    advance_at = Launch(advance, (B, triton.cdiv(H, block), 1), args, block // 128 or 1)
     W, W_context, from_context = at["W"].t(), at["W_context"].t(), at["from_context"]
-    states, projected, contexts = (at[name].unbind() for name in ("states", "projected", "contexts"))
+    states, projected, contexts = (buffer.unbind() for buffer in named(at, "states projected contexts"))
     for t in range(U):
         torch.mm(states[t], W, out=projected[t])
         attend_at(t)
@@ -218,44 +197,58 @@ def _forward(sizes: Sizes, at: Buffers, inputs: Tensor) -> None:
     at["attention"].sub_(at["normalizers"]).exp_()
 
 
+def named(at: Buffers, names: str) -> list[Tensor]:
+    """The buffers of these names, separated by spaces."""
+    return [at[name] for name in names.split()]
+
+
+def attending(sizes: Sizes, at: Buffers, head: int, moves: Tensor | None = None) -> Launch:
+    """`attend`, with the query behind `head` other projections.
+
+    `moves` [U, B] says which sentences attend at which step; None: all at all.
+    """
+    args = named(
+        at, "projected keys values seen lengths v attention normalizers contexts partial sums counters"
+    )
+    args += [at["seen"] if moves is None else moves]
+    rest = sizes.B, sizes.S, moves is not None, head, sizes.A, sizes.M, *tiles(sizes, STAGES)
+    return Launch(attend, (sizes.B, sizes.parts, 1), (*args, *rest), WARPS)
+
+
+def attending_back(
+    sizes: Sizes,
+    at: Buffers,
+    of_attention: Tensor | None,
+    heads: tuple[int, int],
+    moves: Tensor | None = None,
+) -> Launch:
+    """`attend_back`, as `attending`; the second of `heads` is what its gradient is behind."""
+    args = named(at, "to_context of_contexts contexts attention")
+    args += [at["kept"] if of_attention is None else of_attention]
+    args += named(at, "projected keys values lengths v of_energies of_gates partial counters")
+    args += [at["seen"] if moves is None else moves]
+    rest = sizes.B, sizes.S, sizes.U, moves is not None, *heads, sizes.A, sizes.M, of_attention is not None
+    parts = sizes.B, sizes.parts, 1
+    return Launch(attend_back, parts, (*args, *rest, *tiles(sizes, STAGES_BACK)), WARPS)
+
+
 def _clear(at: Buffers) -> None:
     """Make the buffers of the way back ready for the last step."""
-    for name in ("of_energies", "to_state", "kept"):
-        at[name].zero_()
+    for buffer in named(at, "of_energies to_state kept"):
+        buffer.zero_()
     at["W_turned"].copy_(at["W_context"].roll(len(at["W_context"]) // 3, 0))
 
 
 def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention: Tensor | None) -> None:
     """From the last step to the first: the gradients of the gates, contexts and energies."""
-    B, U, S, H, A, M, _ = sizes
+    B, U, _, H, A, M, _ = sizes
     block = min(BLOCK, padded(H))
     outside = at["kept"] if of_states is None else of_states
-    gates = (at[name] for name in ("to_state", "kept", "projected", "states", "n", "of_gates"))
-    advance_at = Launch(
-        advance_back,
-        (B, triton.cdiv(H, block), 1),
-        (outside, *gates, B, U, H, 3 * H + A, of_states is not None, block),
-        block // 128 or 1,
-    )
-    outside = at["kept"] if of_attention is None else of_attention
-    shares = (at[name] for name in ("to_context", "of_contexts", "contexts", "attention"))
-    read = (at[name] for name in ("projected", "keys", "values", "lengths", "v"))
-    written = (at[name] for name in ("of_energies", "of_gates", "partial", "counters"))
-    attend_at = Launch(
-        attend_back,
-        (B, sizes.parts, 1),
-        (
-            *shares,
-            outside,
-            *read,
-            *written,
-            at["seen"],
-            *(B, S, U, False, 3 * H, 4 * H, A, M, of_attention is not None),
-            *tiles(sizes, STAGES_BACK),
-        ),
-        WARPS,
-    )
-    # A product a gate, added up by the kernels that read them: one product with so few columns and so long a
+    buffers = named(at, "to_state kept projected states n of_gates")
+    args = outside, *buffers, B, U, H, 3 * H + A, of_states is not None, block
+    advance_at = Launch(advance_back, (B, triton.cdiv(H, block), 1), args, block // 128 or 1)
+    attend_at = attending_back(sizes, at, of_attention, (3 * H, 4 * H))
+    # One product per gate, added up by the kernels that read them: one with so few columns and so long a
     # sum would leave most of the GPU idle.
     of_gates, W_turned, W = at["of_gates"], at["W_turned"].view(3, H, M), at["W"]
     of_inputs = of_gates[..., : 3 * H].unflatten(2, (3, H)).transpose(1, 2).unbind()
@@ -275,7 +268,7 @@ def _backward(sizes: Sizes, at: Buffers, of_states: Tensor | None, of_attention:
 
 
 def _gradients(sizes: Sizes, at: Buffers) -> tuple[Tensor | None, ...]:
-    """Of all arguments of `TritonDecode`, from those of the steps."""
+    """The gradients of all arguments of `TritonDecode`, from those of the steps."""
     B, U, _, H, _, _, dtype = sizes
     of_keys, of_v = keys_gradients(sizes, at, 3 * H)
     of_inputs, of_before = at["of_gates"][..., : 3 * H], at["of_gates"][..., H:]
@@ -307,28 +300,17 @@ def keys_gradients(
     columns = min(KEY_COLUMNS, padded(A))
     grid = triton.cdiv(A, columns), triton.cdiv(S, KEY_ROWS), B
     of_keys, of_v = torch.empty_like(at["keys"]), at["v"].new_empty(B, grid[1], A)
-    read = (at[name] for name in ("projected", "keys", "lengths", "v", "of_energies"))
+    read = named(at, "projected keys lengths v of_energies")
     steps = (at["seen"], at["lengths"]) if order is None else order
     rest = B, S, order is not None, head, A, KEY_ROWS, columns, 1, fast(dtype)
     Launch(keys_back, grid, (*read, of_keys, of_v, *steps, *rest), KEY_WARPS)(U)
     return of_keys, of_v.sum((0, 1))
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b with a float32 result also from bfloat16."""
-    if a.dtype == torch.bfloat16 and a.device.type == "cuda":
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return a.float() @ b.float()
-
-
 def tiles(sizes: Sizes, stages: int) -> tuple[Any, ...]:
     """The compile-time arguments that the kernels that attend end with."""
     parts = triton.next_power_of_2(sizes.parts)
     return parts, sizes.rows, padded(sizes.A), padded(sizes.M), stages, fast(sizes.dtype)
-
-
-def padded(features: int) -> int:
-    return max(16, triton.next_power_of_2(features))
 
 
 def fast(dtype: torch.dtype) -> bool:

@@ -11,18 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from caesura.kernels.act_kernels_triton import _rounded
-
-
-@triton.jit
-def _tanh(x, FAST: tl.constexpr):
-    if FAST:  # one instruction, right to 2^-11
-        y = tl.inline_asm_elementwise(
-            "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    else:
-        y = 1 - 2 / (1 + tl.exp(2 * x))
-    return y
+from caesura.kernels.triton_math import gru, gru_back, load_gates, rounded, store_gates, tanh
 
 
 @triton.jit
@@ -58,7 +47,7 @@ def attend(
     H3: tl.constexpr,
     A: tl.constexpr,
     M: tl.constexpr,
-    PARTS: tl.constexpr,  # programs a sentence, rounded up to a power of two
+    PARTS: tl.constexpr,  # programs per sentence, rounded up to a power of two
     ROWS: tl.constexpr,
     BLOCK_A: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -99,7 +88,7 @@ def attend(
         k = tl.load(keys + s[:, None] * A + a[None, :], mask=inside & (a < A)[None, :], other=0)
         x = tl.load(values + s[:, None] * M + m[None, :], mask=inside & (m < M)[None, :], other=0)
         seen = tl.load(mask_ptr + b * S + s, mask=s < length, other=0)
-        e = tl.sum(v[None, :] * _tanh(q[None, :] + k.to(tl.float32), FAST), 1)
+        e = tl.sum(v[None, :] * tanh(q[None, :] + k.to(tl.float32), FAST), 1)
         e = tl.where(seen != 0, e, -float("inf"))
         tl.store(energies_ptr + row * S + s, e, mask=s < length)
         high = tl.maximum(top, tl.max(e, 0))
@@ -118,12 +107,12 @@ def attend(
         last = _last(counters_ptr + b)
         if last:
             part = tl.arange(0, PARTS)
-            there = part < parts
-            tops = tl.load(sums_ptr + b * parts + part, mask=there, other=-float("inf"), cache_modifier=".cg")
-            totals = tl.load(sums_ptr + (B + b) * parts + part, mask=there, other=0, cache_modifier=".cg")
+            real = part < parts
+            tops = tl.load(sums_ptr + b * parts + part, mask=real, other=-float("inf"), cache_modifier=".cg")
+            totals = tl.load(sums_ptr + (B + b) * parts + part, mask=real, other=0, cache_modifier=".cg")
             x = tl.load(
                 partial_ptr + (b * parts + part[:, None]) * (A + M) + m[None, :],
-                mask=there[:, None] & (m < M)[None, :],
+                mask=real[:, None] & (m < M)[None, :],
                 other=0,
                 cache_modifier=".cg",
             )
@@ -136,7 +125,7 @@ def attend(
         total = tl.where(total == 0.0, 1.0, total)
         tl.store(normalizers_ptr + row, top + tl.log(total))
         tl.store(
-            contexts_ptr + row * M + m, _rounded(context / total, contexts_ptr.dtype.element_ty), mask=m < M
+            contexts_ptr + row * M + m, rounded(context / total, contexts_ptr.dtype.element_ty), mask=m < M
         )
 
 
@@ -164,22 +153,15 @@ def advance(
     x = inputs_ptr + (b * U + t) * (3 * H) + h
     c = from_context_ptr + b * (3 * H) + h
     p = projected_ptr + row * WIDTH + h
-    bias = bias_ptr + h
     kind = projected_ptr.dtype.element_ty
-    h_r = tl.load(p, mask=ok, other=0).to(tl.float32) + tl.load(bias, mask=ok, other=0)
-    h_z = tl.load(p + H, mask=ok, other=0).to(tl.float32) + tl.load(bias + H, mask=ok, other=0)
-    h_n = tl.load(p + 2 * H, mask=ok, other=0).to(tl.float32) + tl.load(bias + 2 * H, mask=ok, other=0)
-    i_r = tl.load(x, mask=ok, other=0).to(tl.float32) + tl.load(c, mask=ok, other=0).to(tl.float32)
-    i_z = tl.load(x + H, mask=ok, other=0).to(tl.float32) + tl.load(c + H, mask=ok, other=0).to(tl.float32)
-    i_n = tl.load(x + 2 * H, mask=ok, other=0).to(tl.float32)
-    i_n += tl.load(c + 2 * H, mask=ok, other=0).to(tl.float32)
+    x_r, x_z, x_n = load_gates(x, ok, H)
+    c_r, c_z, c_n = load_gates(c, ok, H)
+    h_r, h_z, h_n = load_gates(p, ok, H)
+    b_r, b_z, b_n = load_gates(bias_ptr + h, ok, H)
+    h_n += b_n
     s = tl.load(state_ptr + b * H + h, mask=ok, other=0)
-    r, z = tl.sigmoid(i_r + h_r), tl.sigmoid(i_z + h_z)
-    n = _tanh(i_n + r * h_n, False)
-    s = n + z * (s - n)
-    tl.store(p, r.to(kind), mask=ok)
-    tl.store(p + H, z.to(kind), mask=ok)
-    tl.store(p + 2 * H, h_n.to(kind), mask=ok)
+    r, z, n, s = gru(x_r + c_r, x_z + c_z, x_n + c_n, h_r + b_r, h_z + b_z, h_n, s)
+    store_gates(p, r, z, h_n, ok, H)
     tl.store(n_ptr + row * H + h, n.to(kind), mask=ok)
     tl.store(state_ptr + b * H + h, s, mask=ok)
     tl.store(states_ptr + (row + B) * H + h, s.to(kind), mask=ok)
@@ -215,16 +197,12 @@ def advance_back(
         ds += tl.load(product_ptr + (gate * B + b) * H + h, mask=ok, other=0).to(tl.float32)
     if OUTSIDE:
         ds += tl.load(of_states_ptr + (b * U + t) * H + h, mask=ok, other=0).to(tl.float32)
-    r = tl.load(p, mask=ok, other=0).to(tl.float32)
-    z = tl.load(p + H, mask=ok, other=0).to(tl.float32)
-    h_n = tl.load(p + 2 * H, mask=ok, other=0).to(tl.float32)
+    r, z, h_n = load_gates(p, ok, H)
     s = tl.load(states_ptr + row * H + h, mask=ok, other=0).to(tl.float32)
     n = tl.load(n_ptr + row * H + h, mask=ok, other=0).to(tl.float32)
-    dn = ds * (1 - z) * (1 - n * n)
-    tl.store(out, dn.to(kind), mask=ok)
-    tl.store(out + H, (dn * h_n * r * (1 - r)).to(kind), mask=ok)
-    tl.store(out + 2 * H, (ds * (s - n) * z * (1 - z)).to(kind), mask=ok)
-    tl.store(out + 3 * H, (dn * r).to(kind), mask=ok)
+    dr, dz, dn, dnr = gru_back(ds, s, r, z, n, h_n)
+    store_gates(out, dn, dr, dz, ok, H)
+    tl.store(out + 3 * H, rounded(dnr, kind), mask=ok)
     tl.store(kept_ptr + b * H + h, ds * z, mask=ok)
 
 
@@ -255,7 +233,7 @@ def attend_back(
     A: tl.constexpr,
     M: tl.constexpr,
     OUTSIDE: tl.constexpr,
-    PARTS: tl.constexpr,  # programs a sentence, rounded up to a power of two
+    PARTS: tl.constexpr,  # programs per sentence, rounded up to a power of two
     ROWS: tl.constexpr,
     BLOCK_A: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -279,7 +257,7 @@ def attend_back(
     for gate in tl.static_range(3):
         dc += tl.load(product_ptr + (gate * B + b) * M + m, mask=m < M, other=0).to(tl.float32)
     if tl.program_id(1) == 0:
-        tl.store(of_contexts_ptr + row * M + m, _rounded(dc, kind), mask=m < M)
+        tl.store(of_contexts_ptr + row * M + m, rounded(dc, kind), mask=m < M)
     mean = tl.sum(dc * tl.load(contexts_ptr + row * M + m, mask=m < M, other=0).to(tl.float32), 0)
     if OUTSIDE:
         for i in range(tl.cdiv(length, BLOCK_A)):
@@ -305,7 +283,7 @@ def attend_back(
             da += tl.load(of_attention_ptr + (b * U + t) * S + s, mask=s < length, other=0).to(tl.float32)
         de = share * (da - mean)
         tl.store(of_energies_ptr + row * S + s, de, mask=s < length)
-        y = _tanh(q[None, :] + k.to(tl.float32), FAST)
+        y = tanh(q[None, :] + k.to(tl.float32), FAST)
         dq += tl.sum(de[:, None] * (1 - y * y), 0)
     last = True
     if PARTS > 1:
@@ -314,12 +292,12 @@ def attend_back(
         last = _last(counters_ptr + b)
         if last:
             part = tl.arange(0, PARTS)
-            there = (part < parts)[:, None] & (a < A)[None, :]
+            real = (part < parts)[:, None] & (a < A)[None, :]
             place = partial_ptr + (b * parts + part[:, None]) * (A + M) + a[None, :]
-            dq = tl.sum(tl.load(place, mask=there, other=0, cache_modifier=".cg"), 0)
+            dq = tl.sum(tl.load(place, mask=real, other=0, cache_modifier=".cg"), 0)
     if last:
         v = tl.load(v_ptr + a, mask=a < A, other=0)
-        tl.store(of_gates_ptr + row * (H4 + A) + H4 + a, _rounded(v * dq, kind), mask=a < A)
+        tl.store(of_gates_ptr + row * (H4 + A) + H4 + a, rounded(v * dq, kind), mask=a < A)
 
 
 @triton.jit(do_not_specialize=["U", "B", "S"])
@@ -344,7 +322,7 @@ def keys_back(
     STAGES: tl.constexpr,
     FAST: tl.constexpr,
 ):
-    """dk = v sum_u de_u (1 - tanh^2), dv = sum_u de_u tanh: a program a tile of keys, for all steps."""
+    """dk = v sum_u de_u (1 - tanh^2), dv = sum_u de_u tanh: one program per tile of keys, for all steps."""
     b = tl.program_id(2).to(tl.int64)
     s = tl.program_id(1) * BLOCK_S + tl.arange(0, BLOCK_S)
     a = tl.program_id(0) * BLOCK_A + tl.arange(0, BLOCK_A)
@@ -367,7 +345,7 @@ def keys_back(
         row = at * B.to(tl.int64)
         q = tl.load(queries + row * (H3 + A), mask=a < A, other=0).to(tl.float32)
         de = tl.load(of_energies + row * S, mask=s < length, other=0)
-        y = _tanh(q[None, :] + k, FAST)
+        y = tanh(q[None, :] + k, FAST)
         once = de[:, None] * y
         firsts += once
         squares += once * y
@@ -375,6 +353,6 @@ def keys_back(
     v = tl.load(v_ptr + a, mask=a < A, other=0)
     dk = v[None, :] * (total[:, None] - squares)
     written = (s < S)[:, None] & (a < A)[None, :]
-    tl.store(of_keys_ptr + b * S * A + place, _rounded(dk, of_keys_ptr.dtype.element_ty), mask=written)
+    tl.store(of_keys_ptr + b * S * A + place, rounded(dk, of_keys_ptr.dtype.element_ty), mask=written)
     part = b * tl.num_programs(1) + tl.program_id(1)
     tl.store(of_v_ptr + part * A + a, tl.sum(firsts, 0), mask=a < A)

@@ -37,9 +37,9 @@ def attend_in_blocks(
 ) -> tuple[Tensor, Tensor]:
     """`attend_reference` without gradients, given the keys' `sigmoids`.
 
-    With `sentences` [N], the queries [N, K, A] are of these, which may repeat, and not of one after another.
+    With `sentences` [N], queries [n] are for sentence `sentences[n]`, which may repeat; else for sentence n.
 
-    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid but for a constant, which the
+    tanh(x) is 1 - 2 sigmoid(-2x), so the energy v . tanh is -2v . sigmoid plus a constant, which the
     softmax takes away.
     """
     prepared = 2 * query
@@ -55,12 +55,12 @@ def attend_in_blocks(
         block = slice(first, first + count)
         memory = sigmoids.memory[block if sentences is None else sentences[block]]
         out, queries = energies[block], prepared[block]
-        found = y[: len(out)]
-        sigmoids._replace(memory=memory[:, None]).at(queries[:, :, None], out=found)
-        torch.mv(found.view(-1, A), v, out=out.view(-1))
+        block_y = y[: len(out)]
+        sigmoids._replace(memory=memory[:, None]).at(queries[:, :, None], out=block_y)
+        torch.mv(block_y.view(-1, A), v, out=out.view(-1))
     weights = shares_of(energies, mask[:, None])
     if sentences is None:
         return torch.bmm(weights, values), weights
     count = max(1, BLOCK // (S * values.shape[2]))
     pairs = zip(weights.split(count), sentences.split(count), strict=True)
-    return torch.cat([torch.bmm(some, values[own]) for some, own in pairs]), weights
+    return torch.cat([torch.bmm(shares, values[rows]) for shares, rows in pairs]), weights

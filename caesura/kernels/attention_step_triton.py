@@ -17,10 +17,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from caesura.kernels.act_kernels_triton import _dot, _rounded
 from caesura.kernels.attention_decoder import DecoderWeights
-from caesura.kernels.attention_kernels_triton import _tanh
-from caesura.kernels.launch import INTERPRETED
+from caesura.kernels.launch import INTERPRETED, padded
+from caesura.kernels.triton_math import dot, gru, load_gates, rounded, tanh
 
 # Tried on an H200 at the paper's sizes: numbers of a tile of keys, and its warps
 KEYS, KEY_WARPS = 2048, 1
@@ -87,13 +86,13 @@ def attend(
     """
     (B, K, width), (_, S, A), M = queries.shape, keys.shape, values.shape[2]
     energies = torch.empty(B, K, S, dtype=torch.float32, device=keys.device)
-    block, contexts = max(16, triton.next_power_of_2(A)), values.new_empty(B, K, M)
+    block, contexts = padded(A), values.new_empty(B, K, M)
     rows, fast = max(1, min(32, KEYS // block)), keys.dtype == torch.bfloat16 and not INTERPRETED
     score[(B, triton.cdiv(S, rows))](
         *(queries, keys, lengths, energy, energies, K, S, width, A, rows, block, fast), num_warps=KEY_WARPS
     )
     weights = torch.softmax(energies, 2)
-    some = max(16, triton.next_power_of_2(K))
+    some = padded(K)
     columns = max(16, min(16 * BYTES // (some * values.element_size()), triton.next_power_of_2(M)))
     gather[(B, triton.cdiv(M, columns))](
         *(weights, values, lengths, contexts, K, S, M, some, ROWS, columns, STAGES), num_warps=WARPS
@@ -127,7 +126,7 @@ def score(
     for k in range(count):
         row = queries_ptr + (b * K + k) * WIDTH + WIDTH - A
         q = tl.load(row + a, mask=a < A, other=0).to(tl.float32)
-        e = tl.sum(v[None, :] * _tanh(q[None, :] + key, FAST), 1)
+        e = tl.sum(v[None, :] * tanh(q[None, :] + key, FAST), 1)
         tl.store(energies_ptr + (b * K + k) * S + s, tl.where(s < length, e, -float("inf")), mask=s < S)
     for k in range(count, K):
         # Of a sentence without segments any number: the softmax of -inf alone is NaN.
@@ -161,8 +160,8 @@ def gather(
         share = tl.load(weights_ptr + rows * S + s[None, :], mask=hypotheses & (s < length)[None, :], other=0)
         place = values_ptr + (b * S + s)[:, None] * M + m[None, :]
         x = tl.load(place, mask=(s < length)[:, None] & columns, other=0)
-        context += _dot(_rounded(share, kind), x, "tf32x3")
-    tl.store(contexts_ptr + rows * M + m[None, :], _rounded(context, kind), mask=hypotheses & columns)
+        context += dot(rounded(share, kind), x)
+    tl.store(contexts_ptr + rows * M + m[None, :], rounded(context, kind), mask=hypotheses & columns)
     for first in range(0, tl.where(length > 0, 0, S), ROWS):  # a sentence without segments has no shares
         s = first + tl.arange(0, ROWS)
         zeros = tl.zeros((BLOCK_K, ROWS), tl.float32)
@@ -188,16 +187,11 @@ def gates(
     h = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     ok, symbol = h < H, tl.load(symbols_ptr + row) + tl.zeros_like(h)
     # A symbol outside the table gives NaN, not whatever stands there in memory.
-    known, nan = ok & (symbol >= 0) & (symbol < V), float("nan")
-    x, bias = table_ptr + symbol * 3 * H + h, bias_ptr + h
-    c, p = from_context_ptr + row * 3 * H + h, projected_ptr + row * WIDTH + h
-    r = tl.load(x, mask=known, other=nan).to(tl.float32) + tl.load(c, mask=ok, other=0).to(tl.float32)
-    r += tl.load(p, mask=ok, other=0).to(tl.float32) + tl.load(bias, mask=ok, other=0)
-    z = tl.load(x + H, mask=known, other=nan).to(tl.float32) + tl.load(c + H, mask=ok, other=0).to(tl.float32)
-    z += tl.load(p + H, mask=ok, other=0).to(tl.float32) + tl.load(bias + H, mask=ok, other=0)
-    h_n = tl.load(p + 2 * H, mask=ok, other=0).to(tl.float32) + tl.load(bias + 2 * H, mask=ok, other=0)
-    i_n = tl.load(x + 2 * H, mask=known, other=nan).to(tl.float32)
-    i_n += tl.load(c + 2 * H, mask=ok, other=0).to(tl.float32)
-    n = _tanh(i_n + tl.sigmoid(r) * h_n, False)
+    in_table, nan = ok & (symbol >= 0) & (symbol < V), float("nan")
+    x_r, x_z, x_n = load_gates(table_ptr + symbol * 3 * H + h, in_table, H, nan)
+    c_r, c_z, c_n = load_gates(from_context_ptr + row * 3 * H + h, ok, H)
+    h_r, h_z, h_n = load_gates(projected_ptr + row * WIDTH + h, ok, H)
+    b_r, b_z, b_n = load_gates(bias_ptr + h, ok, H)
     s = tl.load(hidden_ptr + row * H + h, mask=ok, other=0)
-    tl.store(new_ptr + row * H + h, n + tl.sigmoid(z) * (s - n), mask=ok)
+    _, _, _, s = gru(x_r + c_r, x_z + c_z, x_n + c_n, h_r + b_r, h_z + b_z, h_n + b_n, s)
+    tl.store(new_ptr + row * H + h, s, mask=ok)

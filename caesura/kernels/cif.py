@@ -14,10 +14,8 @@ from torch import Tensor
 
 from caesura.kernels import pick
 
-ROUNDS, FOLD = (
-    6,
-    32,
-)  # of the search for the shift; each round narrows its range 32 times, 30 bisections in all
+# Of the search for the shift: each round narrows its range 32 times, as 5 bisections do.
+ROUNDS, FOLD = 6, 32
 SMALL = 1e-6  # the margin that keeps every a below 1, so that no symbol ends two segments
 SLACK = 1e-6  # what a sum may lack of a whole number: equal scores in float32 have to reach it
 
@@ -55,19 +53,19 @@ def scale(scores: Tensor, text: Tensor, number: Tensor) -> Tensor:
     scores, count = scores.double(), text.sum(1, keepdim=True)
     if not scores.shape[1]:
         return scores
-    wanted = torch.minimum(number[:, None].double(), count * (1 - SMALL))
+    total = torch.minimum(number[:, None].double(), count * (1 - SMALL))
     with torch.no_grad():
-        d = _shift(scores, text, wanted)
+        d = _shift(scores, text, total)
         a = torch.sigmoid(scores + d) * text
         slope = (a * (1 - a)).sum(1, keepdim=True).clamp(min=1e-30)
     # One step of Newton's method: in value the last digits of d, in gradient the implicit derivative.
-    d = d - ((torch.sigmoid(scores + d) * text).sum(1, keepdim=True) - wanted) / slope
+    d = d - ((torch.sigmoid(scores + d) * text).sum(1, keepdim=True) - total) / slope
     return torch.sigmoid(scores + d).clamp(max=1 - SMALL / 2) * text
 
 
-def _shift(scores: Tensor, text: Tensor, wanted: Tensor) -> Tensor:
-    """d [B, 1] such that sigmoid(scores + d) sums to `wanted` [B, 1] on `text`, to 1e-9 of the range."""
-    share = (wanted / text.sum(1, keepdim=True).clamp(min=1)).clamp(SMALL / 2, 1 - SMALL / 2)
+def _shift(scores: Tensor, text: Tensor, total: Tensor) -> Tensor:
+    """d [B, 1] such that sigmoid(scores + d) sums to `total` [B, 1] on `text`, to 1e-9 of the range."""
+    share = (total / text.sum(1, keepdim=True).clamp(min=1)).clamp(SMALL / 2, 1 - SMALL / 2)
     level, inf = torch.logit(share), torch.inf
     none = ~text.any(1, keepdim=True)
     low = (level - scores.masked_fill(~text, -inf).amax(1, keepdim=True)).masked_fill(none, 0)
@@ -76,7 +74,7 @@ def _shift(scores: Tensor, text: Tensor, wanted: Tensor) -> Tensor:
     for _ in range(ROUNDS):
         tried = low + (high - low) * inner  # [B, 31]
         sums = (torch.sigmoid(scores[..., None] + tried[:, None]) * text[..., None]).sum(1)
-        below, width = (sums < wanted).sum(1, keepdim=True), (high - low) / FOLD
+        below, width = (sums < total).sum(1, keepdim=True), (high - low) / FOLD
         low = low + below * width
         high = low + width
     return (low + high) / 2

@@ -11,8 +11,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from caesura.kernels import launch
 from caesura.kernels.cif import SMALL, Fired
-from caesura.kernels.launch import INTERPRETED
 
 LARGEST = 8192  # symbols of the longest sentence
 HALVINGS = 30
@@ -20,10 +20,8 @@ HALVINGS = 30
 
 def unsupported(scores: Tensor) -> str | None:
     """Why these arguments of `fire` are not for the kernels; None if they are."""
-    if scores.device.type != "cuda" and not INTERPRETED:
-        return f"the tensors are on '{scores.device.type}', and Triton compiles for CUDA devices"
-    if scores.dtype != torch.float32:
-        return f"the kernels are for float32, not {str(scores.dtype).removeprefix('torch.')}"
+    if reason := launch.unsupported(scores.device, scores.dtype, torch.float32):
+        return reason
     if not 0 < scores.shape[1] <= LARGEST or not len(scores):
         return f"the kernels hold sentences of 1 to {LARGEST} symbols"
     return None
@@ -32,11 +30,6 @@ def unsupported(scores: Tensor) -> str | None:
 def fire(scores: Tensor, count: Tensor, number: Tensor) -> Fired:
     """As `fire_reference`; sums in float64, results in float32."""
     return Fired(*TritonFire.apply(scores, count, number))
-
-
-@triton.jit
-def _sigmoid(x):
-    return 1.0 / (1.0 + tl.exp(-x))
 
 
 @triton.jit(do_not_specialize=["T"])
@@ -60,19 +53,19 @@ def forward(
     text, inside, row = t < count, t < T, b * T + t
     score = tl.load(scores + row, text, 0.0).to(tl.float64)
     n = count.to(tl.float64)
-    wanted = tl.minimum(number.to(tl.float64), n * (1.0 - SMALL))
-    share = tl.minimum(tl.maximum(wanted / tl.maximum(n, 1.0), 0.5 * SMALL), 1.0 - 0.5 * SMALL)
+    total = tl.minimum(number.to(tl.float64), n * (1.0 - SMALL))
+    share = tl.minimum(tl.maximum(total / tl.maximum(n, 1.0), 0.5 * SMALL), 1.0 - 0.5 * SMALL)
     level, far = tl.log(share / (1.0 - share)), 1e300
     low = tl.where(count > 0, level - tl.max(tl.where(text, score, -far), 0), 0.0)
     high = tl.where(count > 0, level - tl.min(tl.where(text, score, far), 0), 0.0)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        below = tl.sum(tl.where(text, _sigmoid(score + middle), 0.0), 0) < wanted
+        below = tl.sum(tl.where(text, tl.sigmoid(score + middle), 0.0), 0) < total
         low, high = tl.where(below, middle, low), tl.where(below, high, middle)
     d = 0.5 * (low + high)
-    a = tl.where(text, _sigmoid(score + d), 0.0)
-    d -= (tl.sum(a, 0) - wanted) / tl.maximum(tl.sum(a * (1.0 - a), 0), 1e-30)
-    a = tl.where(text, tl.minimum(_sigmoid(score + d), 1.0 - 0.5 * SMALL), 0.0)
+    a = tl.where(text, tl.sigmoid(score + d), 0.0)
+    d -= (tl.sum(a, 0) - total) / tl.maximum(tl.sum(a * (1.0 - a), 0), 1e-30)
+    a = tl.where(text, tl.minimum(tl.sigmoid(score + d), 1.0 - 0.5 * SMALL), 0.0)
     c = tl.cumsum(a, 0)
     last = (number - 1).to(tl.int32)
     after = tl.maximum(tl.floor(c).to(tl.int32), last - (count.to(tl.int32) - 2 - t))

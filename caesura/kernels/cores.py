@@ -6,12 +6,12 @@ import os
 
 
 def own_cores() -> int:
-    """How many cores this process may use, where the system tells; else how many there are."""
+    """The number of cores that this process may use, if the system tells, else of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_cores() -> int:
-    """How many of them others have left idle in the last minute; all where they left half or more."""
+    """The number of cores that others left idle in the last minute; all if they left half or more."""
     cores = own_cores()
     try:
         load = os.getloadavg()[0]
@@ -20,20 +20,20 @@ def free_cores() -> int:
     return cores if load <= cores / 2 else max(1, int(cores - load))
 
 
-def use_threads(wanted: int | None) -> str:
-    """Compute with so many CPU threads, or with as many as cores are free; a sentence where those are fewer.
+def use_threads(requested: int | None) -> str:
+    """Compute with the requested number of CPU threads, or one per free core; say so if those are fewer.
 
-    Threads wait for each other: where one of two has no core of its own, both are slower than one alone.
-    OMP_NUM_THREADS counts as a wish.
+    Threads wait for each other: two threads on one free core are slower than one thread.
+    OMP_NUM_THREADS counts as a request.
     """
     import torch
 
     usual = torch.get_num_threads()
-    if wanted is None and "OMP_NUM_THREADS" in os.environ:
+    if requested is None and "OMP_NUM_THREADS" in os.environ:
         return ""
-    threads = wanted or min(usual, free_cores())
+    threads = requested or min(usual, free_cores())
     torch.set_num_threads(threads)
-    if wanted is not None or threads == usual:
+    if requested is not None or threads == usual:
         return ""
     number = "1 CPU thread" if threads == 1 else f"{threads} CPU threads"
     return f"other programs keep cores busy, so this one uses {number}; --threads {usual} would use all"

@@ -1,4 +1,4 @@
-"""Work of many short kernels as CUDA graphs, one a shape, in one pool of memory that they use in turn."""
+"""Work of many short kernels as CUDA graphs, one per shape, in one pool of memory that they use in turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wanted(device: torch.device) -> bool:
 
 @dataclass(frozen=True)
 class Played(Generic[Result]):
-    """What a function returned; from a graph, the same tensors every time, with other contents."""
+    """The result of a function; from a graph, the same tensors every time, with other contents."""
 
     result: Result
     number: int | None  # of the graph; None: there is none yet
@@ -44,7 +44,7 @@ class Graphs:
         self._graphs: OrderedDict[Hashable, tuple[torch.cuda.CUDAGraph, Played[Any]]] = OrderedDict()
         self._seen: set[Hashable] = set()
         self._numbers = count()
-        # One stream and one pool for all: what a shape no longer needs, the next one may have.
+        # One stream and one pool for all, so that the next shape may use memory that one no longer needs.
         self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.MemPool()
 
@@ -55,7 +55,7 @@ class Graphs:
         """The function's results, in order with the current stream's work; without a key, never captured."""
         here = torch.cuda.current_stream(self.device)
         self._stream.wait_stream(here)
-        # In this thread, because a pool is a thread's, and gradients would be allocated elsewhere.
+        # In this thread: a pool belongs to a thread, and gradients would be allocated in another.
         with torch.cuda.stream(self._stream), torch.autograd.set_multithreading_enabled(False):
             played = self._play(key, function)
         here.wait_stream(self._stream)

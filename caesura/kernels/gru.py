@@ -17,7 +17,7 @@ def gru_step(inputs: Tensor, hidden: Tensor, s: Tensor) -> Tensor:
 
 
 def gru_slopes(gates: Tensor, n: Tensor, before: Tensor, extra: int = 0) -> Tensor:
-    """[T, B, 4H + extra]: what a new state's gradient is multiplied with to give that of its gates.
+    """[T, B, 4H + extra]: the factors from a new state's gradient to those of its gates.
 
     `gates` [T, B, >= 3H] holds r, z and W_hn s + b_hn; `before` [T, B, H] is s. In the order n, r, z, n * r:
     the first three blocks are for the input projections, the last three for the hidden projections. The

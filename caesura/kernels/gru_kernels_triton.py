@@ -15,9 +15,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from caesura.kernels import launch
-
-INTERPRETED = tl.constexpr(launch.INTERPRETED)
+from caesura.kernels.triton_math import dot, gru_back, load_gates, rounded, store_gates
 
 
 @triton.jit
@@ -26,14 +24,6 @@ def _place(t, lengths_ptr, b, B, d):
     length = tl.load(lengths_ptr + b, mask=b < B, other=0)
     goes_on = t < length
     return goes_on, tl.where(goes_on & (d == 1), length - 1 - t, t).to(tl.int64)
-
-
-@triton.jit
-def _add(total, x, y):
-    """total + x @ y; of float32, three products of the matrix unit's short floats keep the precision."""
-    if INTERPRETED:  # it would multiply bfloat16 as if they were integers
-        x, y = x.to(tl.float32), y.to(tl.float32)
-    return tl.dot(x, y, total, input_precision="tf32x3")
 
 
 @triton.jit(do_not_specialize=["t", "B", "S", "slots"])
@@ -73,14 +63,12 @@ def advance(
     i_r = tl.load(x, mask=goes_on[:, None] & real, other=0)
     i_z = tl.load(x + H, mask=goes_on[:, None] & real, other=0)
     i_n = tl.load(x + 2 * H, mask=goes_on[:, None] & real, other=0)
-    bias = bias_ptr + d * (3 * H) + h[None, :]
-    b_r, b_z = tl.load(bias, mask=real, other=0), tl.load(bias + H, mask=real, other=0)
-    b_n = tl.load(bias + 2 * H, mask=real, other=0)
+    b_r, b_z, b_n = load_gates(bias_ptr + d * (3 * H) + h[None, :], real, H)
     if OVERLAP:
         gdc_wait()
         gdc_launch_dependents()
-    own = state_ptr + (d * B + b)[:, None] * W + h[None, :]
-    s = tl.load(own, mask=inside, other=0)
+    carried = state_ptr + (d * B + b)[:, None] * W + h[None, :]
+    s = tl.load(carried, mask=inside, other=0)
     k = tl.arange(0, DEPTH)
     weight = weight_ptr + d * (3 * W * W) + h[None, :] * W + k[:, None]
     before = steps_ptr + ((d * slots + t % slots) * B + b)[:, None] * W + k[None, :]
@@ -90,24 +78,23 @@ def advance(
     deep = tl.where(tl.max(goes_on.to(tl.int32), 0) > 0, W, 0)
     for i in tl.range(0, deep, DEPTH, num_stages=STAGES):
         s_i = tl.load(before + i, mask=inside, other=0)
-        h_r = _add(h_r, s_i, tl.load(weight + i))
-        h_z = _add(h_z, s_i, tl.load(weight + W * W + i))
-        h_n = _add(h_n, s_i, tl.load(weight + 2 * W * W + i))
+        h_r = dot(s_i, tl.load(weight + i), h_r)
+        h_z = dot(s_i, tl.load(weight + W * W + i), h_z)
+        h_n = dot(s_i, tl.load(weight + 2 * W * W + i), h_n)
     r, z = tl.sigmoid(i_r + (h_r + b_r)), tl.sigmoid(i_z + (h_z + b_z))
     h_n += b_n
     n = 2 * tl.sigmoid(2 * (i_n + r * h_n)) - 1
     s = tl.where(goes_on[:, None], n + z * (s - n), 0)
     kind = steps_ptr.dtype.element_ty
-    tl.store(own, s, mask=inside)
+    tl.store(carried, s, mask=inside)
     after = steps_ptr + ((d * slots + (t + 1) % slots) * B + b)[:, None] * W + h[None, :]
-    tl.store(after, s.to(kind), mask=inside)
-    tl.store(states_ptr + ((b * S + place) * N + d)[:, None] * H + h[None, :], s.to(kind), mask=inside & real)
+    tl.store(after, rounded(s, kind), mask=inside)
+    at_place = states_ptr + ((b * S + place) * N + d)[:, None] * H + h[None, :]
+    tl.store(at_place, rounded(s, kind), mask=inside & real)
     if KEEP:
         gates = gates_ptr + ((d * S + t) * B + b)[:, None] * (4 * W) + h[None, :]
-        tl.store(gates, r.to(kind), mask=inside)
-        tl.store(gates + W, z.to(kind), mask=inside)
-        tl.store(gates + 2 * W, n.to(kind), mask=inside)
-        tl.store(gates + 3 * W, h_n.to(kind), mask=inside)
+        store_gates(gates, r, z, n, inside, W)
+        tl.store(gates + 3 * W, rounded(h_n, kind), mask=inside)
 
 
 @triton.jit(do_not_specialize=["t", "B", "S"])
@@ -145,17 +132,15 @@ def advance_back(
     outside = of_states_ptr + ((b * S + place) * N + d)[:, None] * H + h[None, :]
     ds = tl.load(outside, mask=read & real, other=0).to(tl.float32)
     gates = gates_ptr + ((d * S + t) * B + b)[:, None] * (4 * W) + h[None, :]
-    r = tl.load(gates, mask=read, other=0).to(tl.float32)
-    z = tl.load(gates + W, mask=read, other=0).to(tl.float32)
-    n = tl.load(gates + 2 * W, mask=read, other=0).to(tl.float32)
+    r, z, n = load_gates(gates, read, W)
     h_n = tl.load(gates + 3 * W, mask=read, other=0).to(tl.float32)
     before = steps_ptr + ((d * (S + 1) + t) * B + b)[:, None] * W + h[None, :]
     s = tl.load(before, mask=read, other=0).to(tl.float32)
     if OVERLAP:
         gdc_wait()
         gdc_launch_dependents()
-    own = kept_ptr + (d * B + b)[:, None] * W + h[None, :]
-    ds += tl.load(own, mask=read, other=0)
+    carried = kept_ptr + (d * B + b)[:, None] * W + h[None, :]
+    ds += tl.load(carried, mask=read, other=0)
     k = tl.arange(0, DEPTH)
     weight = weight_ptr + (d * W + h)[None, :] * (3 * W) + k[:, None]
     after = of_hidden_ptr + ((d * S + t + 1) * B + b)[:, None] * (3 * W) + k[None, :]
@@ -165,20 +150,13 @@ def advance_back(
     by_n = tl.zeros((ROWS, COLUMNS), tl.float32)
     deep = tl.where(tl.max(went_on.to(tl.int32), 0) > 0, W, 0)
     for i in tl.range(0, deep, DEPTH, num_stages=STAGES):
-        by_r = _add(by_r, tl.load(after + i, mask=inside, other=0), tl.load(weight + i))
-        by_z = _add(by_z, tl.load(after + W + i, mask=inside, other=0), tl.load(weight + W + i))
-        by_n = _add(by_n, tl.load(after + 2 * W + i, mask=inside, other=0), tl.load(weight + 2 * W + i))
+        by_r = dot(tl.load(after + i, mask=inside, other=0), tl.load(weight + i), by_r)
+        by_z = dot(tl.load(after + W + i, mask=inside, other=0), tl.load(weight + W + i), by_z)
+        by_n = dot(tl.load(after + 2 * W + i, mask=inside, other=0), tl.load(weight + 2 * W + i), by_n)
     ds += by_r + by_z + by_n
-    dn = ds * (1 - z) * (1 - n * n)
-    dr = dn * h_n * r * (1 - r)
-    dz = ds * (s - n) * z * (1 - z)
-    kind = of_hidden_ptr.dtype.element_ty
-    tl.store(own, ds * z, mask=read)
+    dr, dz, dn, dnr = gru_back(ds, s, r, z, n, h_n)
+    tl.store(carried, ds * z, mask=read)
     out = of_hidden_ptr + ((d * S + t) * B + b)[:, None] * (3 * W) + h[None, :]
-    tl.store(out, dr.to(kind), mask=inside)
-    tl.store(out + W, dz.to(kind), mask=inside)
-    tl.store(out + 2 * W, (dn * r).to(kind), mask=inside)
+    store_gates(out, dr, dz, dnr, inside, W)
     out = of_inputs_ptr + ((b * S + place) * N + d)[:, None] * (3 * H) + h[None, :]
-    tl.store(out, dr.to(kind), mask=inside & real)
-    tl.store(out + H, dz.to(kind), mask=inside & real)
-    tl.store(out + 2 * H, dn.to(kind), mask=inside & real)
+    store_gates(out, dr, dz, dn, inside & real, H)

@@ -33,7 +33,7 @@ def gru_layer_reference(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias
     padding = steps >= lengths[:, None]
     # Where the second direction is at each step: it mirrors a sentence and leaves padding where it is.
     mirror = torch.where(padding, steps, lengths[:, None] - 1 - steps)[..., None]
-    # What stands in padding is never read, so that not even NaN there can reach a result or a gradient.
+    # Padding is never read, so that not even NaN there can reach a result or a gradient.
     ahead, *back = inputs.masked_fill(padding[..., None, None], 0).unbind(2)
     x = torch.stack((ahead, *(part.gather(1, mirror.expand_as(part)) for part in back)))
     s = x.new_zeros(len(x), len(lengths), weight_hh.shape[2])

@@ -17,20 +17,16 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from caesura.kernels import launch
 from caesura.kernels.gru_kernels_triton import advance, advance_back
-from caesura.kernels.launch import INTERPRETED, Launch, working_dtype
+from caesura.kernels.launch import Launch, padded, product
+from caesura.kernels.precision import working_dtype
 
 
 def unsupported(inputs: Tensor) -> str | None:
     """Why these arguments of `gru_layer` are not for `TritonGruLayer`; None if they are."""
-    if inputs.device.type != "cuda" and not INTERPRETED:
-        return f"the device is {inputs.device.type}, and TRITON_INTERPRET was not set before Triton's import"
-    kind = working_dtype(inputs)
-    if kind not in (torch.float32, torch.bfloat16):
-        return f"{kind} is neither float32 nor bfloat16"
-    if not inputs.numel():
-        return "there is nothing to read"
-    return None
+    reason = launch.unsupported(inputs.device, working_dtype(inputs), torch.float32, torch.bfloat16)
+    return reason or (None if inputs.numel() else "there is nothing to read")
 
 
 def layer(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tensor) -> Tensor:
@@ -40,7 +36,7 @@ def layer(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tensor) -
 
 
 class Tile(NamedTuple):
-    """What a program computes of a [B, H] product, how much of its depth at a time, and with what."""
+    """The part of a [B, H] product that one program computes, and its depth, stages and warps."""
 
     rows: int
     columns: int
@@ -72,7 +68,7 @@ TILES = {
 def tiles(B: int, H: int, dtype: torch.dtype) -> tuple[Tile, Tile]:
     """Of the way forward and of the way back."""
     _, ahead, back = next(choice for choice in TILES[dtype] if choice[0] >= B)
-    widest = max(16, triton.next_power_of_2(H))
+    widest = padded(H)
     return ahead.within(widest), back.within(widest)
 
 
@@ -107,7 +103,7 @@ class TritonGruLayer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_states: Tensor) -> tuple[Tensor | None, ...]:
-        """From the gradient of the states to those of all that went in."""
+        """From the gradient of the states to those of all inputs."""
         lengths, weight, steps, gates = ctx.saved_tensors
         (N, S, B, _, W), H, dtype = gates.shape, ctx.size, steps.dtype
         with torch.autocast(steps.device.type, enabled=False):
@@ -119,7 +115,7 @@ class TritonGruLayer(torch.autograd.Function):
             for t in range(S - 1, -1, -1):
                 step(t)
             rows = of_hidden.view(N, S * B, 3 * W)
-            of_weight = _product(rows.transpose(1, 2), steps[:, :-1].reshape(N, S * B, W))
+            of_weight = product(rows.transpose(1, 2), steps[:, :-1].reshape(N, S * B, W))
             of_bias = rows.sum(1, dtype=torch.float32)
         of_weight = of_weight.view(N, 3, W, W)[..., :H, :H].reshape(N, 3 * H, H)
         return of_inputs, None, of_weight, of_bias.view(N, 3, W)[..., :H].reshape(N, 3 * H), None
@@ -132,10 +128,3 @@ def _launch(kernel: Any, tile: Tile, args: tuple[Any, ...]) -> Launch:
     overlap = lengths.is_cuda and torch.cuda.get_device_capability(lengths.device) >= (9, 0)
     grid = W // tile.columns, triton.cdiv(len(lengths), tile.rows), len(args[2])
     return Launch(kernel, grid, (*args, *tile[:4], overlap), tile.warps, overlap)
-
-
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b with a float32 result also from bfloat16."""
-    if a.dtype == torch.bfloat16 and a.device.type == "cuda":
-        return torch.bmm(a, b, out_dtype=torch.float32)
-    return torch.bmm(a, b)

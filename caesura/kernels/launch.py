@@ -17,20 +17,34 @@ def _nothing() -> None:
 INTERPRETED = not isinstance(_nothing, triton.JITFunction)  # TRITON_INTERPRET was set before Triton's import
 
 
-def working_dtype(inputs: Tensor) -> torch.dtype:
-    """What products of these inputs are computed in: autocast's dtype where it is on."""
-    device = inputs.device.type
-    if torch.is_autocast_enabled(device) and inputs.dtype != torch.float64:  # which autocast leaves alone
-        return torch.get_autocast_dtype(device)
-    return inputs.dtype
+def unsupported(device: torch.device, dtype: torch.dtype, *supported: torch.dtype) -> str | None:
+    """Why kernels for these dtypes cannot work on this device in this dtype; None if they can."""
+    if device.type != "cuda" and not INTERPRETED:
+        return f"the device is {device.type}, and TRITON_INTERPRET was not set before Triton's import"
+    if dtype in supported:
+        return None
+    allowed, given = (" or ".join(map(str, kinds)).replace("torch.", "") for kinds in (supported, [dtype]))
+    return f"the kernels are for {allowed}, not {given}"
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, of matrices or of batches of them, with a float32 result also from bfloat16."""
+    if a.dtype == torch.bfloat16 and a.device.type == "cuda":
+        return (torch.mm if a.dim() == 2 else torch.bmm)(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
+
+
+def padded(features: int) -> int:
+    """The power of two that a kernel holds these features in, at least a matrix unit's 16."""
+    return max(16, triton.next_power_of_2(features))
 
 
 class Launch:
     """A kernel with all its arguments but the first, the step.
 
-    Triton looks at every argument of every launch, which takes longer than a short kernel; so the first call
-    is a usual one, and those after it go straight to the compiled kernel, with plain addresses. Where
-    launches `overlap`, it is the kernel that waits for what was launched before it.
+    Triton checks every argument of every launch, which takes longer than a short kernel. So the first call
+    is an ordinary one, and later calls go straight to the compiled kernel, with plain addresses. Where
+    launches `overlap`, the kernel itself waits for those before it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What layers require of their arguments, each in one sentence."""
+"""Checks of the arguments of layers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def check_batch(
     if lengths.is_floating_point() and len(lengths):  # an empty list has no other type
         raise ValueError(f"{sizes} should be whole numbers")
     # On a GPU, asking would make it wait.
-    known = lengths.long() if lengths.device.type == "cpu" else None
-    if known is not None and bool(((known < 0) | (known > symbols.shape[1])).any()):
+    on_host = lengths.long() if lengths.device.type == "cpu" else None
+    if on_host is not None and bool(((on_host < 0) | (on_host > symbols.shape[1])).any()):
         raise ValueError(f"{sizes} should be from 0 to {axis} = {symbols.shape[1]}")
 
 

@@ -76,12 +76,12 @@ def _by_kernels(
 
 def _by_pytorch(states: Tensor, lengths: Tensor, ahead: nn.Module, back: nn.Module | None = None) -> Tensor:
     """PyTorch's own GRU, one direction at a time: the backward one reads mirrored sentences."""
-    found, mask = ahead(states)[0], positions_mask(lengths, states.shape[1])
+    output, mask = ahead(states)[0], positions_mask(lengths, states.shape[1])
     if back is not None:
         steps = torch.arange(states.shape[1], device=states.device)
         mirror = torch.where(mask, lengths[:, None] - 1 - steps, steps)
-        found = torch.cat((found, _pick(back(_pick(states, mirror))[0], mirror)), 2)
-    return found.masked_fill(~mask[..., None], 0)
+        output = torch.cat((output, _pick(back(_pick(states, mirror))[0], mirror)), 2)
+    return output.masked_fill(~mask[..., None], 0)
 
 
 def _pick(states: Tensor, positions: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ class Beams(Standing):
     """K open hypotheses per sentence, best first, and up to K finished ones, best first; sums in float64."""
 
     totals: Tensor  # [B, K]     log-probabilities of the open ones; -inf: there is none
-    scores: Tensor  # [B, K]     what the finished ones are ranked by; -inf: a free place
+    scores: Tensor  # [B, K]     ranks the finished ones; -inf: a free place
     log_probs: Tensor  # [B, K]  of the finished ones
     ends: Tensor  # [B, K]       of the finished ones: K * symbols before </s> + place of the last in the beam
 
@@ -43,7 +43,7 @@ class Widest:
         closing = ending[:, :K] & going[:, None] & (candidates[:, :K] > -torch.inf)
         closed = (candidates[:, :K] / penalty).where(closing, -torch.inf)
         pool, order = torch.cat((progress.scores, closed), 1).sort(dim=1, descending=True, stable=True)
-        order = order[:, :K]  # who was there first keeps his place
+        order = order[:, :K]  # at a tie, the earlier one keeps its place
         ends = K * progress.length[:, None] + parents[:, :K]
         # Each hypothesis ends once, so at least K of the 2 K candidates go on.
         on = ending.byte().sort(dim=1, stable=True).indices[:, :K]
@@ -74,7 +74,7 @@ def beam_search(
 
     A hypothesis is finished when </s> is among the best `beam` continuations of its sentence. A sentence is
     done when it has `beam` finished ones and none that is open scores better, at its present length, than
-    the worst of those. What is open at the limit is returned as it is, after the finished ones.
+    the worst of those. Open hypotheses at the limit are returned as they are, after the finished ones.
     """
     if beam < 1:
         raise ValueError(f"beam must be at least 1, not {beam}")
@@ -106,7 +106,7 @@ def _best(totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 def _hypotheses(
     progress: Beams, symbols: Tensor, parents: Tensor, alpha: float, beta: float
 ) -> list[list[Hypothesis]]:
-    """What is finished, then what is open as far as there is room; `symbols`, `parents` [U, B, K]."""
+    """The finished hypotheses, then open ones as far as there is room; `symbols`, `parents` [U, B, K]."""
     K = progress.totals.shape[1]
     finished = progress.scores > -torch.inf
     totals, places = progress.totals.sort(dim=1, descending=True, stable=True)
@@ -122,18 +122,18 @@ def _hypotheses(
         progress.log_probs.where(finished, totals),
         progress.scores.where(finished, scores),
     )
-    found: list[list[Hypothesis]] = [[] for _ in range(len(finished))]
+    hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(finished))]
     for i, (size, ended, log_prob, score) in enumerate(
         zip(*(column.flatten().tolist() for column in columns), strict=True)
     ):
         if log_prob > -torch.inf:
             text = texts[i, :size].tolist()
-            found[i // K].append(Hypothesis((*text, EOS) if ended else tuple(text), log_prob, score))
-    return found
+            hypotheses[i // K].append(Hypothesis((*text, EOS) if ended else tuple(text), log_prob, score))
+    return hypotheses
 
 
 def _texts(symbols: Tensor, parents: Tensor, ends: Tensor) -> Tensor:
-    """[B, K, U]: what led to `ends` [B, K], backwards from parent to parent."""
+    """[B, K, U]: the symbols that led to `ends` [B, K], traced back from parent to parent."""
     sizes, places = ends // ends.shape[1], ends % ends.shape[1]
     texts = []
     for t in range(len(symbols) - 1, -1, -1):

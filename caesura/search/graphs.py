@@ -30,16 +30,16 @@ Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, pi
 
 @contextmanager
 def borrow(decoder: nn.Module, allowed: bool) -> Iterator[Play]:
-    """What plays the pieces of a search: the decoder's graphs, or nothing special where they are in use."""
-    own = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
-    if own is None or not own.lock.acquire(blocking=False):
+    """A function that plays pieces of a search, from the decoder's graphs unless these are in use."""
+    graphs = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
+    if graphs is None or not graphs.lock.acquire(blocking=False):
         yield lambda _, piece, arguments: piece(*arguments)
         return
     try:
         surroundings = _surroundings(decoder)
-        yield lambda name, piece, arguments: own.play((name, surroundings), piece, arguments)
+        yield lambda name, piece, arguments: graphs.play((name, surroundings), piece, arguments)
     finally:
-        own.lock.release()
+        graphs.lock.release()
 
 
 def forget(decoder: nn.Module, device: torch.device) -> None:
@@ -70,7 +70,7 @@ class SearchGraphs:
     def play(self, name: Hashable, piece: Piece, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run the piece as it is the first time, which compiles and warms up, and as a graph from then on.
 
-        What it returns may be overwritten when the next piece is played.
+        Its result may be overwritten when the next piece is played.
         """
         key, leaves = (name, _outline(arguments)), _leaves(arguments)
         if key not in self._captured or not self._make_room(leaves):
@@ -84,28 +84,28 @@ class SearchGraphs:
         if captured is None:
             captured = self._captured[key] = self._capture(piece, _rebuilt(arguments, iter(buffers)), buffers)
         captured.graph.replay()
-        left = [leaf if self._holds(leaf) else leaf.clone() for leaf in _leaves(captured.results)]
-        return _rebuilt(captured.results, iter(left))
+        tensors = [leaf if self._holds(leaf) else leaf.clone() for leaf in _leaves(captured.results)]
+        return _rebuilt(captured.results, iter(tensors))
 
     def _capture(self, piece: Piece, arguments: tuple[Any, ...], buffers: list[Tensor]) -> Captured:
         """Record the piece with the arguments that lie in `buffers`."""
 
         def work() -> tuple[Any, ...]:
-            found = piece(*arguments)
-            results = _leaves(found)
+            returned = piece(*arguments)
+            results = _leaves(returned)
             for i, leaf in enumerate(results):  # none is written to before all are read
                 if self._holds(leaf) and not (i < len(buffers) and leaf is buffers[i]):
                     results[i] = leaf.clone()
             for i, buffer in enumerate(buffers):
                 if results[i] is not buffer and _outline(results[i]) == _outline(buffer):
                     results[i] = buffer.copy_(results[i])
-            return _rebuilt(found, iter(results))
+            return _rebuilt(returned, iter(results))
 
         others = [other.graph for other in self._captured.values() if other]
         graph, results = _record(work, others, buffers[0].device)
         return Captured(graph, buffers, results)
 
-    # What is made in inference mode could not be written to outside of it.
+    # Tensors made in inference mode could not be written to outside of it.
     @torch.inference_mode(False)
     def _buffers(self, leaves: list[Tensor]) -> list[Tensor]:
         return [
@@ -114,7 +114,7 @@ class SearchGraphs:
         ]
 
     def _fill(self, buffers: list[Tensor], leaves: list[Tensor]) -> None:
-        """Copy what is not there yet; none is written to before all are read."""
+        """Copy leaves that are not in their buffers yet; none is written to before all are read."""
         pairs = [
             (buffer, leaf.clone() if self._holds(leaf) else leaf)
             for buffer, leaf in zip(buffers, leaves, strict=True)
@@ -131,7 +131,7 @@ class SearchGraphs:
     def _make_room(self, leaves: list[Tensor]) -> bool:
         """See that the buffers are large enough; the graphs of one that grows are to be captured again."""
         self._memory += [leaf.new_empty(0, dtype=torch.uint8) for leaf in leaves[len(self._memory) :]]
-        # A quarter more than before, lest a corpus sorted by length should capture every shape anew.
+        # A quarter more than before, lest a corpus sorted by length should capture every shape again.
         growing = {
             i: max(leaf.nbytes, memory.nbytes * 5 // 4)
             for i, (memory, leaf) in enumerate(zip(self._memory, leaves, strict=False))
@@ -159,11 +159,9 @@ _graphs: WeakKeyDictionary[nn.Module, SearchGraphs] = WeakKeyDictionary()
 
 
 def _surroundings(decoder: nn.Module) -> Hashable:
-    """All that a piece depends on besides its arguments and the values of the parameters."""
-    parts = [
-        decoder,
-        *(part for part in vars(decoder).values() if isinstance(part, nn.Module)),
-    ]  # shared ones
+    """The surroundings of a piece: all it depends on besides its arguments and the parameters' values."""
+    shared = (part for part in vars(decoder).values() if isinstance(part, nn.Module))
+    parts = [decoder, *shared]
     tensors = [tensor for part in parts for tensor in (*part.parameters(), *part.buffers())]
     kind = tensors[0].device.type if tensors else "cpu"
     autocast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)

@@ -1,4 +1,4 @@
-"""Greedy search, and the walk that it shares with sampling: one hypothesis a sentence."""
+"""Greedy search, and the walk that it shares with sampling: one hypothesis per sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from caesura.search.rounds import Rule, Standing, run
 
 @dataclass(frozen=True)
 class Walk(Standing):
-    """One hypothesis a sentence."""
+    """One hypothesis per sentence."""
 
     totals: Tensor  # [B] its log-probability, in float64
 
@@ -44,7 +44,7 @@ def greedy(
 
 
 def begin(limits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What a `Walk` begins with."""
+    """The first fields of a new `Walk`."""
     symbols, nothing = limits.new_full((len(limits), 1), BOS), torch.zeros_like(limits)
     return symbols, nothing, limits, nothing.double()
 
@@ -70,11 +70,11 @@ def walk(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> list[Hypothesis]:
-    """Write one hypothesis a sentence by `rule`."""
+    """Write one hypothesis per sentence by `rule`."""
     progress, symbols, _ = run(decoder, encoded, progress, rule)
     texts = symbols.squeeze(2).T.contiguous().cpu().numpy()
-    found = []
+    hypotheses = []
     for text, length, total in zip(texts, progress.length.tolist(), progress.totals.tolist(), strict=True):
         score = total / length_penalty(length, alpha, beta)
-        found.append(Hypothesis(tuple(text[:length].tolist()), total, score))
-    return found
+        hypotheses.append(Hypothesis(tuple(text[:length].tolist()), total, score))
+    return hypotheses

@@ -1,4 +1,4 @@
-"""What every search returns, and what it ranks by."""
+"""The result of every search, and its score."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from caesura.data.vocabulary import BOS, EOS, PAD
+from caesura.kernels.precision import full
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def length_penalty(length: L, alpha: float, beta: float) -> L:
 
 def log_probs(logits: Tensor) -> Tensor:
     """Log-probabilities of the next symbol, in float32 or better; <pad> and <s> are never written."""
-    scores = torch.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), -1)
+    scores = torch.log_softmax(full(logits), -1)
     for never in (PAD, BOS):  # one by one: a list of indices would be copied to the device
         scores[..., never] = -torch.inf
     return scores

@@ -1,4 +1,4 @@
-"""The steps of every search: a round of them without a look at the results, then who is done leaves."""
+"""The steps of every search: a round without a look at the results, then finished sentences drop out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from caesura.kernels.graphs import wanted
 from caesura.search import graphs
 from caesura.search.hypothesis import log_probs
 
-SMALLER = 2  # sizes an octave that a batch shrinks through
+SMALLER = 2  # sizes per doubling that a batch shrinks through
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Standing:
 
 
 P = TypeVar("P", bound=Standing)
-Trail = list[tuple[Tensor, list[tuple[Tensor, ...]]]]  # whose rows, and what was written there
+Trail = list[tuple[Tensor, list[tuple[Tensor, ...]]]]  # ids of the rows; symbols and parents
 
 
 class Rule(Protocol[P]):
-    """What a search does with a step; equal rules do the same. No value may be fetched from the device."""
+    """How a search takes a step; equal rules do the same. No value may be fetched from the device."""
 
     @property
     def width(self) -> int:
@@ -51,7 +51,7 @@ class Rule(Protocol[P]):
 
 @dataclass(frozen=True)
 class Pace:
-    """How often a device is asked who is done."""
+    """How often the host asks a device which sentences are done."""
 
     stretch: int  # steps in one piece, which is one graph
     round: int  # steps between two looks
@@ -59,7 +59,7 @@ class Pace:
 
 
 def pace(device: torch.device) -> Pace:
-    """A look at a GPU makes it wait; a look at the CPU is free, so there a sentence leaves at once."""
+    """A look at a GPU makes it wait; one at the CPU is free, so there finished sentences drop out at once."""
     if device.type == "cpu":
         return Pace(1, 1, False)
     return Pace(4, 16, True) if wanted(device) else Pace(1, 16, False)
@@ -71,7 +71,7 @@ def run(
 ) -> tuple[P, Tensor, Tensor | None]:
     """Go on until all are done: the progress of each, symbols [U, B, K] and parents [U, B, K] of all steps.
 
-    What stands beyond a sentence's length in the latter means nothing.
+    Beyond a sentence's length the latter are meaningless.
     """
     count, device = len(progress.left), progress.left.device
     if count == 0:
@@ -79,11 +79,11 @@ def run(
     going = pace(device)
     size = rounded(count) if going.graphs else count
     state = decoder.start(_padded(encoded, size) if going.graphs else encoded)
-    own = torch.arange(rule.width, device=device)  # each hypothesis itself
-    if len(own) > 1:
-        state = decoder.reorder(state, None, torch.zeros_like(own).expand(size, -1))
+    itself = torch.arange(rule.width, device=device)  # each hypothesis itself
+    if len(itself) > 1:
+        state = decoder.reorder(state, None, torch.zeros_like(itself).expand(size, -1))
     final = _rows(progress, torch.arange(count + 1, device=device) % count)
-    ids = torch.arange(size, device=device).clamp(max=count)  # whose row it is; `count`: nobody's
+    ids = torch.arange(size, device=device).clamp(max=count)  # the sentence of each row; `count`: none
     progress = _present(_rows(progress, ids % count), ids < count)
     trail: Trail = [(ids, [])]
     piece, most = partial(_stretch, decoder, rule, going.stretch), going.round
@@ -100,9 +100,9 @@ def run(
             _put(progress, ids, final)
             if most:
                 rows = alive.nonzero().squeeze(1)
-                rows, there = F.pad(rows, (0, size - number), value=0), F.pad(alive[rows], (0, size - number))
-                state = decoder.reorder(state, rows, own.expand(size, -1))
-                progress, ids = _present(_rows(progress, rows), there), torch.where(there, ids[rows], count)
+                rows, real = F.pad(rows, (0, size - number), value=0), F.pad(alive[rows], (0, size - number))
+                state = decoder.reorder(state, rows, itself.expand(size, -1))
+                progress, ids = _present(_rows(progress, rows), real), torch.where(real, ids[rows], count)
                 trail.append((ids, []))
     symbols, *parents = _whole(trail, count)
     return _rows(final, slice(count)), symbols, parents[0] if parents else None
@@ -111,7 +111,7 @@ def run(
 def _stretch(
     decoder: Decoder[Any], rule: Rule[P], steps: int, state: Any, progress: P
 ) -> tuple[Any, P, tuple[Tensor, ...]]:
-    """Some steps on the device: state, progress, and what was written, [steps, B, K] each."""
+    """Some steps on the device: state, progress, and symbols (and parents) [steps, B, K]."""
     wrote: list[list[Tensor]] = []
     for _ in range(steps):
         step, state = decoder.step(state, progress.symbols)
@@ -124,7 +124,7 @@ def _stretch(
 
 
 def _whole(trail: Trail, count: int) -> list[Tensor]:
-    """What was written, [U, B, K] each, in the order of the sentences."""
+    """Symbols (and parents) [U, B, K], in the order of the sentences."""
     parts = [(ids, [torch.cat(column) for column in zip(*wrote, strict=True)]) for ids, wrote in trail]
     steps = sum(len(columns[0]) for _, columns in parts)
     whole = [column.new_zeros(steps, count + 1, column.shape[2]) for column in parts[0][1]]
@@ -145,9 +145,9 @@ def _put(progress: P, rows: Tensor, into: P) -> None:
         getattr(into, f.name)[rows] = getattr(progress, f.name)
 
 
-def _present(progress: P, there: Tensor) -> P:
-    """Rows that are not `there` [B] are done."""
-    return replace(progress, left=progress.left * there)
+def _present(progress: P, real: Tensor) -> P:
+    """Rows that are not `real` [B] count as done."""
+    return replace(progress, left=progress.left * real)
 
 
 def _padded(encoded: Encoded, sentences: int) -> Encoded:

@@ -34,7 +34,7 @@ class Draw:
     def __call__(self, scores: Tensor, progress: Lot) -> tuple[Lot, None]:
         """One symbol further."""
         heaps = torch.softmax(scores[:, 0].double() / self.temperature, 1).cumsum(1)
-        position = progress.length.clamp(max=progress.draws.shape[1] - 1)  # of who is done: any
+        position = progress.length.clamp(max=progress.draws.shape[1] - 1)  # any, where the sentence is done
         # The heap that the draw falls into; scaled, so that rounding of the last sum cannot push it out.
         points = progress.draws.gather(1, position[:, None]) * heaps[:, -1:]
         symbols = (heaps <= points).sum(1, keepdim=True).clamp(max=scores.shape[2] - 1)

@@ -1,4 +1,4 @@
-"""Scheduled sampling (Bengio et al. 2015): some of the symbols that training feeds are the model's own."""
+"""Scheduled sampling (Bengio et al. 2015): training feeds some symbols that the model has drawn."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def scheduled_inputs(decoder: Decoder[Any], encoded: Encoded, trg_in: Tensor, sh
         # The largest sum of log-probability and Gumbel noise is distributed as the softmax.
         noise = -torch.log(torch.empty_like(scores).exponential_())
         drawn = (scores + noise).argmax(1, keepdim=True)
-        own = (torch.rand_like(scores[:, :1]) < share) & (reference != PAD)
-        fed.append(torch.where(own, drawn, reference))
+        replaced = (torch.rand_like(scores[:, :1]) < share) & (reference != PAD)
+        fed.append(torch.where(replaced, drawn, reference))
     return torch.cat(fed, 1)

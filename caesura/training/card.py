@@ -12,7 +12,7 @@ import torch
 
 from caesura import __version__
 from caesura.config import Config, Files, SegmenterComponent
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import asked, off_rate
 from caesura.inference import Translator
@@ -22,7 +22,7 @@ from caesura.segmenters.figures import Figure
 CARD = "README.md"
 
 
-def write_card(folder: Path, model: Translator, found: Evaluation, validation: dict[str, Any]) -> None:
+def write_card(folder: Path, model: Translator, evaluation: Evaluation, validation: dict[str, Any]) -> None:
     """Write README.md: data, scores with signatures, seed, versions, command."""
     config = model.config
     train = config.data.train
@@ -34,7 +34,7 @@ def write_card(folder: Path, model: Translator, found: Evaluation, validation: d
 
 On the dev set, greedy:
 
-{figures(found.record(), model.segmenter.figures)}
+{figures(evaluation.record(), model.segmenter.figures)}
 
 Trained on {names} with seed {config.training.seed}: best after {validation["update"]} updates,
 {validation["sentences"]} sentences, {validation["seconds"]:.0f} seconds on {model.device.type}.
@@ -45,12 +45,11 @@ Python {platform.python_version()}. To repeat it: `caesura train {place}/config.
 To use it: `caesura translate {place} < text`, or in Python
 `caesura.Translator.from_pretrained("{place}").translate([...])`.
 """
-    with write_beside(folder / CARD) as file:
-        file.write(card.encode(errors="replace"))  # a folder may have any name
+    write_whole(folder / CARD, card.encode(errors="replace"))  # a folder may have any name
 
 
 def introduction(config: Config, parameters: int) -> str:
-    """What a model is, from which language to which."""
+    """A model's languages, size and parts."""
     src, trg, model = config.data.src, config.data.trg, config.model
     segmenter, decoder = model.segmenter, model.decoder
     return f"""A Caesura translation model from {src.lang} ({src.level}) to {trg.lang} ({trg.level}), \
@@ -62,7 +61,7 @@ def introduction(config: Config, parameters: int) -> str:
 
 
 def _tau(segmenter: SegmenterComponent) -> str:
-    """The weight of its penalty, or that a rate sets it."""
+    """The weight of its penalty, or a note that a rate sets it."""
     options = segmenter.options
     rate, cutter = options.get("rate"), options.get("cutter", segmenter.type)
     kind = cutter.get("type") if isinstance(cutter, dict) else cutter
@@ -72,7 +71,7 @@ def _tau(segmenter: SegmenterComponent) -> str:
 
 
 def _given(config: Config) -> str:
-    """Where cuts of the source come from, if from outside of the model."""
+    """Where given cuts of the source come from, if there are any."""
     if (cuts := config.data.cuts) is None:
         return ""
     options = {name: value for name, value in cuts.model_dump(mode="json").items() if value not in (None, "")}
@@ -86,7 +85,7 @@ def _listed(options: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value in words; text in quotes, so that a space is seen."""
+    """A value as text; strings in quotes, so that a space can be seen."""
     if is_schedule(value):
         return shown(value)
     if not isinstance(value, dict):
@@ -96,9 +95,9 @@ def _value(value: Any) -> str:
     return f"{value.get('type', '')} ({listed})".strip() if listed else str(value.get("type", ""))
 
 
-def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
-    """A list of what an evaluation's record has, with the segmenter's `own` figures."""
-    scores, cut, written = (found[name] for name in ("scores", "segments", "output_segments"))
+def figures(record: Mapping[str, Any], segmenter_figures: Iterable[Figure]) -> str:
+    """A list of the values in an evaluation's record, with those of the segmenter's figures."""
+    scores, cut, written = (record[name] for name in ("scores", "segments", "output_segments"))
     lines = [
         f"BLEU {scores['bleu']:.2f} (`{scores['signatures']['bleu']}`)",
         f"chrF2 {scores['chrf']:.2f} (`{scores['signatures']['chrf']}`)",
@@ -111,8 +110,8 @@ def figures(found: Mapping[str, Any], own: Iterable[Figure]) -> str:
         lines.append(f"off its rate: {off}")
     if written is not None:
         lines.append(f"segment length of outputs: mean {written['mean']:.3f}, longest {written['longest']}")
-    for figure in own:
-        if figure.name in found["figures"]:
-            value = figure.shown(found["figures"][figure.name])
+    for figure in segmenter_figures:
+        if figure.name in record["figures"]:
+            value = figure.shown(record["figures"][figure.name])
             lines.append(f"{figure.heading}: {value} ({figure.unit}): {figure.definition}")
     return "\n".join(f"- {line}" for line in lines)

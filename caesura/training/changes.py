@@ -1,4 +1,4 @@
-"""With which config a run may be begun in a folder, or go on there."""
+"""The configs with which a run may start or go on in a folder."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from caesura.training.prepare import text_digests
 
 
 def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Config:
-    """Refuse a config, resolved, other than the one that the run in a folder was begun with, which is given.
+    """Refuse a resolved config other than the one that the run in a folder began with; return that one.
 
-    A run that is `going_on` may have another in what nothing that it has learned so far depends on.
+    A run that is `going_on` may change settings that its past training does not depend on.
     """
     old, config = resolve(load_config(folder / CONFIG, bases=False)), with_measured(config, folder)
     if changes := differences(_with_allowed_changes(old, config, folder) if going_on else old, config):
@@ -47,7 +47,7 @@ def _other_config(path: Path, changes: list[str], remedy: str) -> InputError:
 
 
 def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
-    """The old config with all of the new one that a run can go on with."""
+    """The old config with those changes of the new one that a run can go on with."""
     free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
     for name in ("epochs", "updates"):
         before, after = getattr(old.training, name), getattr(new.training, name)
@@ -66,13 +66,13 @@ def _same_text(config: Config, folder: Path) -> bool:
     digests = text_digests(config)
     for path in list_checkpoints(folder / "checkpoints"):
         with suppress(DamagedError):  # one is enough
-            if read_progress(path).text[: len(digests)] == digests:  # the vocabularies' are last
+            if read_progress(path).text[: len(digests)] == digests:  # those of the vocabularies are last
                 return True
     return False
 
 
 def refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> None:
-    """Bounds that were raised before and are lower again."""
+    """Refuse bounds that were raised before and are lower again."""
     for name, done in (("updates", progress.update), ("epochs", progress.epoch)):
         bound = getattr(config.training, name)
         if bound is not None and bound < done:
@@ -80,24 +80,23 @@ def refuse_lower_bounds(config: Config, progress: Progress, folder: Path) -> Non
 
 
 def refuse_overwriting(config: Config, folder: Path) -> None:
-    """A folder without checkpoints may hold what a killed start left, but no model, no stranger's file."""
-    found = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
-    written, own = folder / CONFIG, config.dump().encode()
-    if written.is_file() and (written.stat().st_size != len(own) or written.read_bytes() != own):
-        found.append(CONFIG)
-    if found:
-        raise InputError(
-            f"{folder}: has no checkpoints, but a {found[0]} that would be overwritten; choose another --out"
-        )
+    """Refuse a folder without checkpoints that has a model or a foreign config; a killed start is fine."""
+    existing = [name for name in (WEIGHTS, CARD) if (folder / name).exists()]
+    written, content = folder / CONFIG, config.dump().encode()
+    if written.is_file() and (written.stat().st_size != len(content) or written.read_bytes() != content):
+        existing.append(CONFIG)
+    if existing:
+        problem = f"has no checkpoints, but a {existing[0]} that would be overwritten"
+        raise InputError(f"{folder}: {problem}; choose another --out")
 
 
 def with_measured(config: Config, folder: Path) -> Config:
-    """The config with what an earlier start in this folder has measured."""
+    """The config with the values that an earlier start in this folder has measured."""
     if config.testing.max_output_ratio is not None or not (folder / CONFIG).is_file():
         return config
     try:
         return with_ratio(config, load_config(folder / CONFIG, bases=False).testing.max_output_ratio)
-    except InputError:  # not ours; it will be refused
+    except InputError:  # a foreign file, which will be refused
         return config
 
 

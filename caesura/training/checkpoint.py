@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a checkpoint holds, as it was at one moment: nothing that training does later changes it."""
+    """The content of a checkpoint, copied at one moment: training does not change it later."""
 
     progress: dict[str, Any]
     tensors: dict[str, Tensor]  # in the host's memory
@@ -75,7 +75,7 @@ def save_checkpoint(folder: Path, state: Snapshot, keep: int) -> Path:
     path = folder / f"{state.progress['update']:09d}.safetensors"
     save_tensors(path, state.tensors, {"format": FORMAT, "progress": state.progress, "config": state.config})
     # A later one is there only if it was damaged, and this run went on from one before.
-    kept = [found for found in list_checkpoints(folder) if found <= path][-keep:]
+    kept = [earlier for earlier in list_checkpoints(folder) if earlier <= path][-keep:]
     for other in list_checkpoints(folder):
         if other not in kept:
             check_held(other)
@@ -146,12 +146,12 @@ def _progress(path: Path, facts: dict[str, Any]) -> Progress:
 
 def _expect(path: Path, kinds: Kinds, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Refuse tensors that no checkpoint of this run holds, and large random states."""
-    own = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
+    shapes = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     weights = [p for group in optimizer.param_groups for p in group["params"]]
     moments = {f"optimizer.{index}": tuple(weight.shape) for index, weight in enumerate(weights)}
     for name, kind in kinds.items():
-        if name in own:
-            fits = kind.shape == own[name]
+        if name in shapes:
+            fits = kind.shape == shapes[name]
         elif name.startswith("random."):
             fits = math.prod(kind.shape) <= RANDOM_STATE
         else:

@@ -14,11 +14,11 @@ from caesura.output import Segmentation
 
 Kind = Literal["", "single", "long", "off"]
 
-# Where each kind begins, and where it is over: a run that stays near a bound is warned of once.
+# Where each kind begins and ends: a run that stays near a bound gets one warning.
 SINGLE, SINGLE_OVER = 1.15, 1.3  # symbols per segment
 LONG, LONG_OVER = 20.0, 15.0  # symbols per segment
 FEW, FEW_OVER = 1.5, 2.0  # segments per sentence
-OFF, OFF_OVER = TOLERANCE, TOLERANCE / 2  # of the length that is asked for
+OFF, OFF_OVER = TOLERANCE, TOLERANCE / 2  # of the target length
 SHORT = 8.0  # symbols per sentence: in shorter text, one segment per sentence may be right
 
 
@@ -27,12 +27,12 @@ class CutCounts:
     """How a text was cut."""
 
     symbols: int  # </s> left out
-    segments: int  # those that cover text
-    sentences: int  # those that are not empty
+    segments: int  # without those of </s> alone
+    sentences: int  # without empty ones
 
     @classmethod
     def of(cls, cuts: Iterable[Segmentation]) -> CutCounts:
-        """Those of a text's sentences."""
+        """The counts over a text's sentences."""
         filled = [cut for cut in cuts if cut.ends]
         segments = segment_length(cut.covered for cut in filled).segments
         return cls(sum(len(cut.ends) for cut in filled), segments, len(filled))
@@ -44,7 +44,7 @@ class CutCounts:
 
 
 def collapse(counts: CutCounts, before: str) -> Kind:
-    """How free segments have collapsed, if they have; `before` is what the last validation found."""
+    """How free segments have collapsed, if they have; `before` is the result of the last validation."""
     if not counts.segments or counts.symbols < 2 * counts.sentences:
         return ""
     if counts.length <= (SINGLE_OVER if before == "single" else SINGLE):
@@ -57,36 +57,36 @@ def collapse(counts: CutCounts, before: str) -> Kind:
 
 
 def departure(length: float, target: float, before: str) -> Kind:
-    """Whether segments of this length are off the one that is asked for."""
+    """Whether segments of this length are off the target length."""
     return "off" if abs(rate_error(length, target)) > (OFF_OVER if before == "off" else OFF) else ""
 
 
 def watch(
-    model: Translator, found: Evaluation, before: Mapping[str, str]
+    model: Translator, evaluation: Evaluation, before: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """What has collapsed at a validation, by part of the model, and a notice of each that is new.
+    """How parts of the model have collapsed at a validation, and a notice of each new collapse.
 
-    Only cuts that are learned, or asked for at a rate, can; `before` is what the last validation found.
+    Only learned cuts and cuts at a target rate can collapse; `before` is the result of the last validation.
     """
     kinds: dict[str, str] = {}
     notices, data = [], model.config.data
-    segmenter, target = model.segmenter, found.target
+    segmenter, target = model.segmenter, evaluation.target
     if target is not None:
-        kinds["segmenter"] = departure(found.segments.mean, target, before.get("segmenter", ""))
+        kinds["segmenter"] = departure(evaluation.segments.mean, target, before.get("segmenter", ""))
         if kinds["segmenter"] and not before.get("segmenter"):
-            short = found.segments.mean < target
+            short = evaluation.segments.mean < target
             remedy = f"{'raise' if short else 'lower'} data.cuts.target"  # a rate of cuts that are given
             if segmenter.control is not None:
                 remedy = segmenter.remedy(short, 0.0)
             notices.append(f"segments do not have the length that is asked for: {remedy}")
     elif segmenter.learns:
-        counts = CutCounts.of(output.segmentation for output in found.outputs)
+        counts = CutCounts.of(output.segmentation for output in evaluation.outputs)
         kind = kinds["segmenter"] = collapse(counts, before.get("segmenter", ""))
         if kind and kind != before.get("segmenter"):
             remedy = segmenter.remedy(kind == "single", model.tau.value.item())
             notices.append(f"{_shape('segments', kind, counts, data.src.level)}: {remedy}")
     if model.decoder.segmenting:
-        counts = CutCounts.of(output.targets[0] for output in found.outputs if output.targets)
+        counts = CutCounts.of(output.targets[0] for output in evaluation.outputs if output.targets)
         kind = kinds["decoder"] = collapse(counts, before.get("decoder", ""))
         if kind and kind != before.get("decoder"):
             single = kind == "single"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from caesura.data.batching import Batch, Ids, collate, rounded
 from caesura.data.corpus import Corpus
 
-Pairs = Corpus | Sequence[tuple[Ids, Ids]]  # a list will do where no cuts are given
+Pairs = Corpus | Sequence[tuple[Ids, Ids]]  # a list is enough without given cuts
 AHEAD = 3  # batches that wait for the GPU
 
 
@@ -34,12 +34,12 @@ def feed(corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device)
 
 
 def collated(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
-    """A batch of these rows, as wide as they are."""
+    """A batch of these rows, padded to the longest."""
     return collate([corpus[i] for i in rows], rows, cuts=_cuts(corpus, rows))
 
 
 def padded(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
-    """A batch of a size that comes again, so that the graphs of its shape can be used again."""
+    """A batch padded to one of a few shapes, so that graphs can be used again."""
     pairs = [corpus[i] for i in rows]
     T, U = (max(len(pair[side]) for pair in pairs) + 1 for side in (0, 1))
     return collate(pairs, rows, (rounded(len(rows)), rounded(T), rounded(U)), _cuts(corpus, rows))
@@ -48,7 +48,7 @@ def padded(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
 def _cuts(corpus: Pairs, rows: NDArray[np.int64]) -> list[NDArray[np.int8]] | None:
     if not isinstance(corpus, Corpus):
         return None
-    cuts = [own for i in rows if (own := corpus.cuts(int(i))) is not None]
+    cuts = [marks for i in rows if (marks := corpus.cuts(int(i))) is not None]
     return cuts or None
 
 

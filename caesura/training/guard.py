@@ -1,4 +1,4 @@
-"""Updates whose loss or gradient is not finite: skipped on the device, kept on the host, too many an end."""
+"""Updates whose loss or gradient is not finite: skipped, and their batches kept; too many end training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from caesura.data.corpus import Corpus
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.data.held import make_folder
 from caesura.errors import TrainingError
 from caesura.inference import Translator
@@ -55,7 +55,7 @@ class Guard:
             self.look()
 
     def look(self) -> None:
-        """Name and keep the batches of what was skipped; end training after too many in a row."""
+        """Name and keep the batches of skipped updates; end training after too many in a row."""
         if not self.seen:
             return
         wrong = torch.stack([seen.wrong for seen in self.seen]).tolist()
@@ -79,8 +79,7 @@ class Guard:
             "target": [self.model.trg_vocabulary.decode(target) for _, target in pairs],
         }
         make_folder(path.parent)
-        with write_beside(path) as file:
-            file.write(json.dumps(batch, ensure_ascii=False, indent=1).encode())
+        write_whole(path, json.dumps(batch, ensure_ascii=False, indent=1))
         self.journal.record(SKIPPED, one.update, {"epoch": one.epoch, "batch": one.batch})
         self.say(f"update {one.update} skipped: its loss or a gradient is not finite; its batch is in {path}")
 

@@ -12,26 +12,26 @@ from typing import Any
 from caesura.signals import restore_signals, take_signals
 
 BUDGET = "budget"
-SHORT = 60.0  # seconds: of a smaller budget, it is said what comes on top of it
+SHORT = 60.0  # seconds: a smaller budget gets a message on what comes on top of it
 ON_TOP = "what has begun, an update or a validation, is finished, and the last validation comes on top"
-OVERRUN = 1.2  # of a budget: the share from which on it is said that training took longer
+OVERRUN = 1.2  # times a budget: from here on, a message says that training took longer
 
 
 def overrun(seconds: float, budget: float | None) -> str:
-    """What is said after the time that training took, where that is more than its budget; "" elsewhere."""
+    """The message after the time that training took, if that is clearly over its budget; else ""."""
     if budget is None or seconds < OVERRUN * budget:
         return ""
     return f", more than the {budget:g}s that it had: an update or a validation that has begun is finished"
 
 
 class Stop(Exception):
-    """It is time to stop in the middle of something that will be done again."""
+    """Raised to stop work that will be repeated."""
 
 
 class Interrupt:
     """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on; ignored ones stay ignored.
 
-    Ctrl-C after one of them is a KeyboardInterrupt. The others are not: who stops a job may send several.
+    Ctrl-C after one of them is a KeyboardInterrupt. The others are not: a job scheduler may send several.
     """
 
     def __init__(self, time_limit: float | None = None) -> None:
@@ -53,11 +53,11 @@ class Interrupt:
         return None
 
     def spent_at(self, moment: float) -> None:
-        """Stop at this moment of time.monotonic() too: what training may take is spent then."""
+        """Stop at this moment of time.monotonic() too: the budget of training is spent then."""
         self._spent = moment
 
     def check(self) -> None:
-        """Raise `Stop` where there is a reason to; the budget is none in what has to be done after it too."""
+        """Raise `Stop` for any reason but the budget, which does not bound the last validation."""
         if self.reason() not in (None, BUDGET):
             raise Stop
 

@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: metrics.jsonl, validations.tsv, and TensorBoard where it is wanted."""
+"""The log of a run: metrics.jsonl, validations.tsv, and TensorBoard if it is on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from caesura.errors import InputError, TrainingError, missing_extra
 METRICS, VALIDATIONS = "metrics.jsonl", "validations.tsv"
 MAX_BYTES = 1 << 28  # of a log that is read: over half a million lines
 MAX_LINES = 1_000_000
-# What logs and results of earlier versions call a figure, and its name.
+# Names of figures in logs and results of earlier versions, and their names today.
 EARLIER = {
     "gradient_share": "live",
     "inside": "live",
@@ -66,7 +66,7 @@ class Journal:
                     self._board.add_scalar(f"{kind}/{name}", value, update)
 
     def validation(self, columns: dict[str, Any]) -> None:
-        """One line of validations.tsv, under a header; what a header that is there lacks is left out."""
+        """One line of validations.tsv, under a header; columns that an existing header lacks are left out."""
         if self._header is None:
             self._header = [*columns]
             self._write(VALIDATIONS, "\t".join(columns))
@@ -82,9 +82,9 @@ class Journal:
         return {name: file.tell() for name, file in self._files.items()}
 
     def close(self) -> None:
-        """Close the files; what a full disk does not take is lost, and was not part of any checkpoint.
+        """Close the files; lines that a full disk does not take are lost, and are not part of any checkpoint.
 
-        TensorBoard opens its file again to write the rest, though the folder may be gone.
+        TensorBoard opens its file again to write the rest, even if the folder is gone.
         """
         for file in self._files.values():
             with suppress(OSError):
@@ -114,7 +114,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     if not path.is_file():
         return []
-    found, content = [], read_bounded(path, MAX_BYTES)
+    records, content = [], read_bounded(path, MAX_BYTES)
     try:
         check_values(content, JSON_VALUES)
         if content.count(b"\n") > MAX_LINES:
@@ -124,13 +124,13 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     for line in content.split(b"\n"):
         try:
             record = json.loads(line)
-        except ValueError:  # the last one of a run that goes on, or written over by one that went on
+        except ValueError:  # the last line of a run in progress, or one overwritten by a resumed run
             continue
         except RecursionError as problem:
             raise InputError(f"{path}: not the log of a training: {problem}") from problem
         if isinstance(record, dict) and "kind" in record:
-            found.append(renamed(record))
-    return found
+            records.append(renamed(record))
+    return records
 
 
 def training_seconds(folder: Path) -> float | None:

@@ -1,4 +1,4 @@
-"""One training at a time in a folder: a lock that says who holds it, and that ends with its process."""
+"""One training at a time per folder: a lock that names its holder and ends with its process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         with holding(folder, file):
             yield
     finally:
-        if is_lock(file, folder):  # else it is another process's
+        if is_lock(file, folder):  # else it belongs to another process
             path.unlink(missing_ok=True)  # before others can take it
         os.close(file)
 
@@ -71,11 +71,11 @@ def _acquire(path: Path, say: Callable[[str], None]) -> int:
             if not _locked(file, path, say):
                 os.close(file)
                 continue
-            if left := os.read(file, 1000):
-                say(f"taken over from {_holder(left)}, which has ended without a word")
-            own = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            if content := os.read(file, 1000):
+                say(f"taken over from {_holder(content)}, which has ended without a word")
+            facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
             os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(own).encode(), 0)
+            os.pwrite(file, json.dumps(facts).encode(), 0)
             return file
         except BaseException:
             os.close(file)
@@ -104,17 +104,17 @@ def _locked(file: int, path: Path, say: Callable[[str], None]) -> bool:
 
 def _take(file: int) -> None:
     for _ in range(_TRIES):
-        with suppress(BlockingIOError):  # `is_held` has it for an instant
+        with suppress(BlockingIOError):  # `is_held` takes it for an instant
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(_PAUSE)
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _holder(content: bytes) -> str:
-    """Who wrote the lock, as far as it can be read."""
+    """The process that wrote the lock, as far as it can be read."""
     try:
-        found = json.loads(content)
-        return f"process {found['pid']} on {found['host']} (since {found['since']})"
+        facts = json.loads(content)
+        return f"process {facts['pid']} on {facts['host']} (since {facts['since']})"
     except (ValueError, KeyError, TypeError):
         return "another process"
 

@@ -48,8 +48,8 @@ def train(
 ) -> Ending:
     """Train until the schedule, a bound or a limit ends it; called again, it goes on where it was.
 
-    `time_limit` is of this call; `budget` of training as `Progress.seconds` counts it, over all calls. When
-    that is spent, what was not validated yet is, off the clock.
+    `time_limit` bounds this call; `budget` bounds training over all calls, as `Progress.seconds` counts it.
+    When that is spent, updates since the last validation are validated, off the clock.
     `Interrupted` is raised, with the state saved, after SIGINT, SIGTERM or SIGHUP.
     """
     config = resolve(config)
@@ -142,7 +142,7 @@ def _ended_by_bound(run: Run) -> bool:
 
 
 def _update(run: Run, step: Step, batch: Batch) -> None:
-    """One step of Adam; what the log wants is summed up without waiting for the device.
+    """One step of Adam; the sums for the log do not wait for the device.
 
     Where the loss or a gradient is not finite, nothing changes.
     """
@@ -164,14 +164,14 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
 
 
 def _last_rate(run: Run) -> float:
-    """What Adam had at the last update, where nothing was lowered since."""
+    """Adam's rate at the last update, if it was not lowered since."""
     return rate_at(run.config.training, run.progress.learning_rate, run.progress.update - 1)
 
 
 def _say_what_ran(run: Run, reporter: Reporter) -> None:
-    """Kernels that their arguments did not allow, which nobody knows before the first update."""
+    """Report kernels that their arguments ruled out, which only the first update shows."""
     if run.progress.update == 0:
-        run.journal.record("kernels", 0, {kernel: list(found) for kernel, found in used.items()})
+        run.journal.record("kernels", 0, {kernel: list(choice) for kernel, choice in used.items()})
     for kernel, (choice, why) in used.items():
         if choice != pick(run.model.device)[0]:
             reporter.say(f"{kernel}: {choice} ({why})")
@@ -182,7 +182,7 @@ def _logged(update: int) -> bool:
 
 
 def _log(run: Run) -> float | None:
-    """Write the means since the last line of the log, and start anew; None where all updates were skipped."""
+    """Write the means since the last line of the log, and reset them; None if all updates were skipped."""
     run.check()
     progress = run.progress
     window = dict(zip(run.summed, run.window.tolist(), strict=True))
@@ -207,7 +207,7 @@ def _log(run: Run) -> float | None:
 
 
 def _knobs(run: Run) -> dict[str, float]:
-    """What they are set to now."""
+    """The present value of each knob."""
     knobs = run.model.knobs
     return dict(zip(knobs, torch.stack([knob.value for knob in knobs.values()]).tolist(), strict=True))
 
@@ -235,7 +235,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
 
     settle(run.model, run.corpus)
     try:
-        found = evaluate(
+        evaluation = evaluate(
             run.model,
             dev.sources,
             dev.references,
@@ -246,24 +246,24 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
     except Stop:
         return False
     except Exception:
-        run.save()  # what was learned since the last time
+        run.save()  # all updates since the last checkpoint
         raise
-    verdict = run.schedule.update(found.scores.bleu, found.scores.chrf)
+    verdict = run.schedule.update(evaluation.scores.bleu, evaluation.scores.chrf)
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started
-    progress.collapsed, notices = watch(run.model, found, progress.collapsed)
-    result = summarise(progress, _last_rate(run), found, verdict, run.model.segmenter, notices)
+    progress.collapsed, notices = watch(run.model, evaluation, progress.collapsed)
+    result = summarise(progress, _last_rate(run), evaluation, verdict, run.model.segmenter, notices)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
-        write_card(run.folder, run.model, found, asdict(result))
+        write_card(run.folder, run.model, evaluation, asdict(result))
     elif verdict == "halve":
         progress.learning_rate *= settings.decrease_factor
     elif verdict == "stop":
         progress.finished = f"no new best through {settings.max_halvings} halvings of the learning rate"
-    rows = zip(dev.sources, found.outputs, dev.references, strict=True)
+    rows = zip(dev.sources, evaluation.outputs, dev.references, strict=True)
     examples = [ValidationExample(*row) for row in islice(rows, settings.examples)]
-    run.journal.record("validation", progress.update, log_record(result, found, examples))
+    run.journal.record("validation", progress.update, log_record(result, evaluation, examples))
     run.journal.validation(replace(result, seconds=round(result.seconds, 1)).columns())
     run.save()
     reporter.validation(result, examples)

@@ -23,13 +23,13 @@ from caesura.errors import InputError, no_file
 from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabularies
 
 FEW_PAIRS = 100  # fewer get a remark
-PASSES = 20  # over the training text between two validations: more get one too
-LONGEST = 5000  # symbols of a training sentence: one that is longer could take all memory by itself
+PASSES = 20  # over the training text between two validations; more get a remark too
+LONGEST = 5000  # symbols of a training sentence: a longer one could take all memory alone
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that training reads."""
+    """The vocabularies and texts that training reads."""
 
     src_vocabulary: Vocabulary
     trg_vocabulary: Vocabulary
@@ -37,7 +37,7 @@ class Prepared:
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
     learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
-    notices: Sequence[str] = ()  # what to know about the text before training begins on it
+    notices: Sequence[str] = ()  # remarks on the text, for before training
 
 
 def prepare(
@@ -112,7 +112,7 @@ def _refuse_other_text(vocabularies: Vocabularies, text: ParallelText, folder: P
 
 
 def small_text(pairs: int, settings: Training) -> Iterator[str]:
-    """What to expect of a training text of few pairs, and of training without a bound on it."""
+    """Remarks on a training text of few pairs, and on training without a bound on it."""
     if pairs < FEW_PAIRS:
         count = "1 training pair is" if pairs == 1 else f"{pairs} training pairs are"
         yield (
@@ -183,7 +183,7 @@ def packed_files(config: Config) -> Iterator[str]:
 
 
 def _remedy(config: Config, key: str) -> str:
-    """What to do where text is missing; a recipe that comes with the program is changed in a copy."""
+    """The remedy for missing text; a recipe that comes with the program is changed in a copy."""
     if config.recipe is None:
         return f"put the text there, or --set {key}=FILE"
     copied = f"`caesura recipes copy {config.recipe} .` and name your text in the copy"
@@ -216,7 +216,7 @@ def _train_vocabularies(
     progress: Callable[[str, int], None],
     device: str,
 ) -> Vocabularies:
-    """All vocabularies; each side is read once, so its words are counted on the way, but for cuts."""
+    """All vocabularies; each side is read once, counting its words; cuts read the source once more."""
     data = config.data
 
     def lines(*columns: int, counted: bool = True) -> Iterator[str]:

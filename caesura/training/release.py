@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from caesura.config import Config, Files
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.inference import Translator
 from caesura.training.card import CARD
 
@@ -25,8 +25,7 @@ def release(run: Path, about: str, out: Path) -> None:
     card = (run / CARD).read_text(encoding="utf-8")
     card = card.replace(f"`caesura train {run.name}/config.yaml --out NEW_FOLDER`", f"`make {out.name}`")
     rounded = "\nThe weights were rounded to bfloat16 after these scores were taken.\n"
-    with write_beside(out / CARD) as file:
-        file.write(f"{card}{rounded}\n{about}".encode())
+    write_whole(out / CARD, f"{card}{rounded}\n{about}")
 
 
 def _elsewhere(config: Config) -> Config:

@@ -11,18 +11,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from caesura.config import Config, Training
-from caesura.data.batching import Batch, collate
+from caesura.data.batching import Batch, collate_targets
 from caesura.data.vocabulary import EOS, PAD, Vocabulary
 from caesura.decoders.base import Decoded
 from caesura.encoders.base import Encoded
 from caesura.evaluation.scores import bleu_metric
 from caesura.inference import Translator
+from caesura.kernels.precision import full
 from caesura.layers.modes import evaluating
 from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
 from caesura.translator import Loss
 
-Score = Callable[[str, str], float]  # of a hypothesis against its reference, 0 to 1
+Score = Callable[[str, str], float]  # (hypothesis, reference) -> 0 to 1
 
 
 def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) -> Loss:
@@ -42,7 +43,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     owners = [b for b, targets in enumerate(candidates) for _ in targets]
     costs = _costs(candidates, references, model.trg_vocabulary, _score(model.config))
     rows = torch.tensor(owners, device=model.device)
-    targets = [target for found in candidates for target in found]
+    targets = [target for group in candidates for target in group]
     totals, penalties = _forced(model, encoded.rows(rows), targets)
     first = torch.tensor(np.unique(owners, return_index=True)[1], device=model.device)  # the references
     risk = (_shares(settings.risk_alpha * totals, rows, count) * costs.to(totals)).sum()
@@ -61,33 +62,32 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
 
 def _forced(model: Translator, encoded: Encoded, targets: list[list[int]]) -> tuple[Tensor, Tensor]:
     """Log-probabilities [N] and penalties [N] of the targets."""
-    batch = collate([((), target) for target in targets]).to(model.device)
-    if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
-        raise ValueError("there are no targets")
-    decoded = model.decoder(encoded, batch.trg_in, batch.trg_lengths)
-    logits = decoded.logits.to(torch.promote_types(decoded.logits.dtype, torch.float32)).flatten(0, 1)
-    costs = F.cross_entropy(logits, batch.trg_out.flatten(), ignore_index=PAD, reduction="none")
-    return -costs.view(batch.trg_out.shape).sum(1), decoded.penalty
+    trg_in, trg_out, lengths = (part.to(model.device) for part in collate_targets(targets))
+    decoded = model.decoder(encoded, trg_in, lengths)
+    costs = F.cross_entropy(
+        full(decoded.logits).flatten(0, 1), trg_out.flatten(), ignore_index=PAD, reduction="none"
+    )
+    return -costs.view(trg_out.shape).sum(1), decoded.penalty
 
 
 def _draw(
     model: Translator, encoded: Encoded, batch: Batch, references: list[list[int]], update: int
 ) -> list[list[list[int]]]:
-    """For each sentence its reference, first, and what else was drawn for it, without </s>."""
+    """For each sentence its reference, then the other targets drawn for it, without </s>."""
     settings = model.config.training
     rows = slice(len(references))
     frozen = Encoded(encoded.states[rows].detach(), encoded.lengths[rows], encoded.summary[rows].detach())
-    # What is twice as long as its reference is not worth drawing.
+    # A target twice as long as its reference is not worth drawing.
     limits = 2 * batch.trg_lengths[rows] + 1  # type: ignore[index]
-    found = [[reference] for reference in references]
+    candidates = [[reference] for reference in references]
     with evaluating(model):
         for turn in range(settings.risk_candidates):
             seeds = [_seed(settings, update, turn, int(index)) for index in batch.indices]
-            for own, drawn in zip(found, sample(model.decoder, frozen, limits, seeds), strict=True):
+            for targets, drawn in zip(candidates, sample(model.decoder, frozen, limits, seeds), strict=True):
                 target = [symbol for symbol in drawn.symbols if symbol != EOS]
-                if drawn.finished and target not in own:
-                    own.append(target)
-    return found
+                if drawn.finished and target not in targets:
+                    targets.append(target)
+    return candidates
 
 
 def _seed(settings: Training, update: int, turn: int, index: int) -> int:
@@ -106,7 +106,7 @@ def _costs(
 
 
 def _score(config: Config) -> Score:
-    """Of one sentence, as the model is scored; BLEU is smoothed, which is 0 without four words in common."""
+    """The model's metric for one sentence; BLEU of effective order, else it is 0 without a shared 4-gram."""
     testing, chrf = config.testing, config.training.risk_metric == "chrf"
     scorer = (
         CHRF(lowercase=testing.lowercase)

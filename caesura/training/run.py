@@ -1,4 +1,4 @@
-"""A training run: how it is started or taken up again, and what of it is saved."""
+"""A training run: how it is started or resumed, and what is saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from caesura.config import Config
 from caesura.data.corpus import Corpus
-from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_beside
+from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_whole
 from caesura.data.sentences import Sentences
 from caesura.data.tensors import DamagedError, load_tensors
 from caesura.data.words import WORDS
@@ -73,7 +73,7 @@ FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobo
 
 
 class Reporter(Protocol):
-    """Who is told how training goes; the command line draws it."""
+    """Shows how training goes; the command line implements it."""
 
     def say(self, text: str) -> None:
         """Something happened once."""
@@ -90,7 +90,7 @@ class Reporter(Protocol):
 
 @dataclass
 class Run:
-    """All that changes while training."""
+    """The state of a training run."""
 
     config: Config
     folder: Path
@@ -110,11 +110,11 @@ class Run:
 
     @property
     def summed(self) -> tuple[str, ...]:
-        """What is summed up between two lines of the log."""
+        """The names of the sums between two lines of the log."""
         return *SUMS, *self.model.counted, "clipped", "updates"
 
     def save(self) -> None:
-        """Write a checkpoint that belongs to exactly what is in the log now, while training goes on."""
+        """Write a checkpoint that matches the present log exactly, while training goes on."""
         self.finish_writing()
         self.check()
         self.progress.window = dict(zip(self.summed, self.window.tolist(), strict=True))
@@ -122,12 +122,12 @@ class Run:
         self.progress.journal = self.journal.sizes()
         keep = self.config.training.keep_last
         state = snapshot(self.model, self.optimizer, self.progress, self.model.config.model_dump(mode="json"))
-        with self.interrupt.shielded():  # a writing that is not known of would not be waited for
+        with self.interrupt.shielded():  # else nobody would wait for this writing
             self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
         self.saved = time.monotonic()
 
     def finish_writing(self, wait: bool = True) -> None:
-        """Raise what went wrong when the last checkpoint was written; `wait` until it is on disk."""
+        """Raise the error of the last checkpoint's writing, if any; `wait` until it is on disk."""
         if self._writing is not None and (wait or self._writing.done()):
             with self.interrupt.shielded():
                 self._writing.result()
@@ -136,7 +136,7 @@ class Run:
     def close(self) -> None:
         """Let the last checkpoint get to the disk, and close the log.
 
-        Ctrl-C is no reason to leave before: a thread that writes must not outlive the lock of its folder.
+        Not even Ctrl-C ends it earlier: a thread that writes must not outlive the lock of its folder.
         """
         with self.interrupt.shielded():
             self._writer.shutdown()
@@ -151,7 +151,7 @@ class Run:
     def check(self) -> None:
         """Refuse to go on from a state in which a number is not finite, and so to save or validate it."""
         self.guard.look()
-        # The squares, because with weights that have none no loss can be computed either.
+        # The squares: where they overflow, no loss can be computed either.
         finite = [p.square().sum().isfinite() for p in (self.window, *self.model.parameters())]
         if not torch.stack(finite).all():
             raise not_finite(self.progress.update, self.folder)
@@ -166,7 +166,7 @@ class Run:
 def open_run(
     config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack
 ) -> tuple[Run, Prepared]:
-    """Start a run in `folder`, or take up the one that is there; it is closed with `opened`."""
+    """Start a run in `folder`, or resume the one that is there; it is closed with `opened`."""
     settings = config.training
     _tidy(folder)
     checkpoints = list_checkpoints(folder / "checkpoints")
@@ -201,8 +201,7 @@ def open_run(
         if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
             progress.finished = ""  # the bound that ended it was raised
     else:
-        with write_beside(folder / CONFIG) as file:
-            file.write(config.dump().encode())
+        write_whole(folder / CONFIG, config.dump())
     journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
     guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
     nothing = torch.zeros((), dtype=torch.float64, device=model.device)
@@ -234,14 +233,14 @@ def open_run(
 
 
 def _threads_so_far(folder: Path) -> int | None:
-    """With how many a run was begun: with as many it goes on, for sums in the same order."""
+    """The threads that a run began with: it goes on with as many, so that sums keep their order."""
     start = next((record for record in read_records(folder) if record["kind"] == "start"), {})
     threads = start.get("threads")
     return min(threads, own_cores()) if isinstance(threads, int) and threads > 0 else None
 
 
 def _going_on(window: dict[str, float], names: Sequence[str]) -> list[float]:
-    """The sums of a checkpoint; a figure that an older version summed up in another way begins anew."""
+    """The sums of a checkpoint; a figure that an older version summed up in another way starts at 0."""
     return [
         window.get(name, 0.0) if f"{name} of" not in names or f"{name} of" in window else 0.0
         for name in names
@@ -272,7 +271,7 @@ def _restore(
 
 
 def _mend_best(run: Run, reporter: Reporter) -> None:
-    """Write a damaged best model anew from a checkpoint of its update; warn where a next best may come."""
+    """Write a damaged best model again from a checkpoint of its update, or warn until the next best."""
     try:
         run.check_best()
     except DamagedError as problem:
@@ -284,7 +283,7 @@ def _mend_best(run: Run, reporter: Reporter) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Refuse what cannot be written to or leads elsewhere, and remove what killed runs have left."""
+    """Refuse paths that cannot be written to or lead elsewhere; remove leftovers of killed runs."""
     within = [path for name in FOLDERS for path in (folder / name).glob("*")]
     refuse_links([*(folder / name for name in (*FILES, *FOLDERS)), *within], folder)
     refuse_odd([folder / name for name in FILES], [folder / name for name in FOLDERS])
@@ -294,24 +293,24 @@ def _tidy(folder: Path) -> None:
             raise InputError(f"{path}: cannot be written to (Permission denied); choose another --out")
     written = [(folder, name) for name in FILES] + [(folder / name, "*") for name in FOLDERS]
     for place, name in written:
-        for left in [*parts(place, name)]:
-            left.unlink()
+        for leftover in [*parts(place, name)]:
+            leftover.unlink()
 
 
 def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
-    """Refuse a disk without room for the best model and the checkpoints: weights and two moments each."""
+    """Refuse a disk too full for the best model and the checkpoints (weights and two moments each)."""
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
-    there = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
-    wanted = 3 * weights * (keep + 1) + 2 * weights - there
-    if (free := shutil.disk_usage(folder).free) < wanted:
+    existing = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
+    needed = 3 * weights * (keep + 1) + 2 * weights - existing
+    if (free := shutil.disk_usage(folder).free) < needed:
         raise InputError(
             f"{folder}: {free / 1e6:.1f} MB are free there, and checkpoints and models want "
-            f"{wanted / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
+            f"{needed / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
         )
 
 
 def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str, int], None]) -> None:
-    """Log what is known before the first update: sizes, and the segments that training starts from."""
+    """Log the facts before the first update: sizes, and the segments that training starts from."""
 
     def measuring(what: str) -> Callable[[int], None]:
         done = 0
@@ -342,22 +341,22 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "kernels": list(pick(run.model.device)),
     }
     longest = f"(longest {segments.longest})"
-    said = [f"segments start at {segments.mean:.2f} characters{asked(target)} {longest}"]
+    messages = [f"segments start at {segments.mean:.2f} characters{asked(target)} {longest}"]
     if remark := run.model.segmenter.remark(figures.get(LIVE.name), segments.mean, first=True):
-        said.append(remark)
+        messages.append(remark)
     if run.model.decoder.segmenting:
-        # There are no translations yet; how a fresh decoder cuts depends little on what it is made to write.
+        # There are no translations yet; how a fresh decoder cuts depends little on the text.
         forced = run.model.segment_targets(run.dev.sources, run.dev.references, measuring("output segments"))
         written = segment_length(cut.covered for cut in forced)
         facts |= {"output_segment_length": written.mean, "longest_output_segment": written.longest}
         facts |= {"output_live": output_live(forced)}
-        said.append(
+        messages.append(
             f"output segments start at {written.mean:.2f} (longest {written.longest}), on the references"
         )
     run.journal.record("start", 0, facts)
     run.save()
     run.finish_writing()
-    for line in (str(data.corpus.report), *data.notices, *said):
+    for line in (str(data.corpus.report), *data.notices, *messages):
         reporter.say(line)
 
 
@@ -380,8 +379,8 @@ def _announce(run: Run, reporter: Reporter) -> None:
         reporter.say(instead)
     files = [stored(path) for path in text_files(run.config, "test").values()]
     if lost := [str(path) for path in files if not path.is_file()]:
-        wanted = " and ".join(("--src", "--trg")[: len(files)])
-        reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {wanted}")
+        options = " and ".join(("--src", "--trg")[: len(files)])
+        reporter.say(f"data.test: no file {' nor '.join(lost)}; evaluate will need {options}")
 
 
 def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
@@ -395,7 +394,7 @@ def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
 
 
 def _device(config: Config) -> torch.device:
-    wanted = config.training.device
-    if wanted == "cuda" and not torch.cuda.is_available():
+    requested = config.training.device
+    if requested == "cuda" and not torch.cuda.is_available():
         raise config.error("training.device", "no CUDA device here; auto or cpu would work")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if requested != "cpu" and torch.cuda.is_available() else "cpu")

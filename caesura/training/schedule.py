@@ -1,4 +1,4 @@
-"""What the learning rate is, when training ends, and how much of what is fed is the model's own."""
+"""The learning rate, the end of training, and the share of fed symbols that the model draws."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HalveAndStop:
     def update(self, bleu: float, chrf: float) -> Verdict:
         """Judge one validation: BLEU decides, and chrF where BLEU is exactly that of the best.
 
-        So BLEU's first zeros count as progress where chrF rises; a tie in both is no new best.
+        So BLEU's first zeros count as progress where chrF rises; a tie in both is not a new best.
         """
         tie_won = bleu == self.best and self.best_chrf is not None and chrf > self.best_chrf
         if self.best is None or bleu > self.best or tie_won:

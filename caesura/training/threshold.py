@@ -13,7 +13,7 @@ SENTENCES, TOGETHER = 2_000, 250  # of the training text, evenly spread over it,
 
 
 def settle(model: Translator, corpus: Corpus) -> None:
-    """Set the threshold that the model cuts with outside of training; where it has none, nothing happens."""
+    """Set the threshold that the model cuts with outside of training, if it has one."""
     if not model.segmenter.settles:
         return
     rows = np.unique(np.linspace(0, len(corpus) - 1, SENTENCES).astype(np.int64))

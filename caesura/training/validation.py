@@ -1,4 +1,4 @@
-"""What a validation finds: its figures, some sentences, and how they are logged."""
+"""The result of a validation: figures, some sentences, and how they are logged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ValidationExample(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation found, as it is logged."""
+    """The figures of a validation, as they are logged."""
 
     update: int
     sentences: int
@@ -36,7 +36,7 @@ class Validation:
     chrf: float
     exact: float
     segment_length: float
-    target_length: float | None  # the one that was asked for; None: no rate is
+    target_length: float | None  # None: there is no target
     longest_segment: int
     figures: dict[str, float]  # the segmenter's, by name
     output_segment_length: float | None  # of the translations; None where the decoder does not cut
@@ -46,7 +46,7 @@ class Validation:
     verdict: Verdict
     headline: list[str]  # the figures that are worth a place in one line, as text
     notices: list[str]  # of segments that have collapsed since the last validation
-    remark: str | None  # what is to be said of the cuts, should this stay the best model
+    remark: str | None  # on the cuts, for the end of training if this stays the best model
 
     def columns(self) -> dict[str, Any]:
         """All numbers by name, in one row."""
@@ -58,48 +58,48 @@ class Validation:
 def summarise(
     progress: Progress,
     rate: float,
-    found: Evaluation,
+    evaluation: Evaluation,
     verdict: Verdict,
     segmenter: BaseSegmenter,
     notices: Sequence[str] = (),
 ) -> Validation:
     """The figures of an evaluation at this point of training, reached with this learning rate."""
-    own = found.boundaries["model"] if found.boundaries else None
-    written = found.output_segments
+    boundaries = evaluation.boundaries["model"] if evaluation.boundaries else None
+    written = evaluation.output_segments
     return Validation(
         update=progress.update,
         sentences=progress.sentences,
         epoch=progress.epoch,
         seconds=round(progress.seconds, 2),
         learning_rate=rate,
-        bleu=found.scores.bleu,
-        chrf=found.scores.chrf,
-        exact=found.scores.exact,
-        segment_length=found.segments.mean,
-        target_length=found.target,
-        longest_segment=found.segments.longest,
-        figures=found.figures,
+        bleu=evaluation.scores.bleu,
+        chrf=evaluation.scores.chrf,
+        exact=evaluation.scores.exact,
+        segment_length=evaluation.segments.mean,
+        target_length=evaluation.target,
+        longest_segment=evaluation.segments.longest,
+        figures=evaluation.figures,
         output_segment_length=written.mean if written else None,
         longest_output_segment=written.longest if written else None,
-        output_live=found.output_live,
-        boundary_f1=own.f1 if own else None,
+        output_live=evaluation.output_live,
+        boundary_f1=boundaries.f1 if boundaries else None,
         verdict=verdict,
         headline=[
-            f"{figure.heading} {figure.shown(found.figures[figure.name])}"
+            f"{figure.heading} {figure.shown(evaluation.figures[figure.name])}"
             for figure in segmenter.figures
-            if figure.headline and figure.name in found.figures
+            if figure.headline and figure.name in evaluation.figures
         ],
         notices=[*notices],
-        remark=_remark(found, segmenter),
+        remark=_remark(evaluation, segmenter),
     )
 
 
-def _remark(found: Evaluation, segmenter: BaseSegmenter) -> str | None:
-    """The segmenter's own, and whether its segments are of the length that was asked for."""
-    own = segmenter.remark(found.figures.get(LIVE.name), found.segments.mean, first=False)
-    off = off_rate(found.segments.mean, found.target)
-    said = [own, f"the best model is off its rate: {off}" if off else None]
-    return "\n".join(filter(None, said)) or None
+def _remark(evaluation: Evaluation, segmenter: BaseSegmenter) -> str | None:
+    """The segmenter's remark, and one on segments that miss their target length."""
+    advice = segmenter.remark(evaluation.figures.get(LIVE.name), evaluation.segments.mean, first=False)
+    off = off_rate(evaluation.segments.mean, evaluation.target)
+    remarks = [advice, f"the best model is off its rate: {off}" if off else None]
+    return "\n".join(filter(None, remarks)) or None
 
 
 def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -107,13 +107,13 @@ def _flat(name: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def log_record(
-    validation: Validation, found: Evaluation, examples: Sequence[ValidationExample]
+    validation: Validation, evaluation: Evaluation, examples: Sequence[ValidationExample]
 ) -> dict[str, Any]:
     """All of it as a line of metrics.jsonl."""
     values = validation.columns()
     del values["update"]
-    if found.boundaries is not None:
-        values["boundaries"] = {name: asdict(row) for name, row in found.boundaries.items()}
+    if evaluation.boundaries is not None:
+        values["boundaries"] = {name: asdict(row) for name, row in evaluation.boundaries.items()}
     values["examples"] = [
         {
             "source": source,
@@ -125,4 +125,4 @@ def log_record(
         for source, output, reference in examples
     ]
     texts = {"headline": validation.headline, "notices": validation.notices}
-    return {**values, **texts, "signatures": found.scores.signatures}
+    return {**values, **texts, "signatures": evaluation.scores.signatures}

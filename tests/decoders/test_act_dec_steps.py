@@ -45,11 +45,7 @@ def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients
     probe = torch.zeros_like(at_once.logits)
     for b, n in enumerate(lengths):
         close(at_once.logits[b, :n], stepped.logits[b, :n], 1e-12, "logits")
-        assert at_once.attention is not None
-        assert stepped.attention is not None
         close(at_once.attention[b, :n], stepped.attention[b, :n], 1e-12, "attention")
-        assert at_once.ends is not None
-        assert stepped.ends is not None
         assert at_once.ends[b, : n - 1].equal(stepped.ends[b, 1:n])
         probe[b, :n] = torch.randn(n, VOCABULARY, dtype=torch.float64)
     names, parameters = zip(*made.named_parameters(), strict=True)
@@ -141,8 +137,6 @@ def walk(made: ActDecoder, state: ActDecoderState, count: int = 9) -> list[list[
     symbols, taken = torch.full((sentences, 2), BOS), []
     for t in range(count):
         step, state = made.step(state, symbols)
-        assert step.attention is not None
-        assert step.ends is not None
         taken.append([step.logits, step.attention, step.ends])
         state = made.reorder(
             state, torch.arange(sentences) if t % 2 else None, torch.tensor([[1, 0]] * sentences)

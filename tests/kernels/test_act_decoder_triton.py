@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from kernels import comparing
+from kernels.comparing import Args, Values, assert_a_graph_replays, assert_same, turned
 from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
-from test_act_decoder import CASES, DIFFERENTIABLE, EPSILON, NAMES, REGIMES, Args, problem
+from test_act_decoder import (
+    CASES,
+    DIFFERENTIABLE,
+    EPSILON,
+    REGIMES,
+    assert_a_sentence_does_not_depend_on_its_batch,
+    run,
+)
+from test_act_decoder import problem as on_cpu
 from torch import Tensor
 
 from caesura.decoders.act import ActDecoder
 from caesura.encoders.base import Encoded
 from caesura.kernels import VARIABLE, act_decoder_triton, attention_decoder_triton
-from caesura.kernels.act_decoder import ActDecoderTrace, act_decode, act_decode_reference
+from caesura.kernels.act_decoder import act_decode, act_decode_reference
 from caesura.kernels.act_decoder_triton import TritonActDecode, unsupported
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 
@@ -29,85 +41,45 @@ def reference(*args: Tensor | None, epsilon: float = EPSILON) -> tuple[Tensor, .
     return act_decode_reference(*args[:6], ActDecoderWeights.of(args[6:]), epsilon)
 
 
+def problem(*given: Any, **named: Any) -> Args:
+    return [None if a is None else a.to(DEVICE) for a in on_cpu(*given, **named)]
+
+
 def leaves_of(args: Args, dtype: torch.dtype) -> Args:
-    """What is differentiated, on the device; bfloat16 means float32 weights under autocast."""
-
-    def leaf(a: Tensor | None, place: int) -> Tensor | None:
-        if a is None or a.dtype == torch.bool:
-            return None if a is None else a.to(DEVICE)
-        low = dtype == torch.bfloat16 and place > 5
-        return a.detach().to(DEVICE, torch.float32 if low else dtype).requires_grad_()
-
-    return [leaf(a, place) for place, a in enumerate(args)]
+    return comparing.leaves_of(args, dtype, weights=6)
 
 
-def run(
-    function,
-    args: Args,
-    dtype: torch.dtype = torch.float64,
-    outputs: tuple[str, ...] = DIFFERENTIABLE,
-    epsilon: float = EPSILON,
-) -> dict[str, Tensor]:
-    """Outputs and gradients by name, from random gradients, exact in bfloat16, of the named outputs."""
-    leaves = leaves_of(args, dtype)
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=dtype == torch.bfloat16):
-        found = ActDecoderTrace(*function(*leaves, epsilon=epsilon))._asdict()
-    generator = torch.Generator().manual_seed(1)
-    directions = [torch.randn(found[o].shape, generator=generator).bfloat16() for o in outputs]
-    wanted = {n: a for n, a in zip(NAMES, leaves, strict=True) if a is not None and a.requires_grad}
-    grads = torch.autograd.grad(
-        [found[o] for o in outputs],
-        list(wanted.values()),
-        [d.to(found[o]) for d, o in zip(directions, outputs, strict=True)],
-        allow_unused=True,
-        materialize_grads=True,
-    )
-    values = [("out " + name, value.detach()) for name, value in found.items()]
-    return dict([*values, *zip(wanted, grads, strict=True)])
+def zero(expected: Values) -> float:
+    """The scale of errors where the truth is zero, as of one segment's energy.
 
-
-def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
-    """Relative RMS error by name.
-
-    Where the truth is zero, as of one segment's energy, two terms cancel that are made of the gradient of the
-    values: against a tenth of that, so that 1e-5 means about eight roundings of float32.
+    There two terms cancel that are made of the gradient of the values: a tenth of that, so that 1e-5 means
+    about eight roundings of float32.
     """
-    near = wanted["halting_weight"].double().square().mean().sqrt()  # the scale of its bias, one number
-    cancelled = 0.1 * float(wanted["values"].double().norm())
-
-    def error(name: str) -> float:
-        truth = wanted[name].double()
-        scale = max(float(truth.norm()), 1e-3) if truth.norm() > 1e-12 else cancelled
-        scale = max(scale, float(near)) if name == "halting_bias" else scale
-        return float((found[name].double() - truth).norm()) / scale
-
-    return {name: error(name) for name in wanted}
+    return 0.1 * float(expected["values"].double().norm())
 
 
-def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
-    assert torch.equal(found["out ends"], wanted["out ends"])
-    for name, error in errors(found, wanted).items():
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
+def assert_close(actual: Values, expected: Values, tolerance: float = 1e-5) -> None:
+    comparing.assert_close(actual, expected, tolerance, zero(expected))
 
 
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_triton_is_the_reference(case, regime):
     args = problem(*case, regime)
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 @pytest.mark.parametrize("regime", REGIMES)
 @pytest.mark.parametrize("case", ["ragged", "equal sizes"])
 def test_the_context_may_be_fed_to_every_inner_step(case, regime):
     args = problem(*CASES[case], regime, fed=True)
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 @pytest.mark.parametrize("output", DIFFERENTIABLE)
 def test_the_gradient_of_one_output_alone(output):
     args = problem([(5, 4), (3, 6)], (3, 4, 5, 2))
-    assert_close(run(fast, args, torch.float32, (output,)), run(reference, args, outputs=(output,)))
+    assert_close(run(fast, args, dtype=torch.float32, only=[output]), run(reference, args, only=[output]))
 
 
 @pytest.mark.parametrize(("programs", "block"), [(1, 16), (6, 16), (1000, 512)])
@@ -115,12 +87,12 @@ def test_the_work_may_be_shared_by_any_number_of_programs(programs, block, monke
     monkeypatch.setattr(attention_decoder_triton, "PROGRAMS", programs)
     monkeypatch.setattr(attention_decoder_triton, "BLOCK", block)
     args = problem([(70, 4), (1, 3)], (21, 5, 18, 17))
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 def test_what_nothing_was_written_to_is_never_read(monkeypatch):
     args = problem([(6, 5), (2, 3), (4, 4)], (5, 4, 3, 6), fed=True)
-    clean, new = run(fast, args, torch.float32), act_decoder_triton.new_buffers
+    clean, new = run(fast, args, dtype=torch.float32), act_decoder_triton.new_buffers
 
     def poisoned(layout, device):
         return {
@@ -129,10 +101,8 @@ def test_what_nothing_was_written_to_is_never_read(monkeypatch):
         }
 
     monkeypatch.setattr(act_decoder_triton, "new_buffers", poisoned)
-    found = run(fast, args, torch.float32)
-    for name, value in clean.items():
-        assert value.isfinite().all(), name
-        assert torch.equal(found[name], value), name
+    assert all(value.isfinite().all() for value in clean.values())
+    assert_same(run(fast, args, dtype=torch.float32), clean)
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
@@ -141,10 +111,8 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     padding, poisoned = ~args[4], list(args)
     for place in (2, 3):
         poisoned[place] = args[place].masked_fill(padding[..., None], poison)
-    clean, found = run(fast, args, torch.float32), run(fast, poisoned, torch.float32)
-    padding = padding.to(DEVICE)
-    for name, value in clean.items():
-        assert torch.equal(found[name], value), name
+    clean = run(fast, args, dtype=torch.float32)
+    assert_same(run(fast, poisoned, dtype=torch.float32), clean)
     assert not clean["out attention"].transpose(1, 2)[padding].any()
     assert not clean["keys"][padding].any()
     assert not clean["values"][padding].any()
@@ -152,37 +120,24 @@ def test_padding_is_never_read_and_gets_nothing(poison):
 
 def test_memory_may_lie_in_any_order():
     args = problem([(6, 3), (2, 4), (4, 2)], (4, 3, 5, 3))
-    turned = [
-        a.transpose(0, 1).contiguous().transpose(0, 1) if a is not None and a.dim() > 1 else a for a in args
-    ]
-    assert_close(run(fast, turned, torch.float32), run(fast, args, torch.float32), 1e-6)
+    assert_close(run(fast, turned(args), dtype=torch.float32), run(fast, args, dtype=torch.float32), 1e-6)
 
 
 def test_a_sentence_does_not_depend_on_its_batch():
     args = leaves_of(problem([(6, 7), (4, 5), (5, 3)], (5, 4, 3, 6)), torch.float32)
-    alone = [a[1:2] if place < 6 else a for place, a in enumerate(args)]
-    alone[0], alone[5] = alone[0][:, :5], alone[5][:, :5]
-    alone[2:5] = [a[:, :4] for a in alone[2:5]]
-    together, single = (ActDecoderTrace(*fast(*x))._asdict() for x in (args, alone))
-    together["attention"] = together["attention"][..., :4]
-    for name, value in single.items():
-        torch.testing.assert_close(together[name][1:2, :5], value, rtol=0, atol=1e-5, msg=name)
+    assert_a_sentence_does_not_depend_on_its_batch(fast, args, 1e-5)
 
 
 def assert_bf16_is_as_good_as_eager(args: Args) -> None:
     """With the boundaries of float64 imposed, and a threshold that no sum reaches."""
     args = [*(a.bfloat16().double() for a in args[:4]), *args[4:]]
-    ends = run(reference, args)["out ends"].cpu()
+    ends = run(reference, args)["out ends"]
     args = [*args[:5], ends, *args[6:]]
     wanted = run(reference, args, epsilon=-torch.inf)
-    found, eager = (run(f, args, torch.bfloat16, epsilon=-torch.inf) for f in (fast, reference))
-    assert torch.equal(found["out ends"].cpu(), ends)
-    allowed = errors(eager, wanted)
-    allowed["halting_bias"] = max(
-        allowed["halting_bias"], allowed["halting_weight"]
-    )  # right by chance or not
-    for name, error in errors(found, wanted).items():
-        assert error <= 2 * allowed[name] + 1e-6, f"{name}: {error:.1e}, eager {allowed[name]:.1e}"
+    options = {"dtype": torch.bfloat16, "weights": 6, "epsilon": -torch.inf}
+    found, eager = (run(function, args, **options) for function in (fast, reference))
+    assert torch.equal(found["out ends"], ends)
+    comparing.assert_as_good(found, eager, wanted, slack=1e-6, zero=zero(wanted))
 
 
 @pytest.mark.parametrize("fed", [False, True], ids=["", "context fed"])
@@ -191,7 +146,7 @@ def test_bf16_is_as_close_to_float64_as_the_eager_reference(fed):
 
 
 def test_halting_stays_in_float32_under_autocast():
-    trace = run(fast, problem([(4, 5), (3, 3)], (8, 4, 4, 8)), torch.bfloat16)
+    trace = run(fast, problem([(4, 5), (3, 3)], (8, 4, 4, 8)), dtype=torch.bfloat16, weights=6)
     assert trace["out scores"].dtype == trace["out weights"].dtype == torch.float32
     assert trace["out states"].dtype == torch.bfloat16
     assert all(trace[name].dtype == torch.float32 for name in ActDecoderWeights._fields if name in trace)
@@ -233,7 +188,7 @@ def test_a_decoder_takes_triton_where_it_can(monkeypatch):
 @pytest.mark.parametrize("regime", REGIMES)
 def test_paper_sizes_in_float32(regime):
     args = problem(*PAPER, regime)
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 @ON_GPU
@@ -255,14 +210,4 @@ def test_a_captured_graph_gives_what_plain_launches_give(dtype):
         loss = states.float().square().sum() + p.square().sum() + h.sum()
         return states.detach(), ends, *torch.autograd.grad(loss, leaves)
 
-    step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
-    with torch.no_grad():  # other weights, and so other segments
-        for leaf, other in zip(args, others, strict=True):
-            if leaf is not None:
-                leaf.copy_(other)
-    graph.replay()
-    for found, wanted in zip(captured, step(), strict=True):
-        assert torch.equal(found, wanted)
+    assert_a_graph_replays(step, args, others)  # other weights, and so other segments

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from kernels.comparing import assert_same
 from kernels.on_triton import CUDA, DEVICE, MARKS
-from test_act_scan_triton import (
-    assert_close,
-    by,
-    kernel,
-    problem,
-    ragged,
-    reference,
-    run,
-    to_segments,
-)
+from test_act_scan import problem as on_cpu
+from test_act_scan import run, with_cuts
+from test_act_scan_triton import assert_close, by, kernel, problem, ragged, reference, to_segments
 from torch import Tensor
 
 from caesura.kernels import VARIABLE
@@ -41,19 +35,18 @@ if CUDA:
     }
 
 
-def with_cuts(args: list[Tensor], seed: int = 0) -> list[Tensor]:
-    """The same with random cuts, in padding too: 1 must halt, -1 must not, 0 as the score decides."""
-    drawn = torch.randint(-1, 2, args[10].shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
-    return [*args[:10], torch.where(args[10], 1, drawn).to(torch.int8)]
+def given(case, final: bool = True) -> list[Tensor]:
+    """A problem with random cuts."""
+    return [a.to(DEVICE) for a in with_cuts(on_cpu(*case, final=final), 0)]
 
 
 @pytest.mark.parametrize("final", [True, False], ids=["final", "streaming"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_it_is_the_reference(case, final):
-    args = with_cuts(problem(*case, final=final))
-    found = run(kernel, args, torch.float32)
-    assert_close(found, run(reference, args, torch.float64))
-    ends, real = found[0]["ends"], args[9]
+    args = given(case, final=final)
+    found = run(kernel, args, dtype=torch.float32)
+    assert_close(found, run(reference, args))
+    ends, real = found["out ends"], args[9]
     assert ends[(args[10] > 0) & real].all()
     assert not ends[(args[10] < 0) | ~real].any()
 
@@ -61,21 +54,17 @@ def test_it_is_the_reference(case, final):
 @pytest.mark.parametrize("rows", [None, 11], ids=["inputs", "table"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_segments_are_those_of_the_reference(case, rows, by):
-    args = with_cuts(problem(*case))
+    args = given(case)
     function = to_segments(args, rows)
-    wanted = run(by("reference", function), args, torch.float64)
-    assert_close(run(by("triton", function), args, torch.float32), wanted)
+    wanted = run(by("reference", function), args)
+    assert_close(run(by("triton", function), args, dtype=torch.float32), wanted)
 
 
 def test_cuts_in_int8_that_only_make_halt_are_those_in_bool():
     args = problem([6, 3, 5], 4, 0.0)
     args[10] |= torch.rand(args[10].shape, generator=torch.Generator().manual_seed(0)).to(DEVICE) < 0.3
-    plain, int8 = (
-        run(kernel, args, torch.float32),
-        run(kernel, [*args[:10], args[10].to(torch.int8)], torch.float32),
-    )
-    for found, wanted in zip(int8, plain, strict=True):
-        assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    int8 = [*args[:10], args[10].to(torch.int8)]
+    assert_same(run(kernel, int8, dtype=torch.float32), run(kernel, args, dtype=torch.float32))
 
 
 @pytest.mark.parametrize("choice", ["fused", "triton"])

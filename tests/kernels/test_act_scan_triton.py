@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from kernels import comparing
+from kernels.comparing import assert_no_second_derivative, assert_same
 from kernels.on_triton import CUDA, DEVICE, MARKS
-from test_act_scan import EPSILON, NAMES, OUTPUTS
+from test_act_scan import EPSILON, OUTPUTS, in_pieces, run
 from test_act_scan import problem as on_cpu
 from test_act_scan import reference as every_mean
 from torch import Tensor
@@ -21,7 +24,6 @@ from caesura.kernels import VARIABLE, act_scan_triton
 from caesura.kernels.act_scan import ActCarry, ActScan, ActWeights, act_segments
 
 pytestmark = MARKS
-Result = tuple[dict[str, Tensor], dict[str, Tensor]]
 Scan = Callable[..., tuple[Tensor, ...]]
 
 
@@ -46,36 +48,7 @@ def problem(*given: Any, **named: Any) -> list[Tensor]:
     return [argument.to(DEVICE) for argument in on_cpu(*given, **named)]
 
 
-def run(function: Scan, args: list[Tensor], dtype: torch.dtype, only: tuple[str, ...] = OUTPUTS) -> Result:
-    """Outputs and gradients by name, from random gradients (exact in bfloat16) of the outputs in `only`."""
-    leaves = [a.detach().to(dtype).requires_grad_() for a in args[:9]]
-    outputs = dict(zip(OUTPUTS, function(*leaves, *args[9:]), strict=True))
-    generator = torch.Generator().manual_seed(1)
-    real = [outputs[name] for name in only if name != "ends"]
-    directions = [torch.randn(o.shape, generator=generator).bfloat16().to(o) for o in real]
-    grads = torch.autograd.grad(real, leaves, directions, allow_unused=True)
-    return outputs, {name: grad for name, grad in zip(NAMES, grads, strict=True) if grad is not None}
-
-
-def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
-    """Relative RMS error by name."""
-    assert found.keys() == wanted.keys()
-
-    def error(name: str) -> float:
-        truth = wanted[name].detach().double()
-        scale = truth.norm()
-        if name == "halting_bias":  # one number, near 0 by chance or not: its neighbours give the scale
-            scale = scale.maximum(wanted["halting_weight"].detach().double().square().mean().sqrt())
-        return float((found[name].detach().double() - truth).norm() / scale.clamp(min=1e-3))
-
-    return {name: error(name) for name in wanted}
-
-
-def assert_close(found: Result, wanted: Result, tolerance: float = 1e-5) -> None:
-    assert torch.equal(found[0]["ends"], wanted[0]["ends"])
-    for some, truth in zip(found, wanted, strict=True):
-        for name, error in errors(some, truth).items():
-            assert error < tolerance, f"{name}: relative error {error:.1e}"
+assert_close = partial(comparing.assert_close, tolerance=1e-5)
 
 
 def ragged(count: int, longest: int) -> list[int]:
@@ -108,7 +81,7 @@ if CUDA:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_it_is_the_reference(case, final):
     args = problem(*case, final=final)
-    assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
+    assert_close(run(kernel, args, dtype=torch.float32), run(reference, args))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -117,7 +90,7 @@ def test_it_is_the_reference_on_any_batch(seed):
     B, size = torch.randint(1, 19, (2,), generator=draw).tolist()
     lengths = torch.randint(0, 7, (B,), generator=draw).tolist()
     args = problem(lengths, size, bias=seed - 2.0, seed=seed, steps=max(lengths) + seed % 3, final=False)
-    assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
+    assert_close(run(kernel, args, dtype=torch.float32), run(reference, args))
 
 
 @pytest.mark.parametrize("final", [True, False], ids=["final", "streaming"])
@@ -126,27 +99,18 @@ def test_symbols_inside_of_sentences_may_be_made_to_halt(by, bias, final):
     args = problem([8, 1, 6, 7, 2] + [8] * 12, 17, bias, final=final)
     drawn = torch.rand(args[10].shape, generator=torch.Generator().manual_seed(3)).to(DEVICE) < 0.3
     args[10] |= drawn  # padding too
-    assert_close(run(kernel, args, torch.float32), run(reference, args, torch.float64))
+    assert_close(run(kernel, args, dtype=torch.float32), run(reference, args))
     function = to_segments(args, 11)
-    found, wanted = (
-        run(by(choice, function), args, dtype)
-        for choice, dtype in (("triton", torch.float32), ("reference", torch.float64))
-    )
-    assert_close(found, wanted)
-    assert found[0]["ends"][drawn & args[9]].all()
-    assert not found[0]["ends"][~args[9]].any()
+    found = run(by("triton", function), args, dtype=torch.float32)
+    assert_close(found, run(by("reference", function), args))
+    assert found["out ends"][drawn & args[9]].all()
+    assert not found["out ends"][~args[9]].any()
 
 
 @pytest.mark.parametrize("only", [("means",), ("R", "scores"), ("s", "H"), ("weights", "mean")])
 def test_any_output_may_go_without_a_gradient(only):
     args = problem([6, 2, 4], 5, 0.0)
-    found, (outputs, grads) = (
-        run(kernel, args, torch.float32, only),
-        run(reference, args, torch.float64, only),
-    )
-    # The kernel says zero where autograd knows that there is no gradient at all.
-    assert_close(found, (outputs, {n: grads.get(n, torch.zeros_like(g)) for n, g in found[1].items()}))
-    assert grads.keys() <= found[1].keys()
+    assert_close(run(kernel, args, dtype=torch.float32, only=only), run(reference, args, only=only))
 
 
 def to_segments(args: list[Tensor], rows: int | None) -> Scan:
@@ -202,16 +166,16 @@ if CUDA:
 def test_segments_are_those_of_the_reference(case, by):
     args = problem(*case[0])
     function = to_segments(args, case[1])
-    wanted = run(by("reference", function), args, torch.float64)
-    assert_close(run(by("triton", function), args, torch.float32), wanted)
+    wanted = run(by("reference", function), args)
+    assert_close(run(by("triton", function), args, dtype=torch.float32), wanted)
 
 
 def test_a_large_table_has_the_same_gradient(by, monkeypatch):
     monkeypatch.setattr(act_scan_triton, "ONE_HOT", 0)
     args = problem([5, 1, 4], 7, 0.0)
     function = to_segments(args, 11)
-    wanted = run(by("reference", function), args, torch.float64)
-    assert_close(run(by("triton", function), args, torch.float32), wanted)
+    wanted = run(by("reference", function), args)
+    assert_close(run(by("triton", function), args, dtype=torch.float32), wanted)
 
 
 def test_a_symbol_outside_of_the_table_is_nan_and_hurts_no_other():
@@ -243,16 +207,12 @@ def poisoned(monkeypatch) -> None:
 def test_padding_is_never_read_and_gets_nothing(size, poison):
     args = problem([4, 1, 3], size, 0.0)
     padding = ~args[9]
-    clean, dirty = run(kernel, args, torch.float32), list(args)
+    clean, dirty = run(kernel, args, dtype=torch.float32), list(args)
     dirty[0] = args[0].masked_fill(padding[..., None], poison)
-    for found, wanted in zip(run(kernel, dirty, torch.float32), clean, strict=True):
-        for name, value in wanted.items():
-            assert value.isfinite().all(), name
-            assert torch.equal(found[name], value), name
-    outputs, grads = clean
-    for name in ("weights", "scores", "ends"):
-        assert not outputs[name][padding].any(), name
-    assert not grads["inputs"][padding].any()
+    assert_same(run(kernel, dirty, dtype=torch.float32), clean)
+    assert all(value.isfinite().all() for value in clean.values())
+    for name in ("out weights", "out scores", "out ends", "inputs"):
+        assert not clean[name][padding].any(), name
 
 
 def test_a_sentence_does_not_depend_on_its_batch():
@@ -267,18 +227,8 @@ def test_a_sentence_does_not_depend_on_its_batch():
 
 def test_pieces_are_the_whole_with_their_gradients():
     args = problem([8, 8, 8], 4, 0.0)
-
-    def in_pieces(*args: Tensor) -> tuple[Tensor, ...]:
-        traces, carry = [], args[5:9]
-        for begin, end in ((0, 3), (3, 3), (3, 4), (4, 8)):
-            piece = slice(begin, end)
-            masks = args[9][:, piece], args[10][:, piece]
-            *trace, s, mean, H, R = kernel(args[0][:, piece], *args[1:5], *carry, *masks)
-            traces.append(trace)
-            carry = s, mean, H, R
-        return *(torch.cat(parts, 1) for parts in zip(*traces, strict=True)), *carry
-
-    assert_close(run(in_pieces, args, torch.float32), run(kernel, args, torch.float32), 1e-6)
+    pieces, whole = (run(function, args, dtype=torch.float32) for function in (in_pieces(kernel), kernel))
+    assert_close(pieces, whole, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("k", range(1, 65) if CUDA else [1, 2, 3, 7, 64])
@@ -295,9 +245,8 @@ def test_a_halting_unit_that_does_not_learn_ends_a_segment_every_k(k):
         assert [int(t) + 1 for t in ends[0].nonzero()] == [k, 2 * k, 2 * k + 1]
         assert [int(t) + 1 for t in ends[1].nonzero()] == [k]
         grads = torch.autograd.grad(means[ends].square().sum(), leaves[:3])
-        found[scan] = {"means": means} | dict(zip(learning, grads, strict=True))
-    for name, error in errors(found[kernel], found[reference]).items():
-        assert error < 1e-5, f"{name}: relative error {error:.1e}"
+        found[scan] = {"means": means.detach()} | dict(zip(learning, grads, strict=True))
+    assert_close(found[kernel], found[reference])
 
 
 def test_without_a_gradient_the_outputs_are_the_same():
@@ -333,18 +282,12 @@ def test_bfloat16_is_no_worse_than_twice_the_eager_error(case, table, by):
 
         return under_autocast
 
-    truth = run(imposed(eager, False), args, torch.float64)
-    theirs = run(imposed(eager, True), args, torch.float32)
-    found = run(imposed(ours, True), args, torch.float32)
-    assert torch.equal(found[0]["ends"], ends)
-    assert found[0]["H"].dtype == found[0]["s"].dtype == torch.float32
-    theirs[0]["means"] = theirs[0]["means"].bfloat16()  # they too are rounded before the output layer
-    for mine, other, wanted in zip(found, theirs, truth, strict=True):
-        allowed = errors(other, wanted)
-        if "halting_bias" in allowed:  # one number, right by chance or not
-            allowed["halting_bias"] = max(allowed["halting_bias"], allowed["halting_weight"])
-        for name, error in errors(mine, wanted).items():
-            assert error <= 2 * allowed[name] + 1e-6, f"{name}: {error:.1e}, eager {allowed[name]:.1e}"
+    truth = run(imposed(eager, False), args)
+    theirs, found = (run(imposed(f, True), args, dtype=torch.float32) for f in (eager, ours))
+    assert torch.equal(found["out ends"], ends)
+    assert found["out H"].dtype == found["out s"].dtype == torch.float32
+    theirs["out means"] = theirs["out means"].bfloat16()  # they too are rounded before the output layer
+    comparing.assert_as_good(found, theirs, truth, slack=1e-6)
 
 
 def test_what_it_cannot_scan_is_said_and_left_to_others(monkeypatch):
@@ -370,7 +313,4 @@ def test_what_it_cannot_scan_is_said_and_left_to_others(monkeypatch):
 def test_a_second_derivative_is_refused():
     args = problem([3], 2, 0.0)
     x = args[0].float().requires_grad_()
-    means = kernel(x, *(a.float() for a in args[1:9]), *args[9:])[0]
-    (grad,) = torch.autograd.grad(means.square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    assert_no_second_derivative(kernel(x, *(a.float() for a in args[1:9]), *args[9:])[0], x)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
+from kernels import comparing
+from kernels.comparing import assert_same, turned
 from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
 from test_attention_decoder import NAMES, OUTPUTS, reference
+from test_attention_decoder import problem as on_cpu
 from torch import Tensor
 
 from caesura.kernels import VARIABLE, attention_decoder_triton
@@ -21,60 +27,12 @@ def fast(*args: Tensor) -> tuple[Tensor, Tensor]:
     return TritonDecode.apply(*args)
 
 
-def problem(lengths: list[int], U: int, sizes: tuple[int, int, int], seed: int = 0) -> list[Tensor]:
-    """Arguments in float64, activations exact in bfloat16; sizes: hidden, attention, values."""
-    generator = torch.Generator().manual_seed(seed)
-    B, S, (H, A, M) = len(lengths), max(lengths), sizes
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    mask = torch.arange(S) < torch.tensor(lengths)[:, None]
-    memory = [a.bfloat16() for a in (random(B, U, 3 * H), random(B, H), random(B, S, A), random(B, S, M))]
-    weights = [
-        random(rows, columns) / columns**0.5 for rows, columns in ((A, H), (1, A), (3 * H, M), (3 * H, H))
-    ]
-    args = [*memory, mask, *weights, random(3 * H)]
-    return [a.to(DEVICE) if a.dtype == torch.bool else a.to(DEVICE, torch.float64) for a in args]
+def problem(*given: Any) -> list[Tensor]:
+    return [argument.to(DEVICE) for argument in on_cpu(*given)]
 
 
-def run(
-    function,
-    args: list[Tensor],
-    dtype: torch.dtype = torch.float64,
-    outputs: tuple[str, ...] = OUTPUTS,
-) -> dict[str, Tensor]:
-    """Outputs and gradients by name; bfloat16 means float32 weights under autocast."""
-    low = dtype == torch.bfloat16
-    kinds = [torch.float32 if low and place > 4 else dtype for place in range(len(args))]
-    leaves = [
-        a if a.dtype == torch.bool else a.detach().to(kind).requires_grad_()
-        for a, kind in zip(args, kinds, strict=True)
-    ]
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=low):
-        found = dict(zip(OUTPUTS, function(*leaves), strict=True))
-    generator = torch.Generator().manual_seed(1)
-    directions = [torch.randn(found[o].shape, generator=generator).bfloat16() for o in outputs]
-    directions = [d.to(DEVICE, found[o].dtype) for d, o in zip(directions, outputs, strict=True)]
-    wanted = {name: a for name, a in zip(NAMES, leaves, strict=True) if a.requires_grad}
-    grads = torch.autograd.grad([found[o] for o in outputs], list(wanted.values()), directions)
-    return {name: value.detach() for name, value in [*found.items(), *zip(wanted, grads, strict=True)]}
-
-
-def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
-    """Relative RMS error by name; where the truth is zero, as of one segment's energy, against 1e-2."""
-
-    def error(name: str) -> float:
-        truth = wanted[name].double()
-        scale = max(float(truth.norm()), 1e-3 if truth.norm() > 1e-12 else 1e-2)
-        return float((found[name].double() - truth).norm()) / scale
-
-    return {name: error(name) for name in wanted}
-
-
-def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
-    for name, error in errors(found, wanted).items():
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
+run = partial(comparing.run, names=NAMES, outputs=OUTPUTS, weights=5)
+assert_close = partial(comparing.assert_close, tolerance=1e-5, zero=1e-2)  # one segment's energy has no slope
 
 
 CASES = {
@@ -90,21 +48,21 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_triton_is_the_reference(case):
     args = problem(*case)
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 @pytest.mark.parametrize("outputs", [OUTPUTS[:1], OUTPUTS[1:]], ids="+".join)
 @pytest.mark.parametrize("case", [CASES["ragged"], CASES["one segment"]], ids=["ragged", "one segment"])
 def test_the_gradient_of_one_output_alone(case, outputs):
     args = problem(*case)
-    assert_close(run(fast, args, torch.float32, outputs), run(reference, args, outputs=outputs))
+    assert_close(run(fast, args, dtype=torch.float32, only=outputs), run(reference, args, only=outputs))
 
 
 @pytest.mark.parametrize("programs", [1, 6, 1000])
 def test_a_sentence_may_be_shared_by_any_number_of_programs(programs, monkeypatch):
     monkeypatch.setattr(attention_decoder_triton, "PROGRAMS", programs)
     args = problem([70, 1], 2, (5, 18, 17))
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
@@ -113,10 +71,9 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     padding, poisoned = ~args[4], list(args)
     for place in (2, 3):
         poisoned[place] = args[place].masked_fill(padding[..., None], poison)
-    clean, found = run(fast, args, torch.float32), run(fast, poisoned, torch.float32)
-    for name, value in clean.items():
-        assert torch.equal(found[name], value), name
-    assert not clean["attention"].transpose(1, 2)[padding].any()
+    clean, found = run(fast, args, dtype=torch.float32), run(fast, poisoned, dtype=torch.float32)
+    assert_same(found, clean)
+    assert not clean["out attention"].transpose(1, 2)[padding].any()
     assert not clean["keys"][padding].any()
     assert not clean["values"][padding].any()
 
@@ -124,14 +81,12 @@ def test_padding_is_never_read_and_gets_nothing(poison):
 def test_a_mask_may_have_holes():
     args = problem([9, 5], 2, (4, 3, 5))
     args[4][0, [0, 4, 8]] = False
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 def test_memory_may_lie_in_any_order():
     args = problem([6, 2, 4], 2, (4, 3, 5))
-    turned = [a.transpose(0, 1).contiguous().transpose(0, 1) if a.dim() == 3 else a for a in args]
-    wanted, found = run(fast, args, torch.float32), run(fast, turned, torch.float32)
-    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    assert_same(run(fast, turned(args), dtype=torch.float32), run(fast, args, dtype=torch.float32))
 
 
 def test_a_sentence_does_not_depend_on_its_batch():
@@ -146,16 +101,15 @@ def test_a_sentence_does_not_depend_on_its_batch():
 def test_energies_may_be_large_and_tanh_saturated():
     args = problem([6, 3], 2, (4, 5, 3))
     args[2], args[6] = 100 * args[2], 100 * args[6]
-    found, wanted = run(fast, args, torch.float32), run(reference, args, torch.float32)
-    assert_close({o: found[o] for o in OUTPUTS}, {o: wanted[o] for o in OUTPUTS}, 1e-4)
+    found, wanted = (run(function, args, dtype=torch.float32) for function in (fast, reference))
+    outputs = [{name: values[f"out {name}"] for name in OUTPUTS} for values in (found, wanted)]
+    assert_close(*outputs, tolerance=1e-4)
     assert all(value.isfinite().all() for value in found.values())
 
 
 def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
-    wanted = run(reference, args)
-    ours, eager = (errors(run(f, args, torch.bfloat16), wanted) for f in (fast, reference))
-    for name, error in ours.items():
-        assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
+    low = [run(function, args, dtype=torch.bfloat16) for function in (fast, reference)]
+    comparing.assert_as_good(*low, run(reference, args), zero=1e-2)
 
 
 def test_bf16_is_as_close_to_float64_as_the_eager_reference():
@@ -165,10 +119,9 @@ def test_bf16_is_as_close_to_float64_as_the_eager_reference():
 def test_dtypes_are_those_of_the_reference():
     args = problem([3, 2], 2, (4, 4, 4))
     for dtype in (torch.float32, torch.bfloat16):
-        found, wanted = run(fast, args, dtype), run(reference, args, dtype)
-        assert (
-            found.pop("attention").dtype == torch.float32
-        )  # as softmax under CUDA's autocast, not the CPU's
+        found, wanted = run(fast, args, dtype=dtype), run(reference, args, dtype=dtype)
+        # As softmax under CUDA's autocast, not the CPU's.
+        assert found.pop("out attention").dtype == torch.float32
         for name, value in found.items():
             assert value.dtype == wanted[name].dtype, name
 
@@ -194,7 +147,7 @@ def test_decode_takes_triton_where_it_can(monkeypatch):
 @ON_GPU
 def test_paper_sizes_in_float32():
     args = problem(*PAPER)
-    assert_close(run(fast, args, torch.float32), run(reference, args))
+    assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
 @ON_GPU

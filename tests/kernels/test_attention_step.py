@@ -19,7 +19,7 @@ from caesura.kernels.attention_step import attend_in_blocks, attend_reference
 
 
 def problem(lengths: list[int], K: int, sizes: tuple[int, int], seed: int = 0) -> list[Tensor]:
-    """Arguments of `attend_reference` in float64; sizes: attention, values."""
+    """Arguments of `attend_reference` in float64, all but v exact in bfloat16; sizes: attention, values."""
     generator = torch.Generator().manual_seed(seed)
     B, S, (A, M) = len(lengths), max(lengths), sizes
 
@@ -27,7 +27,8 @@ def problem(lengths: list[int], K: int, sizes: tuple[int, int], seed: int = 0) -
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     mask = torch.arange(S) < torch.tensor(lengths)[:, None]
-    return [random(B, K, A), random(B, S, A), random(B, S, M), mask, random(1, A)]
+    memory = [a.bfloat16().double() for a in (random(B, K, A), random(B, S, A), random(B, S, M))]
+    return [*memory, mask, (4 / A**0.5) * random(1, A)]
 
 
 def cast(args: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
+from kernels import comparing
+from kernels.comparing import assert_same
 from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
+from test_attention_step import problem as on_cpu
 from torch import Tensor
 
 from caesura.decoders.recurrent import RecurrentDecoder, RecurrentState
@@ -16,17 +22,8 @@ from caesura.kernels.attention_step_triton import attend
 pytestmark = [*MARKS, OVERFLOWS]
 
 
-def problem(lengths: list[int], K: int, sizes: tuple[int, int], seed: int = 0) -> list[Tensor]:
-    """Arguments of `attend_reference` in float64, all but v exact in bfloat16; sizes: attention, values."""
-    generator = torch.Generator().manual_seed(seed)
-    B, S, (A, M) = len(lengths), max(lengths), sizes
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    mask = torch.arange(S) < torch.tensor(lengths)[:, None]
-    memory = [a.bfloat16().double() for a in (random(B, K, A), random(B, S, A), random(B, S, M))]
-    return [a.to(DEVICE) for a in (*memory, mask, (4 / A**0.5) * random(1, A).double())]
+def problem(*given: Any, **named: Any) -> list[Tensor]:
+    return [argument.to(DEVICE) for argument in on_cpu(*given, **named)]
 
 
 def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -39,24 +36,12 @@ def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> dic
     return dict(zip(("context", "weights"), found, strict=True))
 
 
-def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
-    """Relative RMS error by name."""
-    return {
-        name: float(((found[name].double() - truth.double()).norm() / truth.double().norm()).detach())
-        for name, truth in wanted.items()
-    }
-
-
-def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
-    for name, error in errors(found, wanted).items():
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
+assert_close = partial(comparing.assert_close, tolerance=1e-5)
 
 
 def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
-    wanted = run(attend_reference, args)
-    ours, eager = (errors(run(f, args, torch.bfloat16), wanted) for f in (attend, attend_reference))
-    for name, error in ours.items():
-        assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
+    low = [run(function, args, torch.bfloat16) for function in (attend, attend_reference)]
+    comparing.assert_as_good(*low, run(attend_reference, args))
 
 
 CASES = {
@@ -95,8 +80,7 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     for place in (1, 2):
         poisoned[place] = args[place].masked_fill(padding[..., None], poison)
     clean, found = run(attend, args, torch.float32), run(attend, poisoned, torch.float32)
-    for name, value in clean.items():
-        assert torch.equal(found[name], value), name
+    assert_same(found, clean)
     assert not clean["weights"].transpose(1, 2)[padding].any()
 
 
@@ -111,7 +95,7 @@ def test_a_sentence_does_not_depend_on_its_batch():
 def test_energies_may_be_large_and_tanh_saturated():
     args = problem([6, 3], 3, (5, 3))
     args[1], args[4] = 100 * args[1], 100 * args[4]
-    assert_close(run(attend, args, torch.float32), run(attend_reference, args), 1e-4)
+    assert_close(run(attend, args, torch.float32), run(attend_reference, args), tolerance=1e-4)
 
 
 def test_bf16_is_as_close_to_float64_as_the_eager_reference():
@@ -180,9 +164,7 @@ def test_a_step_in_bf16_is_as_close_to_float64_as_the_eager_one(monkeypatch):
     assert found["triton"]["hidden"].dtype == state.hidden.dtype == torch.float32
     assert found["triton"]["logits"].dtype == found["reference"]["logits"].dtype == torch.bfloat16
     wanted = walk(model.double(), model.start(cast(given, torch.float64)), symbols)
-    ours, eager = errors(found["triton"], wanted), errors(found["reference"], wanted)
-    for name, error in ours.items():
-        assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
+    comparing.assert_as_good(found["triton"], found["reference"], wanted)
 
 
 def test_reordered_hypotheses_go_on_as_they_would_have(monkeypatch):

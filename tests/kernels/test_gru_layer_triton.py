@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
+from kernels import comparing
+from kernels.comparing import (
+    assert_a_graph_replays,
+    assert_no_second_derivative,
+    assert_same,
+    errors,
+    turned,
+)
 from kernels.on_triton import DEVICE, MARKS, ON_GPU, OVERFLOWS
+from test_gru_layer import problem as on_cpu
+from test_gru_layer import run
 from torch import Tensor
 
 from caesura.encoders.recurrent import RecurrentEncoder
@@ -12,7 +25,6 @@ from caesura.kernels import VARIABLE, gru_layer_triton
 from caesura.kernels.gru_layer import gru_layer, gru_layer_reference
 from caesura.kernels.gru_layer_triton import Tile, layer, unsupported
 
-NAMES = ("inputs", "weight_hh", "bias_hh")
 # A case for every choice of tiles, and a sentence of 400 segments beside one of a single segment.
 PAPER = {
     "40 sentences": ([100, 1, *range(51, 89)], 500),
@@ -25,40 +37,15 @@ PAPER = {
 pytestmark = [*MARKS, OVERFLOWS]
 
 
-def problem(lengths: list[int], H: int, extra: int = 0, seed: int = 0, N: int = 2) -> list[Tensor]:
-    """Arguments in float64, inputs exact in bfloat16, with `extra` places of padding for all."""
-    generator = torch.Generator().manual_seed(seed)
-    shapes = (len(lengths), max(lengths) + extra, N, 3 * H), (N, 3 * H, H), (N, 3 * H)
-    inputs, weight, bias = (torch.randn(*shape, generator=generator) for shape in shapes)
-    args = [a.to(DEVICE, torch.float64) for a in (inputs.bfloat16(), weight / H**0.5, bias)]
-    return [args[0], torch.tensor(lengths, device=DEVICE), *args[1:]]
+def problem(*given: Any, **named: Any) -> list[Tensor]:
+    return [argument.to(DEVICE) for argument in on_cpu(*given, **named)]
 
 
 def leaves_of(args: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """Inputs and weights to take gradients of; bfloat16 means float32 weights under autocast."""
-    kinds = dtype, *[torch.float32 if dtype == torch.bfloat16 else dtype] * 2
-    return [a.detach().to(kind).requires_grad_() for a, kind in zip((args[0], *args[2:]), kinds, strict=True)]
+    return comparing.leaves_of(args, dtype, weights=1)
 
 
-def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """States and gradients by name, from a fixed random gradient of the states."""
-    leaves = leaves_of(args, dtype)
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=dtype == torch.bfloat16):
-        states = function(leaves[0], args[1], *leaves[1:])
-    direction = torch.randn(states.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
-    grads = torch.autograd.grad(states, leaves, direction.to(DEVICE, states.dtype))
-    return {"states": states.detach(), **dict(zip(NAMES, grads, strict=True))}
-
-
-def errors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, float]:
-    """Relative RMS error by name; where the truth is zero, as of a single step's hidden weights, absolute."""
-    scales = {name: float(value.double().norm()) or 1.0 for name, value in wanted.items()}
-    return {n: float((found[n].double() - value.double()).norm()) / scales[n] for n, value in wanted.items()}
-
-
-def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = 1e-5) -> None:
-    for name, error in errors(found, wanted).items():
-        assert error < tolerance, f"{name}: relative error {error:.1e}"
+assert_close = partial(comparing.assert_close, tolerance=1e-5, zero=1.0)  # one step's hidden weights: 0
 
 
 CASES = {
@@ -93,8 +80,8 @@ def test_padding_is_never_read_and_gets_nothing(poison, N):
     padding = torch.arange(6, device=DEVICE) >= args[1][:, None]
     poisoned = [args[0].masked_fill(padding[..., None, None], poison), *args[1:]]
     clean, found = run(layer, args, torch.float32), run(layer, poisoned, torch.float32)
-    assert all(torch.equal(found[name], value) for name, value in clean.items())
-    assert not clean["states"][padding].any()
+    assert_same(found, clean)
+    assert not clean["out states"][padding].any()
     assert not clean["inputs"][padding].any()
 
 
@@ -110,15 +97,12 @@ def test_memory_may_hold_anything_before(dtype, N, monkeypatch):
         return found.fill_(float("nan")) if found.is_floating_point() else found
 
     monkeypatch.setattr(Tensor, "new_empty", poisoned)
-    found = run(layer, args, dtype)
-    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    assert_same(run(layer, args, dtype), wanted)
 
 
 def test_memory_may_lie_in_any_order():
     args = problem([4, 2, 3], 5)
-    turned = [a.transpose(0, 1).contiguous().transpose(0, 1) if a.dim() > 1 else a for a in args]
-    wanted, found = run(layer, args, torch.float32), run(layer, turned, torch.float32)
-    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+    assert_same(run(layer, turned(args), torch.float32), run(layer, args, torch.float32))
 
 
 def test_a_sentence_does_not_depend_on_its_batch():
@@ -129,35 +113,28 @@ def test_a_sentence_does_not_depend_on_its_batch():
 
 
 def test_without_gradients_the_states_are_the_same():
-    args = problem([6, 1, 3], 5)
-    leaves = leaves_of(args, torch.float32)
+    leaves = leaves_of(problem([6, 1, 3], 5), torch.float32)
     with torch.no_grad():
-        states = layer(leaves[0], args[1], *leaves[1:])
-    assert torch.equal(states, layer(leaves[0], args[1], *leaves[1:]))
+        states = layer(*leaves)
+    assert torch.equal(states, layer(*leaves))
 
 
 def test_gates_may_be_saturated():
     args = problem([6, 3], 4)
     args[0] = 100 * args[0]
     found = run(layer, args, torch.float32)
-    assert errors(found, run(gru_layer_reference, args))["states"] < 1e-5
+    assert errors(found, run(gru_layer_reference, args))["out states"] < 1e-5
     assert all(value.isfinite().all() for value in found.values())
 
 
 def test_a_second_derivative_is_refused():
-    args = problem([3], 2)
-    leaves = leaves_of(args, torch.float32)
-    states = layer(leaves[0], args[1], *leaves[1:])
-    (grad,) = torch.autograd.grad(states.square().sum(), leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    leaves = leaves_of(problem([3], 2), torch.float32)
+    assert_no_second_derivative(layer(*leaves), leaves[0])
 
 
 def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
-    wanted = run(gru_layer_reference, args)
-    ours, eager = (errors(run(f, args, torch.bfloat16), wanted) for f in (layer, gru_layer_reference))
-    for name, error in ours.items():
-        assert error <= 2 * eager[name], f"{name}: {error:.1e}, eager {eager[name]:.1e}"
+    low = [run(function, args, torch.bfloat16) for function in (layer, gru_layer_reference)]
+    comparing.assert_as_good(*low, run(gru_layer_reference, args), zero=1.0)
 
 
 @pytest.mark.parametrize("N", [1, 2])
@@ -226,21 +203,11 @@ def test_paper_sizes_in_bf16(case, N):
 def test_a_captured_graph_gives_what_plain_launches_give(dtype):
     args, others = problem([40, 7, 23], 100), problem([23, 40, 1], 100, seed=1)
     leaves = leaves_of(args, dtype)
-    lengths = args[1].clone()
 
     def step() -> tuple[Tensor, ...]:
         with torch.autocast(DEVICE, torch.bfloat16, enabled=dtype == torch.bfloat16):
-            states = layer(leaves[0], lengths, *leaves[1:])
-        return states.detach(), *torch.autograd.grad(states.float().square().sum(), leaves)
+            states = layer(*leaves)
+        inputs = [leaf for leaf in leaves if leaf.requires_grad]
+        return states.detach(), *torch.autograd.grad(states.float().square().sum(), inputs)
 
-    step()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
-    with torch.no_grad():
-        lengths.copy_(others[1])
-        for leaf, other in zip(leaves, (others[0], *others[2:]), strict=True):
-            leaf.copy_(other)
-    graph.replay()
-    for found, wanted in zip(captured, step(), strict=True):
-        assert torch.equal(found, wanted)
+    assert_a_graph_replays(step, leaves, others)

@@ -84,6 +84,20 @@ def run(config: Config, folder: Path, *stops: int) -> Listener:
     return heard
 
 
+def stopped(config: Config, folder: Path, update: int) -> Listener:
+    """Train until after this update, where a signal stops it."""
+    heard = Listener(update)
+    with pytest.raises(Interrupted):
+        train(config, folder, heard)
+    return heard
+
+
+def records(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    """The lines of a run's log of these kinds; by default all."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if not kinds or record["kind"] in kinds]
+
+
 def without_times(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "seconds"}
 
@@ -96,13 +110,12 @@ def tensors(path: Path) -> bytes:
 
 def outcome(folder: Path) -> dict[str, Any]:
     """All that a run leaves that has to be the same in an equal run: everything but times."""
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     header, *rows = [line.split("\t") for line in (folder / "validations.tsv").read_text().splitlines()]
     checkpoint = list_checkpoints(folder / "checkpoints")[-1]
     progress = without_times(vars(read_progress(checkpoint)))
     del progress["journal"]  # sizes in bytes, of times too
     return {
-        "metrics": [without_times(record) for record in metrics],
+        "metrics": [without_times(record) for record in records(folder)],
         "validations": [without_times(dict(zip(header, row, strict=True))) for row in rows],
         "progress": progress,
         "state": tensors(checkpoint),

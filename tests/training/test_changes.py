@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from cli.program import write_corpus
-from training.outcomes import Listener, configured, outcome, run
+from training.outcomes import Listener, configured, outcome, run, stopped
 
 from caesura.components import resolve
 from caesura.data.tensors import load_tensors, save_tensors
-from caesura.errors import InputError, Interrupted
+from caesura.errors import InputError
 from caesura.inference import Translator
 from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import list_checkpoints
@@ -74,8 +74,7 @@ def test_a_run_that_its_schedule_has_ended_stays_so(corpus: Path, tmp_path: Path
 
 def test_what_is_kept_and_shown_may_be_another(corpus: Path, tmp_path: Path) -> None:
     run(configured(corpus), tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        train(configured(corpus), tmp_path / "out", Listener(5))
+    stopped(configured(corpus), tmp_path / "out", 5)
     others = ("training.examples=1", "training.keep_last=3", "training.checkpoint_minutes=null")
     heard = run(configured(corpus, "word", *others), tmp_path / "out")
     assert {len(examples) for examples in heard.examples} == {1}
@@ -89,8 +88,7 @@ def test_what_is_kept_and_shown_may_be_another(corpus: Path, tmp_path: Path) -> 
 
 def test_text_may_be_moved_and_must_be_the_same(corpus: Path, tmp_path: Path) -> None:
     run(configured(corpus), tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        train(configured(corpus), tmp_path / "out", Listener(5))
+    stopped(configured(corpus), tmp_path / "out", 5)
     moved = Path(shutil.move(corpus, tmp_path / "moved"))
     text = (moved / "train.en").read_text()
     (moved / "train.en").write_text(text.replace("one", "won", 1))
@@ -104,8 +102,7 @@ def test_text_may_be_moved_and_must_be_the_same(corpus: Path, tmp_path: Path) ->
 
 def test_a_run_with_a_key_that_is_gone_goes_on(corpus: Path, tmp_path: Path) -> None:
     run(configured(corpus), tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        train(configured(corpus), tmp_path / "out", Listener(5))
+    stopped(configured(corpus), tmp_path / "out", 5)
     path = tmp_path / "out" / "config.yaml"
     path.write_text(path.read_text().replace("\ntraining:\n", "\ntraining:\n  poison: []\n"))
     (checkpoint,) = list_checkpoints(tmp_path / "out" / "checkpoints")
@@ -128,8 +125,7 @@ def test_a_run_with_a_key_that_is_gone_goes_on(corpus: Path, tmp_path: Path) -> 
     ],
 )
 def test_what_training_depends_on_may_not(corpus: Path, tmp_path: Path, before: str, after: str) -> None:
-    with pytest.raises(Interrupted):
-        train(configured(corpus, "word", before), tmp_path / "out", Listener(2))
+    stopped(configured(corpus, "word", before), tmp_path / "out", 2)
     with pytest.raises(InputError, match=rf"was trained with another config \({after.partition('=')[0]}: "):
         train(configured(corpus, "word", before, after), tmp_path / "out", Listener())
 

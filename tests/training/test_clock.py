@@ -1,13 +1,12 @@
 """Time limits, budgets and checkpoints by the clock: when a run stops, and that it learns the same."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, run
+from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, records, run
 
 from caesura.errors import Interrupted
 from caesura.experiments.outcome import Member, read_outcome
@@ -60,8 +59,7 @@ def test_a_time_limit_ends_a_run_between_updates(
     assert heard.said[-1].startswith("stopped by the time limit after 7 updates")
     assert train(config, tmp_path / "parts", Clock(), time_limit=100) == "finished"
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-    metrics = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(metrics[-1])["seconds"] == 14, "the clock goes on where it was"
+    assert records(tmp_path / "parts")[-1]["seconds"] == 14, "the clock goes on where it was"
 
 
 def test_a_time_limit_ends_a_validation_between_its_batches(

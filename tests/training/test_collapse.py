@@ -1,7 +1,6 @@
 """Segments that collapse are told of once, with a setting that the segmenter has."""
 
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from helpers import ACT, ACT_DECODER, LOOKUP, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from training.outcomes import configured, run
+from training.outcomes import configured, records, run
 
 from caesura import terminal
 from caesura.evaluation.evaluate import Evaluation, evaluate
@@ -190,8 +189,7 @@ def test_a_run_says_so_at_the_validation_and_in_its_log(
     assert "model.segmenter.tau" in first.notices[0]
     assert later
     assert not any(validation.notices for validation in later), "resumed or not"
-    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
-    logged = next(record for record in lines if record["kind"] == "validation")
+    logged = records(tmp_path, "validation")[0]
     assert logged["notices"] == first.notices
     assert "notices" not in (tmp_path / "validations.tsv").read_text()
     written = io.StringIO()

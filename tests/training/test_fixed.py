@@ -1,23 +1,20 @@
 """Training with a halting unit that does not learn: it stays, bit for bit, and everything else goes on."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from helpers import ACT, sentences, tiny_model
 from torch import Tensor
-from training.outcomes import DROPOUT, Listener, configured, outcome, run
+from training.outcomes import DROPOUT, Listener, configured, outcome, records, run, stopped
+from training.test_step import Keys
 
 from caesura.components import resolve
 from caesura.config import Config
 from caesura.data.batching import collate
 from caesura.data.tensors import load_tensors
-from caesura.errors import InputError, Interrupted
+from caesura.errors import InputError
 from caesura.inference import Translator
-from caesura.kernels.graphs import Played
 from caesura.training import step as steps
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.loop import train
@@ -55,11 +52,10 @@ def test_the_unit_stays_as_it_is_while_all_else_learns(corpus: Path, tmp_path: P
 def test_no_character_is_said_to_be_live(corpus: Path, tmp_path: Path) -> None:
     heard = run(fixed(corpus), tmp_path)
     assert not any("live" in validation.figures for validation in heard.validations)
-    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    by_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("start", "train", "validation")}
-    assert all("remainder" in r for kind in by_kind.values() for r in kind)
-    assert all(2 < r["segment_length"] <= 4 for kind in by_kind.values() for r in kind)
-    assert not any("live" in r for kind in by_kind.values() for r in kind)
+    logged = records(tmp_path, "start", "train", "validation")
+    assert all("remainder" in record for record in logged)
+    assert all(2 < record["segment_length"] <= 4 for record in logged)
+    assert not any("live" in record for record in logged)
     assert "model.segmenter.learn_halting is false: where segments end will not change" in heard.said
     assert not any("a lower model.segmenter.halting_bias" in line for line in heard.said)
     card = (tmp_path / "README.md").read_text()
@@ -87,8 +83,7 @@ def test_where_every_character_halts_learning_makes_no_difference(corpus: Path, 
 def test_a_run_begun_before_there_was_the_option_goes_on(corpus: Path, tmp_path: Path) -> None:
     config = configured(corpus, "act")
     run(config, tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        train(config, tmp_path / "old", Listener(3))
+    stopped(config, tmp_path / "old", 3)
     path = tmp_path / "old" / "config.yaml"
     before, found, after = path.read_text().partition("    learn_halting: true\n")
     assert found
@@ -97,22 +92,12 @@ def test_a_run_begun_before_there_was_the_option_goes_on(corpus: Path, tmp_path:
     assert outcome(tmp_path / "old") == outcome(tmp_path / "whole")
 
 
-class Eager:
-    """Graphs that capture nothing: what is played is run."""
-
-    def __init__(self, device: torch.device) -> None:
-        pass
-
-    def play(self, key: object, function: Callable[[], Any]) -> Played[Any]:
-        return Played(function(), None)
-
-
 def test_gradients_that_stay_in_place_are_of_what_learns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = collate([*zip(sentences(5, 1), sentences(5, 2, 9), strict=True)])
     found = []
     for captured in (False, True):
         monkeypatch.setattr(steps, "wanted", lambda device, captured=captured: captured)
-        monkeypatch.setattr(steps, "Graphs", Eager)
+        monkeypatch.setattr(steps, "Graphs", Keys)
         model = tiny_model(ACT | {"learn_halting": False, "tau": 0.0})
         step = Step(model, model.config.training)
         for _ in range(2):  # nothing is left of the step before

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from cli.program import caesura, command, contents, refusal, write_config, write_corpus
-from training.outcomes import DROPOUT, Listener, configured, in_batch, outcome, run
+from training.outcomes import DROPOUT, Listener, configured, in_batch, outcome, run, stopped
 
 from caesura.data.files import write_beside
 from caesura.data.held import make_folder
 from caesura.data.tensors import load_tensors, save_tensors
-from caesura.errors import InputError, Interrupted, TrainingError
+from caesura.errors import InputError, TrainingError
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import LOCK, hold
 from caesura.training.loop import train
@@ -207,8 +207,7 @@ def test_a_checkpoint_of_another_config_is_refused_whatever_the_folder_says(
 def test_a_checkpoint_of_an_earlier_version_has_no_config_and_goes_on(corpus: Path, tmp_path: Path) -> None:
     config = configured(corpus, "word", *DROPOUT)
     run(config, tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        train(config, tmp_path / "old", Listener(6))
+    stopped(config, tmp_path / "old", 6)
     [path] = list_checkpoints(tmp_path / "old" / "checkpoints")
     tensors, facts = load_tensors(path)
     assert facts.pop("config")["training"]["seed"] == 1

@@ -1,13 +1,11 @@
 """A rate that is asked for, from a config to what is trained, resumed, saved and loaded."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from cli.program import caesura, refusal, write_config
-from training.outcomes import DROPOUT, configured, outcome, run
+from training.outcomes import DROPOUT, configured, outcome, records, run
 
 from caesura.analysis.models import describe
 from caesura.components import resolve
@@ -37,11 +35,6 @@ def kept(corpus: Path, by: str, target: str = "3.0", *settings: str) -> Config:
     own = ["type=parts", f"reader={READER}", f"cutter={{type: {KINDS[by]}}}", "pooling=weighted"]
     own += ["output_dim=6", f"rate={{target: {target}, by: {by}}}"]
     return configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in own), *settings)
-
-
-def records(folder: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 MOVING = "{start: 4.0, end: 2.0, updates: 12, shape: cosine}"

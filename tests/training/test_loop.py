@@ -1,6 +1,5 @@
 """Training: the same run twice, interrupted and resumed, gives the same bits."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,17 @@ import pytest
 import torch
 from cli.program import write_corpus
 from safetensors.torch import load
-from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, run
+from training.outcomes import (
+    DROPOUT,
+    Listener,
+    ask_to_end,
+    configured,
+    in_batch,
+    outcome,
+    records,
+    run,
+    stopped,
+)
 
 from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import Spans, WordVocabulary
@@ -107,7 +116,7 @@ def test_a_run_that_is_stopped_among_dev_lines_measures_them_again_and_equals_an
         train(config, tmp_path, heard := Listener())
     assert heard.said[-1].startswith(f"stopped by the signal SIGTERM {where};")
     assert len(heard.validations) == validation
-    log = [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    log = [record["kind"] for record in records(tmp_path)]
     assert log.count("validation") == validation, "none is logged by halves"
     assert len(list_checkpoints(tmp_path / "checkpoints")) == log.count("start") == (batch > 0)
     run(config, tmp_path)
@@ -122,12 +131,9 @@ def test_dropout_draws_anew_at_every_update(corpus: Path, tmp_path: Path) -> Non
 
 def test_a_damaged_model_is_not_replaced_by_weights_of_a_later_update(corpus: Path, tmp_path: Path) -> None:
     config, weights = configured(corpus), tmp_path / "model.safetensors"
-    with pytest.raises(Interrupted):
-        train(config, tmp_path, Listener(5))
+    stopped(config, tmp_path, 5)
     weights.write_bytes(b"")
-    heard = Listener(6)
-    with pytest.raises(Interrupted):
-        train(config, tmp_path, heard)
+    heard = stopped(config, tmp_path, 6)
     [warning] = [text for text in heard.said if str(weights) in text]
     assert warning.endswith("there is no best model until the next one")
     assert weights.read_bytes() == b""
@@ -211,7 +217,7 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     bases = [1e-9] * 4 + [0.5e-9] * 2 + [0.25e-9] * 2 + [0.125e-9] * 2 + [2**-4 * 1e-9, 2**-4 * 1e-9]
     assert used == pytest.approx([base * min(1, (i + 1) / 10) for i, base in enumerate(bases)])
     assert [v.learning_rate for v in heard.validations] == used[1::2]
-    logged = train_records(tmp_path / "whole")
+    logged = records(tmp_path / "whole", "train")
     assert [r["learning_rate"] for r in logged] == [used[r["update"] - 1] for r in logged]
     run(config, tmp_path / "parts", *range(1, 13))
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
@@ -222,7 +228,7 @@ def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(corpus: Path, t
     settings = ("training.decay=linear", "training.patience=null", "training.learning_rate=1e-3")
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
     heard = run(config, tmp_path / "whole")
-    logged = train_records(tmp_path / "whole")
+    logged = records(tmp_path / "whole", "train")
     assert [r["learning_rate"] for r in logged] == pytest.approx(
         [1e-3 * (13 - r["update"]) / 12 for r in logged]
     )
@@ -232,16 +238,11 @@ def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(corpus: Path, t
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def train_records(folder: Path) -> list[dict[str, Any]]:
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [record for record in records if record["kind"] == "train"]
-
-
 def test_the_loss_is_logged_in_its_named_parts(corpus: Path, tmp_path: Path) -> None:
     run(configured(corpus, "act"), tmp_path / "out")
-    records = train_records(tmp_path / "out")
-    assert [record["update"] for record in records] == [1, 2, 4, 5, 8, 10, 12]
-    for record in records:
+    logged = records(tmp_path / "out", "train")
+    assert [record["update"] for record in logged] == [1, 2, 4, 5, 8, 10, 12]
+    for record in logged:
         assert record["tau"] == 0.1
         assert record["penalty"] != 0
         assert 0 < record["remainder"] < 1
@@ -258,9 +259,7 @@ def test_the_log_begins_with_the_segments_that_training_begins_with(corpus: Path
     settings = (f"data.dev.src={corpus}/train.de", f"data.dev.trg={corpus}/train.en")
     whole = "training.batch_size=1000"  # all of the text, with the weights before the first update
     run(configured(corpus, "act-act", *settings, whole, "training.updates=1"), tmp_path / "out")
-    lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
-    start = next(record for record in map(json.loads, lines) if record["kind"] == "start")
-    [record] = train_records(tmp_path / "out")
+    [start], [record] = (records(tmp_path / "out", kind) for kind in ("start", "train"))
     for prefix in ("", "output_"):
         assert record[f"{prefix}segment_length"] == pytest.approx(start[f"{prefix}segment_length"], rel=1e-12)
         assert record[f"{prefix}live"] == pytest.approx(start[f"{prefix}live"], rel=1e-12)
@@ -271,7 +270,7 @@ def test_the_log_says_how_often_gradients_were_clipped(
     corpus: Path, tmp_path: Path, norm: float, share: float
 ) -> None:
     run(configured(corpus, "word", f"training.clip_grad_norm={norm}"), tmp_path / "out")
-    assert {record["clipped"] for record in train_records(tmp_path / "out")} == {share}
+    assert {record["clipped"] for record in records(tmp_path / "out", "train")} == {share}
 
 
 def test_clipping_bounds_the_step(corpus: Path, tmp_path: Path) -> None:
@@ -284,8 +283,7 @@ def test_clipping_bounds_the_step(corpus: Path, tmp_path: Path) -> None:
 def test_a_changed_training_text_is_refused_when_resuming(tmp_path: Path) -> None:
     write_corpus(tmp_path, train=45, dev=5)
     config = configured(tmp_path)
-    with pytest.raises(Interrupted):
-        train(config, tmp_path / "out", Listener(2))
+    stopped(config, tmp_path / "out", 2)
     text = (tmp_path / "train.en").read_text()
     (tmp_path / "train.en").write_text(text.replace("one", "won", 1))
     with pytest.raises(InputError, match="the text or a vocabulary has changed since this run began"):
@@ -300,10 +298,9 @@ def test_a_validation_comes_with_the_first_sentences_as_examples(
 ) -> None:
     heard = run(configured(corpus, "act", f"training.examples={count}"), tmp_path / "out")
     dev = read_sentences(parallel_text(configured(corpus).data.dev), "strict")
-    records = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    records = [record for record in records if record["kind"] == "validation"]
-    assert len(records) == len(heard.examples) == 4
-    for record, examples in zip(records, heard.examples, strict=True):
+    logged = records(tmp_path / "out", "validation")
+    assert len(logged) == len(heard.examples) == 4
+    for record, examples in zip(logged, heard.examples, strict=True):
         assert [source for source, _, _ in examples] == dev.sources[:count]
         assert [reference for _, _, reference in examples] == dev.references[:count]
         assert ["".join(e["pieces"]) for e in record["examples"]] == dev.sources[:count]

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cli.program import write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from training.outcomes import Listener, configured
@@ -33,20 +32,20 @@ def test_the_ratio_is_the_least_that_holds_all_but_a_thousandth() -> None:
     assert output_ratio(lengths[:5000], extra=50) == 1
 
 
-def test_without_tensorboard_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorboard_its_extra_is_named(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    write_corpus(tmp_path, train=45, dev=5)
-    config = configured(tmp_path, "char", "training.tensorboard=true")
+    config = configured(corpus, "char", "training.tensorboard=true")
     said = r"^training\.tensorboard needs .*: \.venv/bin/pip install -e '\.\[tensorboard\]'$"
     with pytest.raises(InputError, match=said):
         train(config, tmp_path / "out", Listener(), time_limit=0)
 
 
 @pytest.mark.parametrize("part", ["segmenter", "decoder"])
-def test_a_tau_below_0_is_allowed_and_noted(tmp_path: Path, part: str) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
+def test_a_tau_below_0_is_allowed_and_noted(corpus: Path, tmp_path: Path, part: str) -> None:
     for name, tau in (("below", -0.5), ("not", 0.0)):
-        config = configured(tmp_path, "act-act", f"model.{part}.tau={tau}")
+        config = configured(corpus, "act-act", f"model.{part}.tau={tau}")
         train(config, tmp_path / name, heard := Listener(), time_limit=0)
         noted = [line for line in heard.said if "tau" in line]
         wanted = f"model.{part}.tau is -0.5: below 0 the penalty rewards longer segments"
@@ -55,27 +54,24 @@ def test_a_tau_below_0_is_allowed_and_noted(tmp_path: Path, part: str) -> None:
 
 @pytest.mark.parametrize(("bias", "little"), [(9, True), (-1, False)])
 def test_a_start_that_leaves_the_halting_unit_little_to_learn_from_is_noted(
-    tmp_path: Path, bias: float, little: bool
+    corpus: Path, tmp_path: Path, bias: float, little: bool
 ) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
-    config = configured(tmp_path, "act", f"model.segmenter.halting_bias={bias}")
+    config = configured(corpus, "act", f"model.segmenter.halting_bias={bias}")
     train(config, tmp_path / "run", heard := Listener(), time_limit=0)
     assert any("a lower model.segmenter.halting_bias" in line for line in heard.said) == little
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
-def test_bfloat16_on_a_cpu_is_noted(tmp_path: Path, precision: str) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
-    config = configured(tmp_path, "word", f"training.precision={precision}", "training.device=cpu")
+def test_bfloat16_on_a_cpu_is_noted(corpus: Path, tmp_path: Path, precision: str) -> None:
+    config = configured(corpus, "word", f"training.precision={precision}", "training.device=cpu")
     train(config, tmp_path / "run", heard := Listener(), time_limit=0)
     assert any("slow on a CPU" in line for line in heard.said) == (precision == "bfloat16")
 
 
 def test_a_run_takes_the_threads_that_are_free_and_goes_on_with_as_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
-    config = configured(tmp_path, "word", "training.threads=null", "training.device=cpu")
+    config = configured(corpus, "word", "training.threads=null", "training.device=cpu")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)}, raising=False)
     taken = [8]

@@ -1,4 +1,4 @@
-"""Chinese spell-outs in simplified characters, a morph a character.
+"""Chinese spell-outs in simplified characters, one morph per character.
 
 Cardinals count, so they follow CLDR's `%spellout-cardinal-alternate2`: 零 for a gap, 两 alone and before
 百 千 万 亿. Ordinals, years and dates number, so they follow `%spellout-ordinal` and

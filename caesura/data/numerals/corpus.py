@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from caesura.data.files import write_beside
+from caesura.data.files import write_whole
 from caesura.errors import InputError
 
 from .morphs import LIMIT
@@ -99,8 +99,7 @@ def write_corpus(
     paths = {name: Path(folder) / f"{name}.tsv" for name in corpus}
     for name, path in paths.items():
         lines = (f"{e.source}\t{e.target}\t{' '.join(map(str, e.bounds))}\n" for e in corpus[name])
-        with write_beside(path) as file:
-            file.write("".join(lines).encode())
+        write_whole(path, "".join(lines))
     return paths
 
 

@@ -1,7 +1,7 @@
 """German spell-outs, cut where CLDR puts its soft hyphens and at spaces.
 
 One word below a million, with `einhundert` and `eintausend`. Teens, tens and ordinal endings are not cut
-(`sieb` of `siebzehn` is no word): `ein|und|zwanzigste`.
+(`sieb` of `siebzehn` is not a word): `ein|und|zwanzigste`.
 """
 
 import datetime

@@ -1,29 +1,33 @@
-"""Japanese spell-outs in kanji, a morph a character, as CLDR writes them (千 and 千万 without 一)."""
+"""Japanese spell-outs in kanji, one morph per character, as CLDR writes them (千 and 千万 without 一)."""
 
 import datetime
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from .morphs import Morphs
 
 _DIGITS = "〇一二三四五六七八九"
-_MYRIADS = ((100_000_000, "億"), (10_000, "万"))
-_UNITS = ((1000, "千"), (100, "百"), (10, "十"))
+_UNITS = {100_000_000: "億", 10_000: "万", 1000: "千", 100: "百", 10: "十"}
 
 
-def _spell(number: int) -> Morphs:
-    for unit, name in _MYRIADS:
+def spell(
+    number: int,
+    digits: Sequence[str],
+    units: Mapping[int, str],
+    changed: Mapping[tuple[int, int], Morphs] = MappingProxyType({}),  # the sounds of a count and its unit
+) -> Morphs:
+    """The morphs of a number, empty for 0; a single 10, 100 or 1000 is not counted."""
+    for unit, name in units.items():
         count, rest = divmod(number, unit)
         if count:
-            return (*_spell(count), name, *_spell(rest))
-    for unit, name in _UNITS:
-        count, rest = divmod(number, unit)
-        if count:
-            return (*((_DIGITS[count],) if count > 1 else ()), name, *_spell(rest))
-    return (_DIGITS[number],) if number else ()
+            counted = () if count == 1 and unit < 10_000 else spell(count, digits, units, changed)
+            return (*changed.get((count, unit), (*counted, name)), *spell(rest, digits, units, changed))
+    return (digits[number],) if number else ()
 
 
 def cardinal(number: int) -> Morphs:
     """`七|百|二|十|三`."""
-    return _spell(number) or ("〇",)
+    return spell(number, _DIGITS, _UNITS) or ("〇",)
 
 
 def ordinal(number: int) -> Morphs:

@@ -6,6 +6,7 @@ Where two readings are current: ぜろ, よん (よ before ねん), なな, き�
 
 import datetime
 
+from .japanese import spell
 from .morphs import Morphs
 
 _DIGITS = ("ぜろ", "いち", "に", "さん", "よん", "ご", "ろく", "なな", "はち", "きゅう")
@@ -16,8 +17,7 @@ _CHANGED = {
     (3, 1000): ("さん", "ぜん"),
     (8, 1000): ("はっ", "せん"),
 }
-_MYRIADS = ((100_000_000, "おく"), (10_000, "まん"))
-_UNITS = ((1000, "せん"), (100, "ひゃく"), (10, "じゅう"))
+_UNITS = {100_000_000: "おく", 10_000: "まん", 1000: "せん", 100: "ひゃく", 10: "じゅう"}
 _MONTH_DIGITS = {4: "し", 7: "しち", 9: "く"}
 _DAYS: dict[int, Morphs] = {
     1: ("ついたち",),
@@ -40,22 +40,9 @@ _DAYS: dict[int, Morphs] = {
 }
 
 
-def _spell(number: int) -> Morphs:
-    for unit, name in _MYRIADS:
-        count, rest = divmod(number, unit)
-        if count:
-            return (*_spell(count), name, *_spell(rest))
-    for unit, name in _UNITS:
-        count, rest = divmod(number, unit)
-        if count:
-            plain: Morphs = (_DIGITS[count], name) if count > 1 else (name,)
-            return (*_CHANGED.get((count, unit), plain), *_spell(rest))
-    return (_DIGITS[number],) if number else ()
-
-
 def cardinal(number: int) -> Morphs:
     """`なな|ひゃく|に|じゅう|さん`."""
-    return _spell(number) or ("ぜろ",)
+    return spell(number, _DIGITS, _UNITS, _CHANGED) or ("ぜろ",)
 
 
 def ordinal(number: int) -> Morphs:

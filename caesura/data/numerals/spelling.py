@@ -13,7 +13,7 @@ FORMS = ("cardinal", "ordinal", "year", "date")
 
 
 class Speller(Protocol):
-    """What a language's module offers."""
+    """The functions of a language's module."""
 
     def cardinal(self, number: int) -> Morphs: ...
     def ordinal(self, number: int) -> Morphs: ...

@@ -1,4 +1,4 @@
-"""One typo in a source, such that what it means is still clear."""
+"""One typo in a source, whose meaning stays clear."""
 
 import datetime
 import random
