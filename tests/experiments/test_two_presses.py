@@ -19,7 +19,7 @@ from caesura.training.journal import METRICS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_ignored_signals")]
 
-UPDATES = 1500  # more than are made before Ctrl-C comes
+UPDATES = 600  # more than are made before Ctrl-C comes
 DEMO = f"""
 from functools import partial
 from caesura.cli import program as cli
