@@ -82,7 +82,7 @@ def test_fused_is_the_reference(case, final):
         assert_close(found, wanted, 1e-10)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=5),
     st.integers(1, 6),
@@ -104,7 +104,7 @@ def with_cuts(args: list[Tensor], seed: int) -> list[Tensor]:
     return [*args[:10], torch.where(args[10], 1, drawn).to(torch.int8)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=5),
     st.integers(1, 6),

@@ -74,7 +74,7 @@ def test_fused_is_the_reference(case, outputs):
         assert_close(found, wanted, 1e-10)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.integers(1, 5),
