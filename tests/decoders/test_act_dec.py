@@ -107,7 +107,7 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: s
     assert torch.autograd.gradcheck(run, leaves)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 999),
     bias=st.floats(-6, 6),
@@ -214,7 +214,7 @@ def test_attention_moves_once_a_segment(regime: str) -> None:
         assert regime != "whole sentence" or looked == 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 999),
     regime=st.sampled_from([*REGIMES]),

@@ -50,7 +50,7 @@ def loop(pooling: Pooling, states: Tensor, cuts: Cuts, n: int) -> Tensor:
 
 
 @pytest.mark.parametrize("pooling", [Mean(), Weighted(), Last()], ids=["mean", "weighted", "last"])
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(rows_of_ends, st.integers(0, 99), st.booleans())
 def test_it_is_its_loop(pooling: Pooling, rows: list[list[bool]], seed: int, spilling: bool) -> None:
     states, cuts, lengths = problem(rows, seed, spilling)
