@@ -356,6 +356,7 @@ def test_a_picture_of_a_part_of_a_line_says_so() -> None:
     assert "line 2." in html
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "CHUNK", 50)
     monkeypatch.setattr(study, "KEPT", 20)

@@ -213,6 +213,7 @@ def test_a_machine_too_slow_for_a_validation_is_told_so(tmp_path: Path) -> None:
     assert "held-out" not in done.out
 
 
+@pytest.mark.slow
 def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) -> None:
     (tmp_path / "cif-1").touch()  # where its folder should be
     done = run(tmp_path, ENDLESS)

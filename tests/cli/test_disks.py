@@ -76,6 +76,7 @@ def trained_on_a_disk_that_fills_up(config: Path, disk: Path, left: int) -> Done
         return caesura("train", config, "--out", disk / "out")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_at_any_point_loses_nothing(
     corpus: Path, models: dict[str, Path], tmp_path: Path, mount: Mount
 ) -> None:

@@ -25,10 +25,15 @@ def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forks and sketches, but slow tests start what users start, and a test that names `drawn` draws."""
-    if request.node.get_closest_marker("slow") is None:
+    if request.node.get_closest_marker("slow") is None or "forked" in request.fixturenames:
         monkeypatch.setattr(Children, "start", forks.start)
         if "drawn" not in request.fixturenames:
             request.getfixturevalue("sketched")
+
+
+@pytest.fixture
+def forked() -> None:
+    """Named by slow tests that do as the quick ones."""
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ def killed(
     return found
 
 
+@pytest.mark.slow
 def test_killed_at_some_system_calls(tmp_path: Path) -> None:
     assert killed(tmp_path, "calls", 61, 5)["system calls"] >= 2
 
