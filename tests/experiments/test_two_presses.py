@@ -60,7 +60,7 @@ def trained(folder: Path) -> bool:
 
 def commands(folder: Path, name: str) -> Callable[[Path], list[str]]:
     """The words of a command that trains models two at a time, by its --out."""
-    updates = ("--set", f"training.updates={UPDATES}")
+    updates = ("--set", f"training.updates={UPDATES}", "--set", "training.validation_freq=2000")
     return {
         "demo": lambda out: [sys.executable, "-c", DEMO, "demo", "--out", str(out)],
         "sweep": lambda out: command(
