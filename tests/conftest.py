@@ -32,6 +32,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """At the end all of it goes, or Triton's library complains of leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _unsynced() -> Iterator[None]:
     """No waiting for the disk: it would show only where the machine itself goes down."""
