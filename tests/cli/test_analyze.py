@@ -174,6 +174,8 @@ def test_a_long_line_is_told_and_taken_as_empty(
     )
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     call = [
         "compare",
