@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two processes of one thread each; a file's tests stay together, for what they have in common.
-TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes of one thread each: each has a half of the files, and takes tests of the other when it is through.
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev clean help
@@ -49,7 +49,7 @@ slow: setup-dev ## the tests that take longer: real text, learning
 	$(TESTS) -m slow
 
 soak: setup-dev ## kills, damage, bad text, memory and ACT-DEC at length
-	$(TESTS) --dist worksteal -rPs -m soak
+	$(TESTS) -rPs -m soak
 
 lint: setup-dev ## ruff and mypy
 	$(BIN)/ruff check .

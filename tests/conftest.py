@@ -1,14 +1,18 @@
 """What all tests share: one thread, so that runs on a busy machine do not fight, and an end to every test."""
 
+import gc
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import settings
+from matplotlib.figure import Figure
+from sketches import sketch
 
 torch.set_num_threads(1)
-settings.register_profile("caesura", deadline=None)
+settings.register_profile("caesura", deadline=None, max_examples=40)
 settings.load_profile("caesura")
 
 TIMEOUTS = {"slow": 900, "soak": 3600}  # seconds; of other tests: pyproject.toml
@@ -22,6 +26,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(seconds))
 
 
+def pytest_collection_finish() -> None:
+    """Tests that collect garbage need not look through all that was imported, each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """At the end all of it goes, or Triton's library complains of leaks."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """No waiting for the disk: it would show only where the machine itself goes down."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def no_ignored_signals() -> Iterator[None]:
     """As at a terminal; where tests run under nohup or in the background, some signals are ignored."""
@@ -30,3 +53,14 @@ def no_ignored_signals() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made, but their files are empty pictures."""
+    monkeypatch.setattr(Figure, "savefig", sketch)
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Named by tests that want real pictures where others get sketches."""

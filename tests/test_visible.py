@@ -55,10 +55,12 @@ def test_lines_stay_as_many_as_the_program_made(texts: list[str]) -> None:
 
 
 def test_every_character_that_cannot_be_seen_is_escaped_where_it_stands_alone() -> None:
-    kept = {chr(i) for i in range(0x110000) if escaped(f"a{chr(i)}") == f"a{chr(i)}"}
+    # Planes 4 to 13 are empty, and 15 and 16 for private use: of those, some are enough.
+    every = [*range(0x40000), *range(0xE0000, 0xF0000), *range(0x40000, 0x110000, 97)]
+    kept = {chr(i) for i in every if escaped(f"a{chr(i)}") == f"a{chr(i)}"}
     hidden = {c for c in kept if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
     assert hidden == SEEN
-    changed = {chr(i) for i in range(0x110000)} - kept
+    changed = {*map(chr, every)} - kept
     assert {unicodedata.category(c) for c in changed} == {"Cc", "Cf", "Cs", "Zl", "Zp", "Cn"}
 
 

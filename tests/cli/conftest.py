@@ -7,6 +7,13 @@ import pytest
 from cli.program import SYSTEMS, caesura, write_config, write_corpus
 
 
+@pytest.fixture(autouse=True)
+def _sketched(request: pytest.FixtureRequest) -> None:
+    """Reports without real pictures, but in slow tests and where a test names `drawn`."""
+    if request.node.get_closest_marker("slow") is None and "drawn" not in request.fixturenames:
+        request.getfixturevalue("sketched")
+
+
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train and dev: German digits in words, and English ones."""

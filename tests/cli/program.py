@@ -51,7 +51,7 @@ training:
   updates: 60
   device: cpu
   threads: 1
-testing: {{batch_size: 4, max_input: 200}}
+testing: {{batch_size: 4, max_input: 200, max_output_extra: 4}}
 """
 
 

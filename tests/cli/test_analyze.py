@@ -9,20 +9,12 @@ from unittest import mock
 import pytest
 from cli.program import caesura, contents, refusal, with_config
 
-from caesura.analysis import drawings, report
 from caesura.experiments import comparison
 
 Write = Callable[[str, bytes | str], Path]
 
 
-@pytest.fixture(autouse=True)
-def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take seconds, and tests/analysis draws them all; the first test here does too."""
-    if request.node.name != "test_a_report_of_a_model":
-        monkeypatch.setattr(drawings, "svg_of", lambda figure: '<svg width="9pt"></svg>')
-        monkeypatch.setattr(report, "png_of", lambda figure: b"")
-
-
+@pytest.mark.usefixtures("drawn")
 def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report"
     done = caesura(
@@ -182,6 +174,8 @@ def test_a_long_line_is_told_and_taken_as_empty(
     )
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     call = [
         "compare",

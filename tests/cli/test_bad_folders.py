@@ -1,14 +1,12 @@
 """Model folders and output paths that are not as they should be, and configs with mistakes."""
 
-import os
 import resource
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.program import AT_ONCE, Done, caesura, command, contents, refusal, write_config
+from cli.program import AT_ONCE, Done, caesura, contents, refusal, write_config
 from training.poison import poison
 
 FILES = ("config.yaml", "src.vocab.json", "trg.vocab.json", "model.safetensors")
@@ -310,20 +308,6 @@ def test_what_killed_runs_left_half_written_is_removed_and_nothing_else(corpus: 
         (model / name).write_bytes(b"half")
     assert caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10").status == 0
     assert [(model / name).exists() for name in (*ours, *theirs)] == [False] * 3 + [True] * 3
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_behind_standard_output_is_one_sentence_and_status_1(models: dict[str, Path]) -> None:
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            command("translate", models["word"]),
-            input=b"eins\n",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            timeout=120,
-        )
-    assert done.returncode == 1
-    assert done.stderr == b"caesura: standard output: No space left on device\n"
 
 
 def test_a_disk_that_fills_up_while_training_loses_no_checkpoint(

@@ -288,7 +288,7 @@ def test_compare_puts_models_side_by_side_with_a_bootstrap_against_the_first(
     models: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
     twin = Path(shutil.copytree(models["word"], tmp_path / "twin"))
-    text = ("--src", corpus / "train.de", "--trg", corpus / "train.en")
+    text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
     given = ("compare", models["word"], models["bpe"], twin, *text)
     first, other, same = json.loads(caesura(*given, "--json").out)
     assert [row["model"] for row in (first, other, same)] == [

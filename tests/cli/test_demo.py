@@ -15,6 +15,9 @@ from unittest import mock
 import pytest
 from browser import Browser, check_page, needed_browser
 from cli.program import Done, caesura, contents, refusal
+from experiments import forks
+from matplotlib.figure import Figure
+from sketches import sketch
 
 from caesura.data.numerals import HeldOut
 from caesura.errors import TrainingError
@@ -56,10 +59,24 @@ def processes_of(out: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    """A folder in which the demo ran, and how it ended; not to be written to."""
+def first(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    """A folder in which the demo ran, and how it ended; not to be written to.
+
+    It trains in forks, which find loaded what training `models` has loaded.
+    """
     out = tmp_path_factory.mktemp("demo") / "out"
-    return out, run(out)
+    with mock.patch.object(Children, "start", forks.start), mock.patch.object(Figure, "savefig", sketch):
+        return out, run(out)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a demo with its figures, for a browser."""
+    needed_browser()
+    out = tmp_path_factory.mktemp("demo") / "out"
+    with mock.patch.object(Children, "start", forks.start):
+        run(out)
+    return out / "report" / "report.html"
 
 
 def test_it_shows_all_models_in_one_table(first: tuple[Path, Done]) -> None:
@@ -100,8 +117,7 @@ def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("screen", [{}, {"dark": True}, {"width": 390, "phone": True}])
-def test_its_report_opens_in_a_browser(first: tuple[Path, Done], screen: dict[str, Any]) -> None:
-    page = first[0] / "report" / "report.html"
+def test_its_report_opens_in_a_browser(page: Path, screen: dict[str, Any]) -> None:
     with Browser(needed_browser()) as browser:
         browser.open(page, **screen)
         check_page(browser, page)
@@ -204,6 +220,7 @@ def test_a_machine_too_slow_for_a_validation_is_told_so(tmp_path: Path) -> None:
     assert "held-out" not in done.out
 
 
+@pytest.mark.slow
 def test_a_child_that_fails_ends_the_demo_at_once_and_the_other(tmp_path: Path) -> None:
     (tmp_path / "cif-1").touch()  # where its folder should be
     done = run(tmp_path, ENDLESS)
@@ -226,10 +243,8 @@ def test_a_failure_of_an_earlier_call_does_not_end_this_one(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_ignored_signals")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
-    tmp_path: Path, number: int, status: int
-) -> None:
+def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    """SIGTERM; Ctrl-C is in tests/experiments/test_two_presses.py."""
     out = tmp_path / "out"
     running = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "demo", "--out", out],
@@ -245,9 +260,9 @@ def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert len(processes_of(out)) == 2 or sys.platform != "linux"
-    os.killpg(running.pid, number)  # as the terminal does: to all in the foreground
+    os.killpg(running.pid, signal.SIGTERM)  # as the terminal does: to all in the foreground
     said, err = running.communicate(timeout=300)
-    assert (running.returncode, err) == (status, "")
+    assert (running.returncode, err) == (143, "")
     assert said.endswith("stopped; the same command goes on from here\n")
     assert processes_of(out) == []
     for log in logs:

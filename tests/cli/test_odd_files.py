@@ -89,6 +89,7 @@ def test_a_folder_with_the_name_of_a_file_that_was_not_finished_stays(corpus: Pa
 
 @pytest.mark.parametrize("name", ["validations.tsv", "metrics.jsonl", "train.words.json"])
 @pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_a_report_of_a_folder_with_a_pipe_is_made_without_it_or_refused(
     models: dict[str, Path], corpus: Path, tmp_path: Path, name: str
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_run_in_a_folder_with_any_name_ends_and_goes_on(corpus: Path, odd: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_reports_of_models_in_folders_with_any_name(
     models: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
@@ -243,7 +245,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 @example('"\\UFFFFFFFF"')
 @example('"\\U00110000"')

@@ -56,6 +56,7 @@ def test_a_training_goes_on_when_its_pipe_is_gone(tmp_path: Path) -> None:
     assert read_progress(list_checkpoints(tmp_path / "out" / "checkpoints")[-1]).finished == "60 updates"
 
 
+@pytest.mark.slow
 def test_a_training_whose_terminal_is_closed_saves_its_state(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     config = write_config(tmp_path / "c.yaml", "word")

@@ -164,61 +164,78 @@ def shell(words: list[object], wrong: str, after: str = "") -> subprocess.Comple
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=300)
 
 
+TEXTS = "--src TEXT/dev.de --trg TEXT/dev.en"
+SMALL = "--sample 5 --translate 5 --bpe 50 --moved 2 --out"
+
+
+# Each command once; the quick tests above cross streams with commands, in forks.
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", [">&-", "2>&-", "> /dev/full", "2> /dev/full", "| true"])
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (f"compare MODEL CHAR {TEXTS} {SMALL} OUT", ">&-"),
+        (f"compare MODEL CHAR {TEXTS} {SMALL} OUT", "2> /dev/full"),
+        (f"analyze MODEL {TEXTS} {SMALL} OUT", "| true"),
+        (f"analyze MODEL {TEXTS} --only cuts --json --moved 2", "> /dev/full"),
+        ("translate MODEL TEXT/dev.de", "| true"),
+        ("translate MODEL TEXT/dev.de", "2>&-"),
+    ],
+)
 def test_every_command_as_a_shell_starts_it(
-    models: dict[str, Path], corpus: Path, tmp_path: Path, wrong: str
+    models: dict[str, Path], corpus: Path, tmp_path: Path, words: str, wrong: str
 ) -> None:
-    text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
-    report = ("--sample", 5, "--translate", 5, "--bpe", 50, "--moved", 2, "--out")
-    for words in (
-        ("compare", models["word"], models["char"], *text, *report, tmp_path / "compare"),
-        ("analyze", models["word"], *text, *report, tmp_path / "analyze"),
-        ("analyze", models["word"], *text, "--only", "cuts", "--json", "--moved", 2),
-        ("translate", models["word"], corpus / "dev.de"),
-    ):
-        done = shell(command(*words), wrong)
-        assert "Traceback" not in done.stderr
-        assert "Error" not in done.stderr
-        assert "Exception ignored" not in done.stderr
-        closed, lost = ">&-" in wrong.replace("2>&-", ""), "> /dev/full" in wrong.replace("2> /dev/full", "")
-        assert done.returncode == (2 if closed else 1 if lost or "|" in wrong else 0), done.stderr
-        if 2 in WRONG[wrong]:
-            assert done.stderr == ""
+    places = {"MODEL": models["word"], "CHAR": models["char"], "TEXT": corpus, "OUT": tmp_path / "out"}
+    for name, place in places.items():
+        words = words.replace(name, str(place))
+    done = shell(command(*words.split()), wrong)
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    closed, lost = wrong == ">&-", wrong in ("> /dev/full", "| true")
+    assert done.returncode == (2 if closed else 1 if lost else 0), done.stderr
+    if 2 in WRONG[wrong]:
+        assert done.stderr == ""
 
 
+FEW = "--no-test --set training.updates=10 --set training.validation_freq=100"
+QUICK_DEMO = PROGRAM.replace("updates=1000000", "updates=3")
+
+
+# Three updates teach nobody numbers: the demo ends with status 1.
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", ["<&- >&- 2>&-", "> /dev/full 2>&1", "2>&1 | true"])
-def test_work_that_is_worth_more_than_what_it_prints_goes_on(tmp_path: Path, wrong: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "wrong", "status", "made"),
+    [
+        (
+            f"-m caesura.cli sweep TEXT/word.yaml --over training.learning_rate=0.01,0.02 {FEW} --out OUT",
+            "2>&1 | true",
+            0,
+            "sweep.json",
+        ),
+        (
+            "-m caesura.cli reproduce TEXT --only word --data TEXT --out OUT",
+            "> /dev/full 2>&1",
+            0,
+            "report/report.html",
+        ),
+        ("-c DEMO demo --out OUT", "<&- >&- 2>&-", 1, "report/report.html"),
+        ("-m caesura.data.numerals --size 50 --out OUT", "> /dev/full 2>&1", 0, "train.tsv"),
+    ],
+    ids=["sweep", "reproduce", "demo", "numerals"],
+)
+def test_work_that_is_worth_more_than_what_it_prints_goes_on(
+    tmp_path: Path, words: str, wrong: str, status: int, made: str
+) -> None:
     text, out = tmp_path / "numbers", tmp_path / "out"
     text.mkdir()
     write_text(text)
     for system in ("word", "char", "act"):
         write_config(text / f"{system}.yaml", system)
     (text / FILE).write_text(RECIPE, encoding="utf-8")
-    few = ("--no-test", "--set", "training.updates=10", "--set", "training.validation_freq=100")
-    sweep = (
-        "sweep",
-        text / "word.yaml",
-        "--over",
-        "training.learning_rate=0.01,0.02",
-        *few,
-        "--out",
-        out / "sweep",
-    )
-    reproduce = ("reproduce", text, "--only", "word", "--data", text, "--out", out / "reproduce")
-    quick = PROGRAM.replace("updates=1000000", "updates=3")
-    demo = (sys.executable, "-c", quick, "demo", "--out", out / "demo")
-    numerals = (sys.executable, "-m", "caesura.data.numerals", "--size", 50, "--out", out / "numerals")
-    for words, status, made in (
-        (command(*sweep), 0, "sweep/sweep.json"),
-        (command(*reproduce), 0, "reproduce/report/report.html"),
-        (demo, 1, "demo/report/report.html"),  # three updates teach nobody numbers
-        (numerals, 0, "numerals/train.tsv"),
-    ):
-        done = shell([*words], wrong)
-        assert done.returncode == status, done.stderr
-        assert done.stderr == ""
-        assert (out / made).stat().st_size > 0
+    given = [word.replace("TEXT", str(text)).replace("OUT", str(out)) for word in words.split()]
+    done = shell([sys.executable, *(QUICK_DEMO if word == "DEMO" else word for word in given)], wrong)
+    assert done.returncode == status, done.stderr
+    assert done.stderr == ""
+    assert (out / made).stat().st_size > 0
     modes = [path.stat().st_mode for path in out.rglob("*")]
     assert all(stat.S_ISREG(mode) or stat.S_ISDIR(mode) for mode in modes)

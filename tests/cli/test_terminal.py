@@ -18,7 +18,8 @@ def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
 ) -> None:
     write_corpus(tmp_path, train=5, dev=5)
     text = ("--src", tmp_path / "dev.de", "--trg", tmp_path / "dev.en")
-    words = ("compare", models["word"], models["act"], *text, "--out", tmp_path / "report")
+    few = ("--sample", 2, "--moved", 1, "--bpe", 40)
+    words = ("compare", models["word"], models["act"], *text, "--out", tmp_path / "report", *few)
     monkeypatch.setattr(terminal._Lines, "every", math.inf)
     assert caesura(*words).err == ""
     monkeypatch.setattr(terminal._Lines, "every", 0.0)

@@ -141,6 +141,7 @@ def test_a_validation_shows_scores_segments_and_examples(corpus: Path, tmp_path:
     assert all(e.strip().startswith("→") for e in examples[1::2])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_ignored_signals")
 def test_ctrl_c_ends_training_with_status_130_and_the_state_saved(config: Path, tmp_path: Path) -> None:
     endless = ("train", config, "--out", tmp_path / "out", "--set", "training.updates=1000000")
@@ -216,6 +217,7 @@ def test_every_command_explains_itself(name: str) -> None:
     assert f"Usage: caesura {name}" in done.out
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_causes_no_noise(models: dict[str, Path], tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.write_text("".join(f"{word} eins zwei drei\n" for word in GERMAN * 2000), encoding="utf-8")

@@ -243,7 +243,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     value=VALUES,
     rate=st.floats(1e-300, 1e300),
@@ -266,7 +266,7 @@ def test_a_dump_is_read_back_as_the_same_config(
     assert again.dump() == config.dump()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), rate=st.floats(1e-9, 1e3), text=st.text("ab =.,é", min_size=1))
 def test_overrides_say_what_the_file_would(
     tmp_path_factory: pytest.TempPathFactory, seed: int, rate: float, text: str

@@ -244,7 +244,7 @@ def test_a_base_that_cannot_be_had(folder: Path, base: str, complaint: str) -> N
     assert "bad.yaml:1: base: 7 is not a file name" in refusal(f"base: 7\n{GOOD}")
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(content=st.binary(max_size=60) | st.text("ab:-[]{}&*!|>'\"#%@` \n\t01.e", max_size=60).map(str.encode))
 def test_no_file_whatever_shows_a_traceback(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"

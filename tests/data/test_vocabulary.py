@@ -51,7 +51,7 @@ def test_characters_give_back_any_text_they_know(text):
     assert UNK not in vocabulary.encode(text)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(text=anything, kind=st.sampled_from(KINDS))
 def test_any_vocabulary_survives_saving(tmp_path_factory, text, kind):
     vocabulary = train_vocabulary(kind, [text, "x y"], SIZE[kind])

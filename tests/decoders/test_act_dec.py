@@ -75,7 +75,7 @@ def test_the_machine_is_the_listing_in_outputs_and_in_every_gradient(
         assert bool(theirs.any()) is not name.startswith(silent), name
 
 
-@pytest.mark.parametrize("kind", ["plain", "context fed"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("context fed", marks=pytest.mark.slow)])
 def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: str) -> None:
     small = {"embedding_dim": 2, "hidden_size": 2, "act_size": 3, "attention_size": 2, "summary_dim": 2}
     made = decoder(3, vocab_size=7, **small, **KINDS[kind])
@@ -101,7 +101,7 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: s
     assert torch.autograd.gradcheck(run, leaves)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 999),
     bias=st.floats(-6, 6),
@@ -200,7 +200,7 @@ def test_attention_moves_once_a_segment(regime: str) -> None:
         assert regime != "whole sentence" or looked == 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 999),
     regime=st.sampled_from([*REGIMES]),

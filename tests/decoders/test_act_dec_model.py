@@ -137,7 +137,7 @@ TEXT = ["ein haus am see", "zwei häuser", "drei schiffe und ein see", "東京�
 
 
 @pytest.mark.parametrize(("kind", "size"), [("char", None), ("word", None), ("bpe", 60), ("wordpiece", 70)])
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_the_pieces_of_whatever_is_written_joined_give_its_text(
     kind: str, size: int | None, data: Any

@@ -43,7 +43,7 @@ def test_the_systems_have_as_many_parameters_as_we_count_for_the_paper(
     assert round(model.parameter_count() / 1e6, 2) == millions
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     lengths=st.lists(st.integers(1, 7), min_size=2, max_size=5),
     layers=st.integers(1, 3),

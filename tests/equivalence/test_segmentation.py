@@ -27,7 +27,7 @@ def models() -> dict[str, Translator]:
 
 
 @pytest.mark.parametrize("kind", ["act", "word", "bpe", "wordpiece"])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(texts=st.lists(st.one_of(st.text(max_size=30), st.text("abc äß東 \t", max_size=30)), max_size=4))
 def test_the_pieces_of_any_string_joined_give_it_back(
     models: dict[str, Translator], kind: str, texts: list[str]

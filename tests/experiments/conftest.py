@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from cli.program import write_config
+from cli.program import caesura, write_config, write_corpus
 from experiments import forks
 from experiments.fleets import write_text
 from experiments.recipes import RECIPE
@@ -13,11 +13,27 @@ from caesura.experiments.processes import Children
 from caesura.experiments.recipe import FILE
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the first training of a process loads, forks find loaded; each would take a second for it."""
+    folder = tmp_path_factory.mktemp("warm")
+    write_corpus(folder, train=10, dev=2)
+    config = write_config(folder / "c.yaml", "act")
+    assert caesura("train", config, "--out", folder / "out", "--set", "training.updates=1").status == 0
+
+
 @pytest.fixture(autouse=True)
 def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork, but in slow tests, which start what users start."""
-    if request.node.get_closest_marker("slow") is None:
+    """Forks and sketches, but slow tests start what users start, and a test that names `drawn` draws."""
+    if request.node.get_closest_marker("slow") is None or "forked" in request.fixturenames:
         monkeypatch.setattr(Children, "start", forks.start)
+        if "drawn" not in request.fixturenames:
+            request.getfixturevalue("sketched")
+
+
+@pytest.fixture
+def forked() -> None:
+    """Named by slow tests that do as the quick ones."""
 
 
 @pytest.fixture

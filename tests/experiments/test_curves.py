@@ -109,6 +109,7 @@ def test_a_panel_a_table_where_a_kind_of_system_keeps_its_colour() -> None:
     assert [(line.get_color(), line.get_linestyle()) for line in lines(alone)] == [beside]
 
 
+@pytest.mark.usefixtures("drawn")
 def test_it_is_beside_the_tables_and_the_same_from_what_was_kept(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

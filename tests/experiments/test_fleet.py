@@ -191,7 +191,9 @@ def test_what_a_third_ctrl_c_kills_is_said_and_fails_nobody(
             return super().ended()
 
         def insist(self) -> None:
-            os.kill(self.running["one"].pid, signal.SIGSTOP)  # it does not end when it is asked to
+            pid = self.running["one"].pid
+            os.kill(pid, signal.SIGSTOP)  # it does not end when it is asked to, once it has stopped
+            os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -32,6 +32,8 @@ def test_each_row_is_listed_with_the_call_that_made_it(recipe: Path) -> None:
     assert "model.segmenter.tau=0.5" in content["tables"]["second"][0]["seeds"]["1"]["settings"]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_what_is_set_otherwise_than_a_title_says_is_under_it(recipe: Path) -> None:
     both = "      more: {config: word.yaml, title: more words}\n"
     (recipe / FILE).write_text(RECIPE + both, encoding="utf-8")
@@ -56,6 +58,8 @@ def test_what_is_set_otherwise_than_a_title_says_is_under_it(recipe: Path) -> No
     assert first in done.out
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_each_finished_system_keeps_the_card_of_its_best_seed(recipe: Path) -> None:
     out = recipe.parent / "out"
     run(recipe, "--only", "char,act", "--set", "model.segmenter.embedding_dim=9")

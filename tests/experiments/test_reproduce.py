@@ -68,6 +68,8 @@ def test_every_system_is_trained_and_the_papers_row_is_beneath(recipe: Path) -> 
     assert [(row["bleu"], row["chrf"], row["training_time"]) for row in paper] == [("22.11", "44.0", "23h")]
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_without_a_test_set_the_trained_seeds_and_their_dev_scores_are_shown(recipe: Path) -> None:
     out = recipe.parent / "out"
     done = caesura("reproduce", recipe, "--out", out, "--no-report", "--only", "first")
@@ -92,6 +94,8 @@ def test_again_nothing_is_trained_and_the_tables_stay(recipe: Path) -> None:
     assert (recipe.parent / "out" / "second-act-1.log").read_bytes() == log
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_only_trains_what_it_names_and_the_table_keeps_what_is_there(recipe: Path) -> None:
     run(recipe, "--only", "second, first-word")
     assert [*statuses(recipe)] == ["first-word-1", "second-act-1"]
@@ -280,6 +284,8 @@ def test_one_that_ends_below_its_best_is_told(recipe: Path, last: float, told: b
     assert fallen([SystemResult(system, outcomes)]) == ([said] if told else [])
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_seeds_that_are_not_tested_are_told(recipe: Path) -> None:
     out = recipe.parent / "out"
     run(recipe, "--only", "char")

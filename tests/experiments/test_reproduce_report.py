@@ -37,6 +37,8 @@ def test_the_report_is_of_the_best_seed_of_each_and_made_once(recipe: Path) -> N
     assert page.stat().st_mtime_ns == written
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_without(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +72,8 @@ def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_
     assert compared.call_count == 2
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_while_the_report_is_made_it_is_told_what_it_is_at(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,9 @@ def test_seeds_are_alike_and_other_settings_are_not(configs, tmp_path):
     assert len({run.digest for run in runs}) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
+@pytest.mark.usefixtures("drawn")
 def test_what_is_drawn_again_from_the_json_is_what_was_drawn(tmp_path):
     made = sweep([*grid([-0.5, 0.0, 1.0], [1.0], seeds=2), baseline("char", 1.0, 20.0)])
     parts = sweep(made.runs[:4]), sweep(made.runs[4:])

@@ -19,6 +19,8 @@ from caesura.experiments.sweep_figures import (
 )
 from caesura.experiments.sweep_looks import DASHES, looks
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 TAUS = [-0.5, 0.0, 0.01, 0.03, 0.1, 0.3, 1.0]
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -133,6 +134,7 @@ def parsed(line: str) -> tuple[str, dict[str, str]]:
     return config, dict(zip(words[::2], words[1::2], strict=True))
 
 
+@cache
 def planned(name: str, line: str, data: Path | None = None) -> list[Point]:
     """The runs of a command, with the text of a folder."""
     config, options = parsed(line)

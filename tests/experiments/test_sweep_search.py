@@ -76,6 +76,8 @@ def test_a_small_space_is_drawn_once(optuna):
     assert len(propose([parse_dimension("a=1:3")], [{"a": "2"}], [1.0], 9)) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_search_is_a_sweep_that_goes_on(optuna, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "figures", lambda found: {})
     write_text(tmp_path)

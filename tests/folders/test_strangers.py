@@ -110,7 +110,7 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "truncated": truncated,
     "escaped": escaped,
 }
-ROUNDS = [40, pytest.param(1000, marks=pytest.mark.soak)]
+ROUNDS = [12, pytest.param(1000, marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)

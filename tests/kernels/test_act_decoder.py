@@ -110,7 +110,7 @@ def test_the_cases_have_segments_of_every_kind(regime):
         assert 0.3 < ends.double().mean() < 0.7
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 8)), min_size=1, max_size=4),
     sizes=st.tuples(*[st.integers(1, 5)] * 4),
@@ -169,7 +169,7 @@ def test_a_second_derivative_is_refused():
     assert_no_second_derivative(fused(x, *args[1:])[0], x)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_sums_over_segments_stand_where_they_begin(new):
     flags = torch.tensor([[True] * 4, *new])

@@ -84,7 +84,7 @@ ANY = given(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @ANY
 def test_fused_is_the_reference_on_any_batch(lengths, size, bias, seed, inside):
     args = problem(lengths, size, bias, seed, steps=max(lengths) + 1 + seed % 2, final=False)
@@ -99,7 +99,7 @@ def with_cuts(args: list[Tensor], seed: int) -> list[Tensor]:
     return [*args[:10], torch.where(args[10], 1, drawn).to(torch.int8)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @ANY
 def test_fused_is_the_reference_under_given_cuts(lengths, size, bias, seed, final):
     args = with_cuts(problem(lengths, size, bias, seed, steps=max(lengths) + 1, final=final), seed)

@@ -64,7 +64,7 @@ def test_fused_is_the_reference(case, outputs):
     assert_close(run(fused, args, only=outputs), run(reference, args, only=outputs), 1e-10)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.integers(1, 5),

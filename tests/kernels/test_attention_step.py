@@ -45,7 +45,7 @@ def assert_close(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor], to
         assert error < tolerance, f"{name}: relative error {error:.1e}"
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
     K=st.integers(1, 7),
@@ -60,7 +60,7 @@ def test_blocks_of_any_size_give_the_reference(lengths, K, sizes, block, seed):
         assert_close(blocks(args), attend_reference(*args), 1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
     rows=st.lists(st.integers(0, 4), min_size=1, max_size=9),

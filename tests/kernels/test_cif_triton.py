@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernels.on_triton import DEVICE
+from kernels.on_triton import DEVICE, MARKS
 from torch import Tensor
 
 from caesura.kernels import VARIABLE, cif_triton
 from caesura.kernels.cif import Fired, fire, fire_reference
+
+pytestmark = MARKS
 
 
 def problem(longest: int, spread: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

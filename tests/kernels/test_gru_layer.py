@@ -52,7 +52,7 @@ def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
         torch.testing.assert_close(found[name], value, rtol=0, atol=1e-11, msg=lambda t, n=name: f"{n}: {t}")
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=4),
     st.integers(1, 5),

@@ -56,18 +56,16 @@ SYSTEMS = {
     "multi30k-de-en": {
         "word": system("word, voc_limit: 4000", "word, voc_limit: 4000", LOOKUP, 200, 20),
         "bpe": system("bpe, voc_limit: 2000", "bpe, voc_limit: 2000", LOOKUP, 200, 30),
-        "char": system("char", "char", LOOKUP, 200, 60),
-        "act": system("char", "char", ACT, 200, 60),
+        "char": system("char", "char", LOOKUP, 100, 60),
+        "act": system("char", "char", ACT, 100, 60),
     },
     "tatoeba-ja-en": {
         "wordpiece": system("wordpiece, voc_limit: 8000", "wordpiece, voc_limit: 2000", LOOKUP, 200, 30),
-        "char": system("char, voc_limit: 1500", "char", LOOKUP, 100, 40),
         "act": system("char, voc_limit: 1500", "char", ACT, 100, 40),
     },
     "tatoeba-zh-en": {
         "wordpiece": system("wordpiece, voc_limit: 9000", "wordpiece, voc_limit: 2000", LOOKUP, 200, 30),
         "char": system("char, voc_limit: 1500", "char", LOOKUP, 100, 40),
-        "act": system("char, voc_limit: 1500", "char", ACT, 100, 40),
     },
 }
 

@@ -186,7 +186,7 @@ def test_padding_is_done_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> 
     assert {*sizes} == {1152, 8}
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 999), count=st.integers(1, 70), limit=st.integers(1, 30))
 def test_padding_is_an_eighth_at_most_and_nobody_sees_it(seed: int, count: int, limit: int) -> None:
     generator = torch.Generator().manual_seed(seed)

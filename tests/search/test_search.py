@@ -47,7 +47,7 @@ def test_a_beam_of_one_is_greedy_search(model: Translator) -> None:
     same([one for (one,) in beam_search(model.decoder, source, LIMITS, beam=1)], found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 9999), count=st.integers(1, 5), limit=st.integers(1, 8), spread=st.floats(0.5, 4))
 def test_a_beam_of_one_is_greedy_search_with_any_decoder(
     seed: int, count: int, limit: int, spread: float
@@ -94,7 +94,7 @@ def test_the_score_of_a_hypothesis_is_what_forced_rescoring_gives_it(model: Tran
         assert rescored.tolist() == pytest.approx([h.log_prob for h in pool], abs=1e-9, rel=0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 9999),
     limits=st.lists(st.integers(1, 8), min_size=1, max_size=5),
@@ -134,7 +134,7 @@ def test_pad_and_bos_are_never_written_however_probable() -> None:
     assert written <= {UNK, EOS, 4, 5}
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 9999), alpha=st.sampled_from([0.0, 0.6, 1.0]), beta=st.sampled_from([0.0, 5.0]))
 def test_a_wide_enough_beam_finds_the_best_of_all_sequences(seed: int, alpha: float, beta: float) -> None:
     limit, going = 3, (UNK, 4, 5)

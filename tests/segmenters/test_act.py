@@ -132,7 +132,7 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold() -> No
     assert torch.autograd.gradcheck(run, values)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 999),
     bias=st.floats(-6, 6),
@@ -236,7 +236,7 @@ def test_the_penalty_counts_the_scores_that_did_not_halt() -> None:
         close(found.penalty[b], (1 - going) / n)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 999), lengths=st.lists(st.integers(1, 10), min_size=2, max_size=5))
 def test_batch_mates_and_whatever_stands_in_the_padding_do_not_matter(seed: int, lengths: list[int]) -> None:
     made = layer(seed)
@@ -278,7 +278,7 @@ def cut_sentences(draw: st.DrawFn) -> list[list[int]]:
     return draw(st.lists(row, min_size=1, max_size=3))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 999), cuts=cut_sentences(), regime=st.sampled_from([*REGIMES]))
 def test_sentences_fed_in_pieces_are_segmented_as_if_whole(
     seed: int, cuts: list[list[int]], regime: str

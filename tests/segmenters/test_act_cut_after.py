@@ -38,7 +38,7 @@ def layer(seed: int, bias: float, cut_after: list[int], vocab_size: int = VOCABU
 
 @pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one per symbol
 @CHOICES
-@settings(max_examples=60)
+@settings(max_examples=30)
 @EXAMPLES
 def test_it_is_the_listing_in_outputs_and_in_every_gradient(
     choice: str, vocab_size: int, seed: int, bias: float, cut_after: list[int], lengths: list[int]
@@ -67,7 +67,7 @@ def test_it_is_the_listing_in_outputs_and_in_every_gradient(
 
 @CHOICES
 @torch.no_grad()
-@settings(max_examples=40)
+@settings(max_examples=20)
 @EXAMPLES
 def test_a_sentence_in_pieces_is_cut_as_the_whole(
     choice: str, seed: int, bias: float, cut_after: list[int], lengths: list[int]
@@ -90,7 +90,7 @@ def test_a_sentence_in_pieces_is_cut_as_the_whole(
 
 
 @CHOICES
-@settings(max_examples=40)
+@settings(max_examples=20)
 @EXAMPLES
 def test_no_symbol_that_must_end_a_segment_has_a_halting_gradient(
     choice: str, seed: int, bias: float, cut_after: list[int], lengths: list[int]

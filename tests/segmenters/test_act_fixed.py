@@ -31,7 +31,7 @@ def every(k: int, n: int) -> list[bool]:
 
 
 @pytest.mark.parametrize("choice", ["reference", "fused"])
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(
     k=st.integers(1, LARGEST),
     lengths=st.lists(st.integers(1, 150), min_size=1, max_size=4),

@@ -62,7 +62,7 @@ def placed(ends: Tensor, weights: Tensor, spill: Tensor, number: int) -> Tensor:
     return w
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(sentences())
 def test_the_shift_solves_its_equation(sentence: tuple[Tensor, int]) -> None:
     scores, number = sentence
@@ -74,7 +74,7 @@ def test_the_shift_solves_its_equation(sentence: tuple[Tensor, int]) -> None:
     assert ((a > 0) & (a < 1)).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(sentences())
 def test_symbols_give_what_the_formula_says(sentence: tuple[Tensor, int]) -> None:
     scores, number = sentence
@@ -86,7 +86,7 @@ def test_symbols_give_what_the_formula_says(sentence: tuple[Tensor, int]) -> Non
     close(w.sum(1)[:-1], a[0, :-1], 1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(sentences(widest=50.0))
 def test_extreme_scores_lose_and_create_nothing(sentence: tuple[Tensor, int]) -> None:
     scores, number = sentence
@@ -123,7 +123,7 @@ def test_one_segment_is_a_weighted_mean_and_one_per_character_has_nothing_to_lea
     assert not spill.any()
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(sentences(), st.integers(0, 99))
 def test_the_gradient_is_the_closed_form(sentence: tuple[Tensor, int], seed: int) -> None:
     """dL/dc_t = g_{k(t)} . (e_t - e_{t+1}), a reverse cumulative sum, and the implicit shift."""
@@ -173,7 +173,7 @@ def segment(found: Segments, b: int) -> list[tuple[int, int]]:
     return [*pairwise([0, *(int(t) + 1 for t in found.ends[b].nonzero())])]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.floats(1, 20), st.integers(0, 99))
 def test_sentences_have_as_many_segments_as_the_rate_asks_for(
     lengths: list[int], rate: float, seed: int
@@ -192,7 +192,7 @@ def test_sentences_have_as_many_segments_as_the_rate_asks_for(
     assert segmenter(symbols, sizes).lengths.equal(found.lengths)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=11), min_size=1, max_size=3),
     st.integers(0, 99),

@@ -54,7 +54,7 @@ def batch(rows: list[list[int]], seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return symbols, lengths, cuts
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(some_cuts, st.sampled_from([None, 1, 2, 2.5, 3.7]), st.integers(0, 99))
 def test_every_and_fixed_are_their_loops(rows: list[list[int]], k: float | None, seed: int) -> None:
     symbols, lengths, cuts = batch(rows, seed)
@@ -109,7 +109,7 @@ def test_random_cuts_are_as_many_as_the_rate_asks_for_and_stay_with_the_sentence
     assert (share - 3 / 9).abs().max() < 0.04  # five standard deviations
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(some_cuts, st.floats(-4, 3), st.sampled_from([0.01, 0.3]), st.booleans(), st.integers(0, 99))
 def test_act_is_its_loop(rows: list[list[int]], bias: float, epsilon: float, free: bool, seed: int) -> None:
     symbols, lengths, cuts = batch(rows, seed)
@@ -167,7 +167,7 @@ def test_a_hard_cutter_that_is_given_its_own_cuts_returns_its_own_result(
     assert_identical(segmenter(symbols, sizes, given=own_cuts(found)), found, live=not segmenter.draws)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(0, 99))
 def test_act_enc_that_is_given_its_own_cuts_returns_its_own_result(lengths: list[int], seed: int) -> None:
     segmenter = act_enc(seed)
@@ -185,7 +185,7 @@ def test_cuts_that_are_all_free_are_none(parts: tuple[str, str, str]) -> None:
     assert_identical(found, segmenter(symbols, lengths))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(some_cuts, st.integers(0, 99))
 def test_act_enc_under_given_cuts_is_algorithm_1_with_what_is_left(rows: list[list[int]], seed: int) -> None:
     segmenter = act_enc(seed)

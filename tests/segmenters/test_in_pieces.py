@@ -28,7 +28,7 @@ def layer(reader: str, cutter: str, pooling: str) -> Segmenter:
     return Segmenter(*parts, output_dim=3).double()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.sampled_from(sorted(READERS)),
     st.sampled_from(sorted(CUTTERS)),

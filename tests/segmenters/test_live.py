@@ -28,7 +28,7 @@ def drawn(kind: str, symbols: Tensor, seed: int) -> Tensor | None:
 
 
 @pytest.mark.parametrize("cutter", UNITS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=3), given_cuts, st.integers(0, 99))
 def test_a_cutter_learns_where_it_says(cutter: str, lengths: list[int], kind: str, seed: int) -> None:
     segmenter = made("gru", cutter, "weighted", seed)  # equal states would have no gradient
@@ -41,7 +41,7 @@ def test_a_cutter_learns_where_it_says(cutter: str, lengths: list[int], kind: st
     assert (gradient.abs() > ROUNDING).equal(found.live)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(1, 12), given_cuts, st.integers(0, 99))
 def test_act_enc_learns_where_it_says(n: int, kind: str, seed: int) -> None:
     segmenter = act_enc(seed)

@@ -71,7 +71,7 @@ def attended(pooling: Pooling, members: list[Tensor]) -> Tensor | None:
 
 
 @every_pooling
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(rows_of_ends, st.integers(0, 99), st.booleans())
 def test_it_is_its_loop(pooling: Pooling, rows: list[list[bool]], seed: int, spilling: bool) -> None:
     states, cuts, lengths = problem(rows, seed, spilling)

@@ -153,7 +153,7 @@ def test_a_sentences_gradient_does_not_depend_on_its_company(by: Kind) -> None:
         torch.testing.assert_close(whole, sum(parts), rtol=0, atol=1e-12)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.floats(1.0, 8.0), st.integers(0, 99))
 def test_a_threshold_on_text_gives_the_rate_to_within_a_cut(target: float, seed: int) -> None:
     made = segmenter("quantile", target, seed).eval()

@@ -144,6 +144,7 @@ START = Children.start
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_toys_are_analyzed_and_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_toy(tmp_path)
     run(load_config(config, BOUNDS), tmp_path / "model")

@@ -43,7 +43,7 @@ MOVING = "{start: 4.0, end: 2.0, updates: 12, shape: cosine}"
 @pytest.mark.parametrize("by", KINDS)
 def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_path: Path) -> None:
     heat = "model.segmenter.cutter.temperature={start: 2.0, end: 1.0, updates: 9, shape: step}"
-    config = kept(corpus, by, MOVING, heat, *DROPOUT)
+    config = kept(corpus, by, MOVING, heat, "training.validation_freq=70", *DROPOUT)
     run(config, tmp_path / "whole")
     run(config, tmp_path / "stopped", 3, 10)
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
@@ -84,11 +84,10 @@ def test_the_threshold_is_set_on_training_text_and_kept(corpus: Path, tmp_path: 
     assert len({record["threshold"] for record in records(tmp_path, "train")}) > 1
 
 
-@pytest.mark.parametrize("stop", [(), (5,)], ids=["whole", "resumed"])
-def test_act_enc_is_kept_at_its_rate_by_tau(corpus: Path, tmp_path: Path, stop: tuple[int, ...]) -> None:
+def test_act_enc_is_kept_at_its_rate_by_tau(corpus: Path, tmp_path: Path) -> None:
     rate = "model.segmenter.rate={target: 2.0, by: pi, gain: 20.0}"
-    config = configured(corpus, "act", "model.segmenter.tau=0", rate, "training.updates=60")
-    heard = run(config, tmp_path, *stop)
+    bounds = ("training.updates=60", "training.validation_freq=300")
+    heard = run(configured(corpus, "act", "model.segmenter.tau=0", rate, *bounds), tmp_path, 5)
     assert heard.validations[-1].target_length == 2.0
     state = load_tensors(list_checkpoints(tmp_path / "checkpoints")[-1])[0]
     control = {name.rpartition(".")[2]: value for name, value in state.items() if "rate_control" in name}

@@ -57,10 +57,7 @@ def killed(
     return found
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    assert sum(killed(tmp_path, "clock", 4, 1).values()) == 4
-
-
+@pytest.mark.slow
 def test_killed_at_some_system_calls(tmp_path: Path) -> None:
     assert killed(tmp_path, "calls", 61, 5)["system calls"] >= 2
 
@@ -70,7 +67,7 @@ LONG = {"update", "validation", "checkpoint"}
 
 @pytest.mark.slow
 def test_killed_at_many_random_moments(tmp_path: Path) -> None:
-    found = killed(tmp_path, "clock", 30, 2, "bpe")
+    found = killed(tmp_path, "clock", 30, 2)
     assert sum(found.values()) >= 30
     assert set(found) >= LONG, "in the middle of everything that takes long"
 

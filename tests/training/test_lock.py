@@ -107,6 +107,7 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 def test_a_second_training_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     config = write_config(tmp_path / "c.yaml", "word")

@@ -166,6 +166,7 @@ def test_draws_depend_on_the_sentence_and_the_update_not_on_its_company() -> Non
     assert risk._draw(model, encoded, alone, references[2:3], 0) == found[0][2:3]
 
 
+@pytest.mark.slow
 def test_minimum_risk_raises_the_score_that_is_at_risk() -> None:
     model = tiny_model(training={"risk_candidates": 12, "risk_alpha": 1.0, "risk_after": 1})
     batch, step = collate(PAIRS), Step(model, model.config.training)
