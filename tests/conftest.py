@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+pytest_plugins = ["wording"]
+
 torch.set_num_threads(1)
 settings.register_profile("caesura", deadline=None)
 settings.load_profile("caesura")
