@@ -24,24 +24,15 @@ folders: list[str] = []  # where this process makes temporary files
 
 def parse(text: str) -> Sets:
     """Messages by test: the lines that are indented below its name."""
-    messages: Sets = defaultdict(set)
-    test = ""
-    for line in text.splitlines():
-        if line.startswith("    "):
-            messages[test].add(line[4:])
-        else:
-            test = line
-    return messages
+    blocks = re.findall(r"^(\S.*)\n((?: {4}.*\n)*)", text, re.MULTILINE)
+    return defaultdict(set, {test: {line[4:] for line in lines.splitlines()} for test, lines in blocks})
 
 
 golden = parse(FILE.read_text(encoding="utf-8"))
 
 
 def wording(message: object, *varying: object) -> str:
-    """Compare a message with the file, without `varying` parts and temporary folders, and return it.
-
-    In the file, each line of a message stands for itself.
-    """
+    """Compare a message, line by line, with the file, without `varying` parts and temporary folders."""
     text = str(message)
     for part in varying:
         text = text.replace(str(part), "…")
@@ -58,7 +49,7 @@ def wording(message: object, *varying: object) -> str:
 def refuses(
     kind: type[Exception], start: object = "", *parts: object, varying: Sequence[object] = ()
 ) -> Iterator[pytest.ExceptionInfo[Exception]]:
-    """Expect an error whose message starts with its place or key and has these parts; the file has it whole."""
+    """Expect an error whose message starts with its place or key and has these parts."""
     with pytest.raises(kind) as caught:
         yield caught
     message = wording(caught.value, *varying)

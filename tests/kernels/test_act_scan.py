@@ -10,6 +10,7 @@ from helpers import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.kernels import VARIABLE, pick, used
@@ -221,5 +222,5 @@ def test_one_place_picks_and_says_why(monkeypatch):
     monkeypatch.setenv(VARIABLE, "reference")
     assert pick("cpu") == ("reference", "CAESURA_KERNELS asks for it")
     monkeypatch.setenv(VARIABLE, "fast")
-    with pytest.raises(InputError, match="CAESURA_KERNELS is 'fast'; allowed are reference, fused, triton"):
+    with refuses(InputError, "CAESURA_KERNELS ", "'fast'"):
         pick("cpu")
