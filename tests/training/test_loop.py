@@ -11,6 +11,7 @@ import torch
 from cli.program import write_corpus
 from safetensors.torch import load
 from training.outcomes import DROPOUT, Listener, ask_to_end, configured, in_batch, outcome, run
+from wording import refuses
 
 from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import Spans, WordVocabulary
@@ -288,7 +289,7 @@ def test_a_changed_training_text_is_refused_when_resuming(tmp_path: Path) -> Non
         train(config, tmp_path / "out", Listener(2))
     text = (tmp_path / "train.en").read_text()
     (tmp_path / "train.en").write_text(text.replace("one", "won", 1))
-    with pytest.raises(InputError, match="the text or a vocabulary has changed since this run began"):
+    with refuses(InputError, tmp_path / "out"):
         train(config, tmp_path / "out", Listener())
     (tmp_path / "train.en").write_text(text)
     run(config, tmp_path / "out")
@@ -316,7 +317,7 @@ def test_a_loss_that_is_not_finite_ends_training_and_is_never_saved(
     corpus: Path, tmp_path: Path, updates: int
 ) -> None:
     config = configured(corpus, "word", "training.learning_rate=1e30", f"training.updates={updates}")
-    with pytest.raises(TrainingError, match=r"^the loss is not finite around update \d+; .*learning_rate"):
+    with refuses(TrainingError, "", "update ", "learning_rate"):
         train(config, tmp_path / "out", Listener())
     assert not (tmp_path / "out" / "model.safetensors").exists()
     [checkpoint] = list_checkpoints(tmp_path / "out" / "checkpoints")

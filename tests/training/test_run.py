@@ -11,6 +11,7 @@ from cli.program import write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from training.outcomes import Listener, configured
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.training.loop import train
@@ -37,8 +38,7 @@ def test_without_tensorboard_its_extra_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     write_corpus(tmp_path, train=45, dev=5)
     config = configured(tmp_path, "char", "training.tensorboard=true")
-    said = r"^training\.tensorboard needs .*: \.venv/bin/pip install -e '\.\[tensorboard\]'$"
-    with pytest.raises(InputError, match=said):
+    with refuses(InputError, "training.tensorboard ", "'.[tensorboard]'"):
         train(config, tmp_path / "out", Listener(), time_limit=0)
 
 
