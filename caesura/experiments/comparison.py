@@ -81,7 +81,8 @@ def compare_models(
         values = sorted({str(getattr(m.config.testing, key)) for _, m in models})
         if len(values) > 1:
             raise InputError(
-                f"testing.{key} is {' and '.join(values)}: --set one value, so that scores compare"
+                f"testing.{key} differs between the models ({', '.join(values)}); "
+                f"--set testing.{key}=VALUE gives all of them the same"
             )
     measured = []
     for folder, model in models:
