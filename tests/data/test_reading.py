@@ -173,5 +173,5 @@ def test_a_file_without_permission_is_named(tmp_path):
     path = tmp_path / "secret"
     path.write_text("a\n")
     path.chmod(0)
-    with refuses(InputError, f"{path}: "):
+    with pytest.raises(InputError, match=f"^{path}: "):
         list(read_lines(path))
