@@ -11,6 +11,8 @@ from hypothesis import settings
 from matplotlib.figure import Figure
 from sketches import sketch
 
+pytest_plugins = ["wording"]
+
 torch.set_num_threads(1)
 settings.register_profile("caesura", deadline=None, max_examples=40)
 settings.load_profile("caesura")

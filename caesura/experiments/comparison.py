@@ -77,11 +77,13 @@ def compare_models(
 
     Rows are named by their folders where no names are given; `baseline` is as in `compared`.
     """
-    metrics = {(m.config.testing.bleu_tokenize, m.config.testing.lowercase) for _, m in models}
-    if len(metrics) > 1:
-        raise InputError(
-            f"models that score differently cannot be compared: bleu_tokenize, lowercase are {metrics}"
-        )
+    for key in ("bleu_tokenize", "lowercase"):
+        values = sorted({str(getattr(m.config.testing, key)) for _, m in models})
+        if len(values) > 1:
+            raise InputError(
+                f"testing.{key} differs between the models ({', '.join(values)}); "
+                f"--set testing.{key}=VALUE gives all of them the same"
+            )
     measured = []
     for folder, model in models:
         with terminal.counting(f"translating with {folder}", len(text.sources)) as progress:

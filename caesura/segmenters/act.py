@@ -134,7 +134,7 @@ class ActSegmenter(BaseSegmenter):
             reason = "with bidirectional, a second cell reads from the end"
             raise ValueError(f"this segmenter cannot take a sentence in pieces: {reason}")
         if state is not None and not isinstance(state, ActState):
-            raise TypeError(f"state should be what an ActSegmenter returned, not a {type(state).__name__}")
+            raise TypeError(f"state should be what an ActSegmenter returned, not {type(state).__name__}")
         if state is not None and len(state.count) != len(symbols):
             raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.count)}")
         if state is not None and final and bool((lengths < 1).any()):

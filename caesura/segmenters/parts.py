@@ -301,7 +301,7 @@ class Segmenter(BaseSegmenter):
             if why := part.whole_only():
                 raise ValueError(f"this segmenter cannot take a sentence in pieces: {why}")
         if state is not None and not isinstance(state, OpenSegments):
-            raise TypeError(f"state should be what this segmenter returned, not a {type(state).__name__}")
+            raise TypeError(f"state should be what this segmenter returned, not {type(state).__name__}")
         if state is not None and len(state.lengths) != len(symbols):
             raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.lengths)}")
         if final and bool((lengths < 1).any()):

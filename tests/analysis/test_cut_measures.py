@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from analysis.test_flips import FIXED
 from helpers import ACT, LOOKUP, tiny_model
+from wording import refuses
 
 from caesura.analysis import cuts as module
 from caesura.analysis.cuts import measure_cuts
@@ -40,7 +41,7 @@ def test_measures_of_cuts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure_cuts(tiny_model(LOOKUP), [Line(1, "abc", "a")], "text", 20).record()["boundaries"] == {}
     monkeypatch.setattr(module, "LINES", 1)
     assert measure_cuts(spaced_model(FIXED), lines[2:], "text", moved=20).moved != found.moved
-    with pytest.raises(InputError, match="text: no sentences"):
+    with refuses(InputError, "text: "):
         measure_cuts(tiny_model(FIXED), [Line(1, " ")], "text", 20)
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from analysis.word_spelling import SIZE, Spelling, trained, with_cutter
 from helpers import ACT, ACT_DECODER, LOOKUP, sentences, tiny_model
+from wording import refuses
 
 from caesura.analysis import fidelity as module
 from caesura.analysis.fidelity import fidelity
@@ -183,22 +184,22 @@ def test_what_noise_hides_has_no_cosine() -> None:
 def test_a_segmenter_without_scores_is_refused(segmenter: dict) -> None:
     model, batch = tiny_model(segmenter), batch_of()
     assert not model.segmenter.shiftable
-    with pytest.raises(ValueError, match="has no scores that could be shifted"):
+    with refuses(ValueError):
         fidelity(model, batch)
-    with pytest.raises(ValueError, match="has no scores that could be shifted"):
+    with refuses(ValueError):
         model.segmenter.shifted(batch.src, batch.src_lengths, torch.zeros(batch.src.shape))
 
 
 def test_wrong_arguments_are_refused() -> None:
     model, batch = tiny_model(ACT), batch_of()
     for wrong in ({"sigma": 0.0}, {"sigma": float("nan")}, {"samples": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
+        with refuses(ValueError, *wrong):
             fidelity(model, batch, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"model\.batch"):
+    with refuses(TypeError, "", "model.batch"):
         fidelity(model, ["ab"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="targets"):
+    with refuses(ValueError, "", "targets"):
         fidelity(model, collate([([5, 6], None)]))
-    with pytest.raises(ValueError, match="shift"):
+    with refuses(ValueError, "", "shift"):
         model.segmenter.shifted(batch.src, batch.src_lengths, torch.zeros(1, 2))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from helpers import ACT, ACT_DECODER, LOOKUP, tiny_model
+from wording import refuses
 
 from caesura.analysis.flips import Flips, Pull, all_flips, flip_statistics, flips
 from caesura.inference import Translator
@@ -154,9 +155,9 @@ def test_means_over_sentences() -> None:
 
 
 def test_what_cannot_be_flipped_is_refused() -> None:
-    with pytest.raises(TypeError, match="one sentence"):
+    with refuses(TypeError):
         flips(tiny_model(ACT), ["ab", "c"], ["a", "b"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="takes no cuts"):
+    with refuses(ValueError):
         flips(tiny_model(LOOKUP), "abc", "ab")
-    with pytest.raises(ValueError, match="empty"):
+    with refuses(ValueError):
         all_flips(tiny_model(ACT), ["ab", ""], ["a", "b"])

@@ -5,6 +5,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from wording import refuses
 
 from caesura.analysis.gold import Gold, GoldLine, read_gold
 from caesura.errors import InputError
@@ -63,9 +64,9 @@ def test_offsets_of_the_source(tmp_path: Path) -> None:
     assert found.in_text(1, "abcdef") == GoldLine("abcdef", (2, 4))
     assert found.in_text(2, "abc") == GoldLine("abc", ())
     assert found.own_text() == []
-    with pytest.raises(InputError, match=r"x\.bounds:3: a boundary is not inside its source of 1"):
+    with refuses(InputError, "x.bounds:3: "):
         found.in_text(3, "a")
-    with pytest.raises(InputError, match="3 lines, but the source has more"):
+    with refuses(InputError, "x.bounds: "):
         found.in_text(4, "a")
 
 
@@ -75,15 +76,10 @@ def test_a_compressed_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "the file is empty"),
-        ("a\ta\nno tab\n", "gold.tsv:2: no TAB"),
-        ("a\tb\n", "no word is spelled by its parts"),
-    ],
+    ("text", "place"), [("", "gold.tsv: "), ("a\ta\nno tab\n", "gold.tsv:2: "), ("a\tb\n", "gold.tsv: ")]
 )
-def test_what_is_no_gold_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_gold_is_refused(tmp_path: Path, text: str, place: str) -> None:
+    with refuses(InputError, "", place):
         gold(tmp_path, text)
 
 

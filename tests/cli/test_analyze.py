@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 from cli.program import caesura, contents, refusal, with_config
+from wording import wording
 
 from caesura.experiments import comparison
 
@@ -85,8 +86,10 @@ def test_lines_can_be_chosen(models: dict[str, Path], corpus: Path, tmp_path: Pa
     assert caesura(*call, "--lines", "7,3,5").status == 0
     [act] = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))["models"]
     assert [r["number"] for r in act["readings"]] == [d["number"] for d in act["drawn"]] == [7, 3, 5]
-    assert refusal(caesura(*call, "--lines", "99")) == "dev.de: 12 lines; there is no line 99"
-    assert "--lines 3-4" in refusal(caesura(*call, "--lines", "3-4"))
+    said = wording(refusal(caesura(*call, "--lines", "99")))
+    assert said.startswith("dev.de: ")
+    assert "99" in said
+    assert "--lines 3-4" in wording(refusal(caesura(*call, "--lines", "3-4")))
 
 
 def test_gold_and_training_text_can_be_given(
@@ -138,16 +141,17 @@ def test_what_cannot_be_analysed_is_refused(
     models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
 ) -> None:
     call = ["analyze", models["char"], "--out", tmp_path / "out", "--src"]
-    assert refusal(caesura(*call, write("empty", ""))) == "empty: no sentences to analyse"
-    assert "no/file" in refusal(caesura(*call, "no/file"))
-    assert "the file is empty" in refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty"))
+    assert wording(refusal(caesura(*call, write("empty", "")))).startswith("empty: ")
+    assert "no/file" in wording(refusal(caesura(*call, "no/file")))
+    said = wording(refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty")))
+    assert said.startswith(f"{tmp_path}/empty: ")
     for command in ("analyze", "compare"):
         gold = ("--src", corpus / "dev.de", "--out", tmp_path / "out", "--gold", "words")
-        assert refusal(caesura(command, models["char"], *gold)) == "--gold words: no such file"
-    assert "--train should name" in refusal(caesura(*call, corpus / "dev.de", "--train", "no/file"))
+        assert wording(refusal(caesura(command, models["char"], *gold))).startswith("--gold words: ")
+    assert "--train " in wording(refusal(caesura(*call, corpus / "dev.de", "--train", "no/file")))
     in_the_way = write("file", "")
     said = refusal(caesura("analyze", models["char"], "--src", corpus / "dev.de", "--out", in_the_way))
-    assert said.startswith(f"{in_the_way}: cannot be written to")
+    assert wording(said).startswith(f"{in_the_way}: ")
 
 
 def test_compare_refuses_before_it_translates_what_its_report_would_fail_at(
@@ -156,9 +160,9 @@ def test_compare_refuses_before_it_translates_what_its_report_would_fail_at(
     call = ["compare", models["char"], models["act"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en"]
     with mock.patch.object(comparison, "evaluate", side_effect=AssertionError("translated")):
         for out in (write("file", ""), "/proc/x"):
-            assert refusal(caesura(*call, "--out", out)).startswith(f"{out}: cannot be written to (")
+            assert wording(refusal(caesura(*call, "--out", out))).startswith(f"{out}: ")
         said = refusal(caesura(*call, "--out", tmp_path / "out", "--gold", write("gold", "")))
-    assert said == f"{tmp_path}/gold: no gold segmentation; the file is empty"
+    assert wording(said).startswith(f"{tmp_path}/gold: ")
     assert not (tmp_path / "out").exists()
 
 
@@ -214,10 +218,9 @@ def test_a_report_of_something_else_is_not_overwritten(
     assert caesura("analyze", models["char"], *call, src, "--seed", 1).status == 0
     assert caesura("analyze", models["char"], *call, src, "--seed", 2).status == 0, "its own may be replaced"
     before = contents(tmp_path / "out")
-    complaint = (
-        f"{tmp_path}/out: holds a report of char on dev.de that would be overwritten; choose another --out"
-    )
-    assert refusal(caesura("analyze", models["word"], *call, src)) == complaint
+    complaint = wording(refusal(caesura("analyze", models["word"], *call, src)))
+    assert complaint.startswith(f"{tmp_path}/out: ")
+    assert "char on dev.de" in complaint
     assert refusal(caesura("analyze", models["char"], *call, other)) == complaint
     done = caesura("compare", models["char"], models["word"], *call, src, "--trg", corpus / "dev.en")
     assert (refusal(done), done.out) == (complaint, "")
@@ -236,12 +239,12 @@ def test_compare_calls_models_as_it_is_told(models: dict[str, Path], corpus: Pat
     assert {"figures/profiles-Zeichen-1.svg", "figures/profiles-ACT.svg"} <= set(numbers["files"])
     for names in (["ACT"], ["ACT", "ACT"], ["a", "b", "c"]):
         said = refusal(caesura(*call, *(word for name in names for word in ("--name", name))))
-        assert said == "--name: 2 different names are wanted, one per model, in their order"
+        assert wording(said).startswith("--name: ")
 
 
 def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], tmp_path: Path) -> None:
     said = refusal(caesura("compare", models["char"], "--src", "-", "--out", tmp_path / "out"))
-    assert said.startswith("--src -: a report reads the text once for each model")
+    assert wording(said).startswith("--src -: ")
     assert not (tmp_path / "out").exists()
 
 
@@ -270,4 +273,5 @@ def test_gold_of_another_text_is_told(
         0,
     ]
     done = caesura(*call, "--gold", gold)
-    assert done.err == f"caesura: {gold}: none of its boundaries is in a line of {corpus / 'dev.de'}\n"
+    assert wording(done.err).startswith(f"caesura: {gold}: ")
+    assert str(corpus / "dev.de") in done.err

@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.program import AT_ONCE, caesura, contents, refusal, write_config
+from wording import wording
 
 from caesura.evaluation.pieces import split_pieces
 
@@ -22,8 +24,9 @@ def test_training_files_of_different_length_are_refused_with_both_counts(
 ) -> None:
     write("train.de", "eins\nzwei\ndrei\n"), write("train.en", "one\ntwo\n")
     write("dev.de", "eins\n"), write("dev.en", "one\n")
-    said = refusal(caesura("train", write_config(tmp_path / "c.yaml"), "--out", tmp_path / "out"))
-    assert f"{tmp_path}/train.de has 3 lines, {tmp_path}/train.en has 2 lines" in said
+    said = wording(refusal(caesura("train", write_config(tmp_path / "c.yaml"), "--out", tmp_path / "out")))
+    assert f"{tmp_path}/train.de has 3 " in said
+    assert f"{tmp_path}/train.en has 2 " in said
 
 
 @pytest.mark.parametrize("name", ["evaluate", "compare"])
@@ -31,8 +34,9 @@ def test_scored_files_of_different_length_are_refused_with_both_counts(
     models: dict[str, Path], write: Write, name: str
 ) -> None:
     src, trg = write("a.de", "eins\nzwei\n"), write("a.en", "one\ntwo\nthree\nfour\n")
-    said = refusal(caesura(name, models["word"], "--src", src, "--trg", trg))
-    assert f"{src} has 2 lines, {trg} has 4 lines" in said
+    said = wording(refusal(caesura(name, models["word"], "--src", src, "--trg", trg)))
+    assert f"{src} has 2 " in said
+    assert f"{trg} has 4 " in said
 
 
 @pytest.mark.parametrize("system", ["char", "act", "word", "bpe"])
@@ -70,7 +74,8 @@ def test_empty_training_lines_are_dropped_and_counted(corpus: Path, tmp_path: Pa
     config = write_config(tmp_path / "c.yaml")
     done = caesura("train", config, "--out", tmp_path / "out", "--time-limit", AT_ONCE)
     assert done.status == 0
-    assert "60 pairs read, 58 kept; dropped: 1 empty source, 1 empty target" in done.out
+    [counts] = [line for line in done.lines if "60 pairs" in line]
+    assert "58 " in wording(counts)
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
@@ -78,10 +83,12 @@ def test_invalid_utf8_is_named_by_file_line_and_byte(
     models: dict[str, Path], write: Write, name: str
 ) -> None:
     path = write("a.de", b"eins\nzw\xffei\n")
-    said = refusal(caesura(name, models["char"], path), answered=1)
-    assert said == f"{path}:2: invalid UTF-8 at byte 3 (0xff); --errors replace goes on"
-    said = refusal(caesura(name, models["char"], stdin=b"\xe4ins\n"))
-    assert said.startswith("standard input:1: invalid UTF-8 at byte 1 (0xe4)")
+    said = wording(refusal(caesura(name, models["char"], path), answered=1))
+    assert said.startswith(f"{path}:2: ")
+    assert "byte 3 (0xff)" in said
+    said = wording(refusal(caesura(name, models["char"], stdin=b"\xe4ins\n")))
+    assert said.startswith("standard input:1: ")
+    assert "byte 1 (0xe4)" in said
 
 
 def test_errors_replace_goes_on_after_invalid_utf8(models: dict[str, Path], write: Write) -> None:
@@ -97,7 +104,7 @@ def test_a_bad_byte_in_scored_text_is_named_and_can_be_replaced(
 ) -> None:
     src, trg = write("a.de", "eins\nzwei\n"), write("a.en", b"one\nt\xc3\n")
     given = (name, models["word"], "--src", src, "--trg", trg)
-    assert refusal(caesura(*given)).startswith(f"{trg}:2: invalid UTF-8 at byte 2 (0xc3)")
+    assert wording(refusal(caesura(*given))).startswith(f"{trg}:2: ")
     assert caesura(*given, "--errors", "replace").status == 0
 
 
@@ -116,15 +123,15 @@ def test_a_bad_byte_in_training_text_is_named_and_can_be_replaced(
         "--time-limit",
         AT_ONCE,
     )
-    said = refusal(caesura(*given))
-    assert said == f"{bad}:1: invalid UTF-8 at byte 1 (0xff); --errors replace goes on"
+    assert wording(refusal(caesura(*given))).startswith(f"{bad}:1: ")
     assert caesura(*given, "--errors", "replace").status == 0
 
 
 def test_a_nul_is_named_by_file_line_and_byte(models: dict[str, Path], write: Write) -> None:
     path = write("a.de", b"eins\nzwei\ndr\0i\n")
-    said = refusal(caesura("translate", models["char"], path), answered=2)
-    assert said == f"{path}:3: NUL at byte 3 (0x00); --errors replace goes on"
+    said = wording(refusal(caesura("translate", models["char"], path), answered=2))
+    assert said.startswith(f"{path}:3: ")
+    assert "byte 3 (0x00)" in said
 
 
 @pytest.mark.parametrize("size", [201, 1_000_000, 3_000_000])
@@ -135,14 +142,14 @@ def test_a_line_over_the_limit_is_warned_of_and_translated_as_an_empty_one(
     done = caesura("translate", models["word"], path)
     assert done.status == 0
     assert [bool(line) for line in done.lines] == [True, False, True]
-    warning = "longer than 200 characters (testing.max_input); an empty line is printed for it"
-    assert done.err == f"caesura: {path}:2: {warning}\n"
+    assert wording(done.err).startswith(f"caesura: {path}:2: ")
+    assert "testing.max_input" in done.err
 
 
 def test_a_line_at_the_limit_is_translated(models: dict[str, Path]) -> None:
     done = caesura("translate", models["word"], "--json", stdin="ä".encode() * 200)
     assert done.status == 0
-    assert "longer than" not in done.err
+    assert "testing.max_input" not in done.err
     assert json.loads(done.out)["pieces"] == ["ä" * 200]
 
 
@@ -153,8 +160,7 @@ def test_a_line_over_the_limit_is_scored_as_an_empty_translation(
     src, trg = write("a.de", "x" * 1_000_000 + "\neins\n"), write("a.en", "\none\n")
     done = caesura(name, models["word"], "--src", src, "--trg", trg, "--json")
     assert done.status == 0
-    assert done.err.startswith(f"caesura: {src}:1: longer than 200 characters")
-    assert "printed" not in done.err, "nothing is, for a line"
+    assert wording(done.err).startswith(f"caesura: {src}:1: ")
     assert '"exact": 1.0' in done.out
 
 
@@ -167,24 +173,22 @@ def test_a_dev_line_over_the_limit_does_not_hold_up_a_validation(
     bound = ("--set", dev, "--set", "training.updates=2")
     done = caesura("train", config, "--out", tmp_path / "out", *bound)
     assert done.status == 0
-    assert "dev lines over 200 characters (testing.max_input) count as empty: [2]" in done.out
+    [line] = [line for line in done.lines if "testing.max_input" in line]
+    assert "[2]" in wording(line)
 
 
 @pytest.mark.parametrize(
-    ("test", "said"),
+    ("test", "missing"),
     [
-        (
-            "{src: DEV.de, trg: gone.en}",
-            "data.test: no file HERE/gone.en; evaluate will need --src and --trg",
-        ),
-        ("{src: a, trg: b}", "data.test: no file HERE/a nor HERE/b; evaluate will need --src and --trg"),
-        ("gone.tsv", "data.test: no file HERE/gone.tsv; evaluate will need --src"),
-        ("{src: DEV.de, trg: DEV.en}", ""),
-        ("null", ""),
+        ("{src: DEV.de, trg: gone.en}", ["gone.en"]),
+        ("{src: a, trg: b}", ["a", "b"]),
+        ("gone.tsv", ["gone.tsv"]),
+        ("{src: DEV.de, trg: DEV.en}", []),
+        ("null", []),
     ],
 )
 def test_a_test_set_that_is_not_there_is_said_before_training(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, said: str
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, missing: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = write_config(tmp_path / "c.yaml", "word", corpus)
@@ -192,7 +196,10 @@ def test_a_test_set_that_is_not_there_is_said_before_training(
     done = caesura("train", config, "--out", tmp_path / "out", *bound)
     assert done.status == 0
     lines = [line for line in done.out.splitlines() if "data.test" in line]
-    assert lines == [said.replace("HERE", str(tmp_path))] * bool(said)
+    assert len(lines) == bool(missing)
+    for line in map(wording, lines):
+        assert line.startswith("data.test: ")
+        assert all(f"{tmp_path}/{name}" in line for name in missing)
 
 
 @pytest.mark.parametrize("system", ["char", "act", "word", "bpe"])
@@ -207,10 +214,9 @@ def test_unknown_characters_are_read_as_such_and_given_back_by_segment(
     assert (done.status, len(done.lines)) == (0, 1)
 
 
-def _told(symbols: int, lines: int, examples: str) -> str:
-    where = "1 line" if lines == 1 else f"{lines} lines"
-    counted = f"symbols not in the model's vocabulary: {symbols}, in {where}"
-    return f"caesura: {counted}; read as <unk>, such as {examples}\n"
+def counted(err: str, symbols: int, lines: int, examples: str) -> bool:
+    numbers = re.findall(r"\d+", wording(err).partition(";")[0])
+    return numbers == [str(symbols), str(lines)] and err.endswith(f" {examples}\n")
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
@@ -219,21 +225,21 @@ def test_unknown_symbols_are_counted_once_at_the_end(
 ) -> None:
     lines = ["eins €€\x07", "", "zwei", "漢字☃😀", *["neun"] * 40, "€"]  # more than a chunk has
     text = write("a.de", "\n".join(lines) + "\n")
-    assert caesura(name, models["act"], text).err == _told(8, 3, r"'€' '\x07' '漢' '字' '☃'")
-    assert caesura(name, models["act"], text, "--json").err == _told(8, 3, r"'€' '\x07' '漢' '字' '☃'")
+    for options in ([], ["--json"]):
+        assert counted(caesura(name, models["act"], text, *options).err, 8, 3, r"'€' '\x07' '漢' '字' '☃'")
     words = caesura(name, models["word"], stdin=f"eins unbekannt {'x' * 31}\n".encode())
-    assert words.err == _told(2, 1, f"'unbekannt' '{'x' * 30}...'")
+    assert counted(words.err, 2, 1, f"'unbekannt' '{'x' * 30}...'")
     assert caesura(name, models["act"], stdin=b"eins\n").err == ""
 
 
 def test_unknown_symbols_of_given_translations_are_counted(models: dict[str, Path], write: Write) -> None:
     src, trg = write("a.de", "eins\nzwei\n"), write("a.en", "one €\ntwo\n")
-    assert caesura("segment", models["act-act"], src, "--target", trg).err == _told(1, 1, "'€'")
+    assert counted(caesura("segment", models["act-act"], src, "--target", trg).err, 1, 1, "'€'")
 
 
 def test_evaluate_says_nothing_of_unknown_symbols(models: dict[str, Path], write: Write) -> None:
     given = ("--src", write("a.tsv", "€\tone\n"), "--json")
-    assert "vocabulary" not in caesura("evaluate", models["act"], *given).err
+    assert "<unk>" not in caesura("evaluate", models["act"], *given).err
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
@@ -245,8 +251,8 @@ def test_an_empty_file_gives_an_empty_output(models: dict[str, Path], write: Wri
 @pytest.mark.parametrize("name", ["evaluate", "compare"])
 def test_empty_files_cannot_be_scored(models: dict[str, Path], write: Write, name: str) -> None:
     src, trg = write("a.de", ""), write("a.en", "")
-    said = refusal(caesura(name, models["act"], "--src", src, "--trg", trg))
-    assert said == f"{src}: no sentences to score"
+    said = wording(refusal(caesura(name, models["act"], "--src", src, "--trg", trg)))
+    assert said.startswith(f"{src}: ")
 
 
 @pytest.mark.parametrize("text", ["", "\n \n\n"])
@@ -257,8 +263,8 @@ def test_empty_files_cannot_be_trained_on(
     src, trg = write("train.de", text), write("train.en", text)
     config = write_config(tmp_path / "c.yaml", system, corpus)
     empty = f"data.train={{src: {src}, trg: {trg}}}"
-    said = refusal(caesura("train", config, "--out", tmp_path / "out", "--set", empty))
-    assert said == f"{src}: nothing to train on; is the file empty?"
+    said = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--set", empty)))
+    assert said.startswith(f"{src}: ")
 
 
 def test_an_empty_dev_set_is_refused_before_anything_is_written(
@@ -268,16 +274,15 @@ def test_an_empty_dev_set_is_refused_before_anything_is_written(
     config = write_config(tmp_path / "c.yaml", folder=corpus)
     before = contents(tmp_path)
     given = ("--out", tmp_path / "out", "--set", f"data.dev={{src: {src}, trg: {trg}}}")
-    said = refusal(caesura("train", config, *given))
-    assert said == f"{src}: the dev set is empty; a validation needs sentences"
+    assert wording(refusal(caesura("train", config, *given))).startswith(f"{src}: ")
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
 def test_a_missing_file_is_named(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     missing = tmp_path / "none.de"
-    assert refusal(caesura(name, models["act"], missing)) == f"{missing}: No such file or directory"
-    assert refusal(caesura(name, models["act"], tmp_path)).startswith(f"{tmp_path}: is a directory; ")
+    for path in (missing, tmp_path):
+        assert wording(refusal(caesura(name, models["act"], path))).startswith(f"{path}: ")
 
 
 def test_a_missing_reference_or_training_file_is_named(
@@ -285,24 +290,25 @@ def test_a_missing_reference_or_training_file_is_named(
 ) -> None:
     missing = tmp_path / "none.en"
     given = ("--src", corpus / "dev.de", "--trg", missing)
-    assert refusal(caesura("evaluate", models["act"], *given)) == f"{missing}: No such file or directory"
+    assert wording(refusal(caesura("evaluate", models["act"], *given))).startswith(f"{missing}: ")
     config = write_config(tmp_path / "c.yaml", folder=corpus)
     given = ("--set", f"data.train.trg={missing}", "--out", tmp_path / "out")
-    said = refusal(caesura("train", config, *given))
-    assert f": no file {missing}; put the text there, or --set data." in said
+    assert f" {missing}; " in wording(refusal(caesura("train", config, *given)))
 
 
 def test_a_source_without_references_is_refused(models: dict[str, Path], corpus: Path) -> None:
     for name in ("evaluate", "compare"):
         said = refusal(caesura(name, models["act"], "--src", source := corpus / "dev.de"))
-        assert said.startswith(f"{source}: --trg is missing: its translations, line by line; only a .tsv ")
+        assert wording(said).startswith(f"{source}: --trg ")
 
 
 def test_a_cut_off_compressed_file_is_named(models: dict[str, Path], write: Write) -> None:
     path = write("a.gz", gzip.compress(b"eins\n" * 20)[:-12])
     done = caesura("segment", models["act"], path)
     said = refusal(done, answered=len(done.lines))
-    assert said == f"{path}: damaged or cut off after line {len(done.lines)}" + said[said.rindex(": ") :]
+    wording(said, said[said.index(" line ") :])  # how many came through, and a sentence of the library
+    assert said.startswith(f"{path}: ")
+    assert f"line {len(done.lines)}: " in said
 
 
 def test_bad_input_changes_nothing_in_the_model_folder(models: dict[str, Path], write: Write) -> None:

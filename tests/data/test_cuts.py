@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.config import RuleCuts, SymbolCuts
 from caesura.data.cuts import OffsetFile, RuledCuts, combine, places_of, text_cuts
@@ -142,7 +143,7 @@ def test_symbols_are_longer_than_characters_and_shorter_than_words(symbol_vocabu
 
 def test_the_symbols_of_another_kind_are_refused(symbol_vocabularies):
     for vocabulary in (None, symbol_vocabularies["bpe"]):
-        with pytest.raises(ValueError, match="unigram"):
+        with refuses(ValueError, "", "unigram"):
             text_cuts(SymbolCuts(type="unigram", voc_limit=40), vocabulary)
 
 
@@ -188,13 +189,13 @@ def test_wrong_scores_are_refused(symbol_vocabularies, tmp_path, scores):
     whole = isinstance(scores, list) and len(scores) == 1
     content["scores"] = [*scores, *content["scores"][1:]] if whole else scores
     path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"v\.json: not a vocabulary: .*scores"):
+    with refuses(InputError, f"{path}: ", "scores"):
         load_vocabulary(path)
 
 
-@pytest.mark.parametrize(("lines", "size", "told"), [(["abcdefgh"], 10, "too small"), ([" "], 50, "empty")])
-def test_unigrams_that_cannot_be_trained_are_refused(lines, size, told):
-    with pytest.raises(InputError, match=told):
+@pytest.mark.parametrize(("lines", "size"), [(["abcdefgh"], 10), ([" "], 50)])
+def test_unigrams_that_cannot_be_trained_are_refused(lines, size):
+    with refuses(InputError):
         train_vocabulary("unigram", lines, size)
 
 
@@ -230,7 +231,7 @@ def test_offsets_between_words_may_be_on_either_side_of_white_space(tmp_path):
 def test_wrong_offsets_are_told_with_file_line_and_offset(tmp_path, line, offset):
     path = tmp_path / "cuts"
     path.write_text(f"1\n{line}\n")
-    with pytest.raises(InputError, match=rf"^{path}:2: .*(offset {offset} |not {offset}$)"):
+    with refuses(InputError, f"{path}:2: ", f" {offset}"):
         from_file(path, ["abcd", "abcd"])
     assert from_file(path, ["abcd", ""], unread=[2]) == [[1, 0, 0, 0], []]  # too long to be read
 
@@ -239,7 +240,7 @@ def test_wrong_offsets_are_told_with_file_line_and_offset(tmp_path, line, offset
 def test_an_offset_that_is_not_between_two_symbols_is_told(tmp_path, line):
     path = tmp_path / "cuts"
     path.write_text(f"\n{line}\n")
-    with pytest.raises(InputError, match=rf"^{path}:2: offset {line.split()[-1]} is not between two symbols"):
+    with refuses(InputError, f"{path}:2: offset {line.split()[-1]} "):
         from_file(path, ["ein haus", "ein haus am "], "word")
 
 
@@ -247,12 +248,12 @@ def test_an_offset_that_is_not_between_two_symbols_is_told(tmp_path, line):
 def test_another_number_of_lines_is_told_with_both_counts(tmp_path, lines, texts):
     path = tmp_path / "cuts"
     path.write_text("1\n" * lines)
-    with pytest.raises(InputError, match=rf"dev\.de has {texts} lines, {path} has {lines} lines"):
+    with refuses(InputError, "", f"dev.de has {texts} ", f"{path} has {lines} "):
         from_file(path, ["abc"] * texts)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match="nowhere: No such file"):
+    with refuses(InputError, f"{tmp_path}/nowhere: "):
         from_file(tmp_path / "nowhere", ["a"])
 
 
@@ -297,7 +298,7 @@ def test_offsets_replace_what_there_is_and_a_mapping_is_laid_over_it(entry, own,
     ],
 )
 def test_wrong_cuts_are_told_with_the_sentence_and_the_offset(entry, told):
-    with pytest.raises(InputError, match=rf"^sentence 5: .*{told}"):
+    with refuses(InputError, "sentence 5: ", told):
         combine(entry, None, "abcd", CHARS, "sentence 5")
 
 
@@ -305,5 +306,5 @@ def test_given_cuts_between_words_are_between_symbols():
     words = np.array([[0, 3], [4, 8]], np.int32)
     assert combine([3], None, "ein haus", words, "x").tolist() == [1, 0]
     assert combine([4], None, "ein haus", words, "x").tolist() == [1, 0]
-    with pytest.raises(InputError, match="x: offset 5 is not between"):
+    with refuses(InputError, "x: offset 5 "):
         combine({5: -1}, None, "ein haus", words, "x")

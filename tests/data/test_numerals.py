@@ -5,8 +5,9 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
-from caesura.data.numerals import FORMS, LANGUAGES, boundaries, example, spell
+from caesura.data.numerals import LANGUAGES, boundaries, example, spell
 from caesura.errors import InputError
 
 ALL = (*LANGUAGES, "en")
@@ -280,22 +281,22 @@ def test_no_two_small_numbers_or_forms_share_a_string(language: str) -> None:
 @pytest.mark.parametrize("form", ["cardinal", "ordinal"])
 def test_the_largest_number_is_spelled(language: str, form: str) -> None:
     assert spell(LIMIT, language, form)
-    with pytest.raises(InputError, match=r"1000000000 is out of range.* 0 to 999999999"):
+    with refuses(InputError, LIMIT + 1, LIMIT):
         spell(LIMIT + 1, language, form)
 
 
 @pytest.mark.parametrize(
-    ("number", "language", "form", "message"),
+    ("number", "language", "form", "wrong"),
     [
-        (1, "xx", "cardinal", "unknown language 'xx'.*de, fr, ja, ja-kana, zh, en"),
-        (1, "de", "roman", "unknown form 'roman'.*" + ", ".join(FORMS)),
-        (-1, "de", "cardinal", "-1 is out of range"),
-        (0, "de", "year", "0 is out of range.*1 to 9999"),
-        (10_000, "de", "year", "10000 is out of range"),
-        (19850230, "de", "date", "19850230 is not a date.*yyyymmdd"),
-        (-19850203, "de", "date", "is not a date"),
+        (1, "xx", "cardinal", "language 'xx'"),
+        (1, "de", "roman", "form 'roman'"),
+        (-1, "de", "cardinal", "-1 "),
+        (0, "de", "year", "0 "),
+        (10_000, "de", "year", "10000 "),
+        (19850230, "de", "date", "19850230 "),
+        (-19850203, "de", "date", "-19850203 "),
     ],
 )
-def test_bad_arguments_are_named(number: int, language: str, form: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_arguments_are_named(number: int, language: str, form: str, wrong: str) -> None:
+    with refuses(InputError, "", wrong):
         spell(number, language, form)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.data.numerals import (
     FORMS,
@@ -248,31 +249,28 @@ FIRST_LINES = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "wrong"),
     [
-        ({"language": "xx"}, "unknown language 'xx': choose from de, fr, ja, ja-kana, zh$"),
-        ({"language": "en"}, "unknown language 'en'"),
-        (
-            {"forms": ["cardinal", "roman"]},
-            "unknown form 'roman': choose from cardinal, ordinal, year, date$",
-        ),
-        ({"forms": []}, "no form given"),
-        ({"size": -1}, "size is -1: it must be 0 or more$"),
-        ({"held_out": HeldOut(typo=-3)}, "typo is -3: it must be 0 or more$"),
-        ({"largest": 0}, "largest is 0: it must be from 1 to 999999999$"),
+        ({"language": "xx"}, "language 'xx'"),
+        ({"language": "en"}, "language 'en'"),
+        ({"forms": ["cardinal", "roman"]}, "form 'roman'"),
+        ({"forms": []}, "form"),
+        ({"size": -1}, "size is -1"),
+        ({"held_out": HeldOut(typo=-3)}, "typo is -3"),
+        ({"largest": 0}, "largest is 0"),
         ({"largest": 10**9}, "largest is 1000000000"),
-        ({"forms": ["date", "year"], "largest": 999}, "years and dates begin at 1000"),
+        ({"forms": ["date", "year"], "largest": 999}, "largest is 999"),
     ],
 )
-def test_bad_arguments_are_named(tmp_path: Path, arguments: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_arguments_are_named(tmp_path: Path, arguments: dict, wrong: str) -> None:
+    with refuses(InputError, "", wrong):
         write_corpus(tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match=r"cannot write to .*file"):
+    with refuses(InputError, "", tmp_path / "file"):
         write_corpus(tmp_path / "file", size=5, held_out=SMALL)
 
 

@@ -11,6 +11,7 @@ from helpers import close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from wording import refuses
 
 from caesura.data.vocabulary import BOS
 from caesura.decoders.act import ActDecoder
@@ -270,22 +271,22 @@ def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    "options",
     [
-        ({"vocab_size": 0}, "vocab_size must be at least 1, not 0"),
-        ({"act_size": 0}, "act_size must be at least 1, not 0"),
-        ({"hidden_size": 0}, "hidden_size must be at least 1, not 0"),
-        ({"embedding_dim": -1}, "embedding_dim must be at least 1, not -1"),
-        ({"output_dim": 0}, "output_dim must be at least 1, not 0"),
-        ({"attention_size": 0}, "attention_size must be at least 1, not 0"),
-        ({"epsilon": 1.0}, r"epsilon must be at least 0 and less than 1, not 1\.0"),
-        ({"dropout": 1.0}, r"dropout must be at least 0 and less than 1, not 1\.0"),
-        ({"halting_bias": math.nan}, "halting_bias must be finite, not nan"),
-        ({"share": True, "feed_context": True}, "share needs feed_context: false"),
+        {"vocab_size": 0},
+        {"act_size": 0},
+        {"hidden_size": 0},
+        {"embedding_dim": -1},
+        {"output_dim": 0},
+        {"attention_size": 0},
+        {"epsilon": 1.0},
+        {"dropout": 1.0},
+        {"halting_bias": math.nan},
+        {"share": True, "feed_context": True},
     ],
 )
-def test_impossible_settings_are_refused(options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError, match=f"^{complaint}"):
+def test_impossible_settings_are_refused(options: dict[str, Any]) -> None:
+    with refuses(ValueError, *options):
         decoder(**options)
 
 
@@ -295,14 +296,10 @@ def test_a_layer_tells_how_it_was_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "lengths", "said"),
-    [
-        (2, [4], r"trg_lengths should be \[B\] with B = 2, one for each row of trg_in, not \[1\]"),
-        (2, [4, 5], "trg_lengths should be from 0 to U = 4"),
-        (1, [4, 3], "encoded should be of B = 2 sentences, not 1"),
-    ],
+    ("sources", "lengths", "wrong"),
+    [(2, [4], "trg_lengths "), (2, [4, 5], "trg_lengths "), (1, [4, 3], "encoded ")],
 )
-def test_a_target_that_does_not_fit_is_refused(sources: int, lengths: list[int], said: str) -> None:
+def test_a_target_that_does_not_fit_is_refused(sources: int, lengths: list[int], wrong: str) -> None:
     _, before, _ = targets([4, 3], 0)
-    with pytest.raises(ValueError, match=f"^{said}$"):
+    with refuses(ValueError, wrong):
         decoder()(memory([3] * sources), before, torch.tensor(lengths))

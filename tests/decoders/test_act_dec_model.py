@@ -20,6 +20,7 @@ from helpers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from wording import refuses
 
 from caesura.components import resolve
 from caesura.config import load_config
@@ -127,9 +128,9 @@ def test_the_cuts_of_given_translations_join_to_them() -> None:
     assert (cuts[0].pieces, cuts[0].ends) == (alone.pieces, alone.ends)
     assert cuts[0].scores == pytest.approx(alone.scores, rel=1e-12)
     assert cuts[0].weights == pytest.approx(alone.weights, rel=1e-12)
-    with pytest.raises(ValueError, match="does not cut"):
+    with refuses(ValueError):
         tiny_model(ACT).segment_targets(["a"], ["a"])
-    with pytest.raises(InputError, match="2 sources, but 1 targets"):
+    with refuses(InputError, "2 ", " 1 "):
         model.segment_targets(["a", "b"], ["c"])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import ACT, ACT_DECODER, LOOKUP, make_config, score_targets, tiny_model, vocabulary
+from wording import refuses
 
 from caesura.config import Config
 from caesura.data.batching import collate
@@ -137,7 +138,7 @@ def test_a_score_is_that_of_the_search() -> None:
 def test_an_empty_source_has_one_translation() -> None:
     assert tiny_model().score(["", ""], ["", "a"]) == [0.0, -math.inf]
     assert tiny_model().score([], []) == []
-    with pytest.raises(InputError, match="2 sources, but 1"):
+    with refuses(InputError, "2 ", " 1 "):
         tiny_model().score(["a", "b"], ["c"])
 
 
@@ -204,19 +205,19 @@ def test_what_cuts_were_learnt_from_text_is_in_the_model_folder(kind: str, tmp_p
     path = tmp_path / {"entropy": CUTS_NGRAMS, "gru": CUTS_GRU}.get(kind, CUTS_VOCABULARY)
     content = path.read_bytes()
     path.write_bytes(content + b" ")
-    with pytest.raises(InputError, match=rf"{path.name}: damaged or changed"):
+    with refuses(InputError, f"{path}: "):
         Translator.from_pretrained(tmp_path)
     path.unlink()
-    with pytest.raises(InputError, match=rf"{path.name} is missing"):
+    with refuses(InputError, f"{tmp_path}: ", path.name):
         Translator.from_pretrained(tmp_path)
     os.mkfifo(path)
-    with pytest.raises(InputError, match=rf"{path.name}: not a plain file"):
+    with refuses(InputError, f"{path}: "):
         Translator.from_pretrained(tmp_path)
     path.unlink()
     elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere.json")
     elsewhere.write_bytes(content)
     path.symlink_to(elsewhere)
-    with pytest.raises(InputError, match="leads out of the folder"):
+    with refuses(InputError, f"{path}: "):
         Translator.from_pretrained(tmp_path)
 
 
@@ -224,7 +225,7 @@ def test_a_model_with_cuts_from_files_needs_cuts_for_new_text() -> None:
     config = with_cuts({"type": "file", "train": "a", "dev": "b"}, GIVEN)
     model = Translator.build(config, vocabulary(12), vocabulary(9)).eval()
     for cuts in (None, [[1], None]):
-        with pytest.raises(InputError, match=r"sentence \d: .*cuts="):
+        with refuses(InputError, "sentence ", "cuts="):
             model.segment(["abc", "abc"], cuts=cuts)
     assert model.segment(["abc", "", "abcd"], cuts=[[1], None, {2: 1}]) == [["a", "bc"], [], ["ab", "cd"]]
     known = Numbered(["abc", "ab"], model.src_vocabulary)
@@ -237,23 +238,23 @@ def test_a_model_with_cuts_from_files_needs_cuts_for_new_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "told"),
+    ("cuts", "place"),
     [
-        ([[1]], "2, such as .*not 1"),
-        ([[1]] * 3, "2, such as .*not 3"),
-        ([None, [3]], "sentence 2: .*offset 3"),
-        ([None, [2, 1]], "sentence 2: .*offset 1"),
-        ([None, {1: 0}], "sentence 2: .*offset 1"),
-        ([[1, 1], None], "sentence 1: .*offset 1"),
-        ({0: [1], 1: [2]}, "one entry"),
+        ([[1]], ("cuts", "2")),
+        ([[1]] * 3, ("cuts", "2", "3")),
+        ([None, [3]], ("sentence 2: ", "offset 3")),
+        ([None, [2, 1]], ("sentence 2: ", "offset 1")),
+        ([None, {1: 0}], ("sentence 2: ", "offset 1")),
+        ([[1, 1], None], ("sentence 1: ", "offset 1")),
+        ({0: [1], 1: [2]}, ("cuts",)),
     ],
 )
-def test_wrong_cuts_are_told_with_sentence_and_offset(cuts: Any, told: str) -> None:
+def test_wrong_cuts_are_told_with_sentence_and_offset(cuts: Any, place: tuple[str, ...]) -> None:
     model = tiny_model(PARTS)
     for call in (model.translate, model.segment):
-        with pytest.raises(InputError, match=told):
+        with refuses(InputError, *place):
             call(["abcdef", "abc"], cuts=cuts)
-    with pytest.raises(InputError, match=told):
+    with refuses(InputError, *place):
         model.score(["abcdef", "abc"], ["a", "b"], cuts=cuts)
     assert not model.training
 
@@ -264,18 +265,18 @@ def test_a_cut_inside_a_word_is_told() -> None:
     model = Translator.build(config, words, vocabulary(9)).eval()
     assert model.segment(["ein haus am"]) == [["ein", " haus", " am"]]
     assert model.segment(["ein haus am"], cuts=[[4]]) == [["ein", " haus am"]]
-    with pytest.raises(InputError, match="sentence 2: offset 5 is not between two symbols"):
+    with refuses(InputError, "sentence 2: offset 5 "):
         model.segment(["ein haus", "ein haus"], cuts=[[3], [5]])
 
 
 def test_a_lookup_segmenter_takes_the_cuts_that_it_makes() -> None:
     model = tiny_model(LOOKUP)
-    with pytest.raises(InputError, match="cannot leave a cut out"):
+    with refuses(InputError, "", "lookup"):
         model.translate(["abc"], cuts=[[1]])
     for cuts in (None, [1, 2], {1: 1}):
         assert model.translate(["abc"], cuts=[cuts]) == model.translate(["abc"])
         assert model.score(["abc"], ["ab"], cuts=[cuts]) == model.score(["abc"], ["ab"])
-    with pytest.raises(InputError, match=r"data\.cuts"):
+    with refuses(InputError, "", "data.cuts"):
         Translator.build(with_cuts({"type": "whitespace"}, LOOKUP), vocabulary(12), vocabulary(9))
 
 
@@ -284,5 +285,5 @@ def test_known_cuts_are_asked_for_where_a_caller_gives_none() -> None:
     model.cuts = KnownCuts({"abc": [1]})
     assert model.segment(["abc", ""]) == [["a", "bc"], []]
     assert model.segment(["abcd"], cuts=[[2]]) == [["ab", "cd"]]
-    with pytest.raises(InputError, match=r"^'abcd': .*--with-cuts"):
+    with refuses(InputError, "'abcd': ", "--with-cuts"):
         model.segment(["abcd"])

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import (
@@ -35,7 +36,7 @@ def test_no_segments_at_all():
 
 def test_histogram_is_sorted_and_negative_lengths_are_refused():
     assert list(segment_length([[5, 1, 3]]).histogram) == [1, 3, 5]
-    with pytest.raises(ValueError, match="cannot cover -1"):
+    with refuses(ValueError, "", -1):
         segment_length([[2, -1]])
 
 
@@ -82,7 +83,7 @@ def test_changing_sides_swaps_precision_and_recall(corpus):
 
 
 def test_unequal_counts_are_refused():
-    with pytest.raises(InputError, match="1 segmented sentences but 2"):
+    with refuses(InputError, "1 ", " 2 "):
         boundary_scores([{1}], [{1}, {2}])
 
 
@@ -130,18 +131,18 @@ def test_the_table_has_the_model_first():
 
 
 def test_the_table_names_a_boundary_that_is_not_inside():
-    with pytest.raises(InputError, match="sentence 2: gold boundary 3 is not inside a text of 3 characters"):
+    with refuses(InputError, "sentence 2: gold boundary 3 "):
         boundary_table(["ab", "xyz"], [{1}, {1}], [{1}, {3}])
-    with pytest.raises(InputError, match="sentence 1: predicted boundary 0"):
+    with refuses(InputError, "sentence 1: predicted boundary 0 "):
         boundary_table(["ab"], [{0}], [{1}])
-    with pytest.raises(InputError, match="2 texts but 1 with gold"):
+    with refuses(InputError, "2 ", " 1 "):
         boundary_table(["ab", "xyz"], [{1}, {1}], [{1}])
 
 
 def test_bounds_of_pieces():
     assert bounds_of(["in", " g", "ru", "pp", "en"]) == (2, 4, 6, 8)
     assert bounds_of(["alles"]) == bounds_of([]) == ()
-    with pytest.raises(InputError, match="piece 2 of 3 is empty"):
+    with refuses(InputError, "piece 2 of 3 "):
         bounds_of(["a", "", "b"])
 
 
@@ -153,5 +154,5 @@ def test_cutting_at_the_bounds_gives_the_pieces_back(pieces):
 
 
 def test_cutting_outside_is_refused():
-    with pytest.raises(InputError, match="boundary 3 is not inside"):
+    with refuses(InputError, "boundary 3 "):
         pieces_of("abc", [1, 3])

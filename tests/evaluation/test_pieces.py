@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.evaluation.pieces import join_pieces, split_pieces
@@ -50,7 +51,7 @@ def test_different_pieces_look_different(one, other):
 
 
 def test_an_empty_piece_cannot_be_shown():
-    with pytest.raises(InputError, match="empty piece"):
+    with refuses(InputError):
         join_pieces(["a", ""])
 
 
@@ -71,9 +72,9 @@ def test_an_empty_piece_cannot_be_shown():
     ],
 )
 def test_what_shows_no_pieces_is_told_with_its_place(shown, at):
-    with pytest.raises(InputError, match=rf"^f\.txt:7: character {at}: "):
+    with refuses(InputError, f"f.txt:7: character {at}: "):
         split_pieces(shown, "f.txt:7")
-    with pytest.raises(InputError, match=rf"^character {at}: "):
+    with refuses(InputError, f"character {at}: "):
         split_pieces(shown)
 
 

@@ -7,6 +7,7 @@ import pytest
 import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.evaluation import ngrams, scores
@@ -147,17 +148,17 @@ def test_a_bleu_of_0_where_characters_agree_is_warned_of():
 
 
 @pytest.mark.parametrize(
-    ("hypotheses", "references", "tokenize", "message"),
+    ("hypotheses", "references", "tokenize", "wrong"),
     [
-        (["a"], ["a", "b"], "13a", "1 translations but 2 references"),
-        ([], [], "13a", "no lines"),
-        (["a"], ["a"], "13b", "unknown tokenizer '13b'; known: .*13a"),
+        (["a"], ["a", "b"], "13a", "2 references"),
+        ([], [], "13a", ""),
+        (["a"], ["a"], "13b", "'13b'"),
     ],
 )
-def test_bad_input_is_named(hypotheses, references, tokenize, message):
-    with pytest.raises(InputError, match=message):
+def test_bad_input_is_named(hypotheses, references, tokenize, wrong):
+    with refuses(InputError, "", wrong):
         score(hypotheses, references, tokenize=tokenize)
-    with pytest.raises(InputError, match=message):
+    with refuses(InputError, "", wrong):
         paired_bootstrap({"x": hypotheses}, references, tokenize=tokenize)
 
 
@@ -167,7 +168,7 @@ def test_a_tokenizer_that_lacks_its_package_is_bad_input(monkeypatch):
 
     lacking.TOKENIZERS = ["ja-mecab"]
     monkeypatch.setattr("caesura.evaluation.scores.BLEU", lacking)
-    with pytest.raises(InputError, match="'ja-mecab' cannot be loaded: please install something"):
+    with refuses(InputError, "", "'ja-mecab'", "please install something"):
         score(["a"], ["a"], tokenize="ja-mecab")
 
 
@@ -240,11 +241,11 @@ def test_the_seed_does_not_stay_in_the_environment(monkeypatch, before):
 
 
 def test_bad_bootstraps_are_named():
-    with pytest.raises(InputError, match="no systems"):
+    with refuses(InputError):
         paired_bootstrap({}, REFERENCES)
-    with pytest.raises(InputError, match="system 'y': 1 translations but 4 references"):
+    with refuses(InputError, "system 'y': "):
         paired_bootstrap({"x": HYPOTHESES, "y": ["a"]}, REFERENCES)
-    with pytest.raises(InputError, match="0 bootstrap samples"):
+    with refuses(InputError, "0 "):
         paired_bootstrap({"x": HYPOTHESES}, REFERENCES, samples=0)
-    with pytest.raises(InputError, match="seed 0; it must be 1 or more"):
+    with refuses(InputError, "bootstrap seed 0"):
         paired_bootstrap({"x": HYPOTHESES}, REFERENCES, seed=0)

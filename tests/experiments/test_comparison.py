@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.experiments.comparison import find_baseline, first_success
@@ -33,5 +34,5 @@ def test_a_baseline_is_found_by_its_name_or_folder() -> None:
         assert find_baseline(wanted, FOLDERS, ()) == 1
     assert find_baseline("Zeichen", FOLDERS, ("Zeichen", "ACT")) == 0
     for wanted, names, known in (("acts", (), "char, act"), ("char", ("Z", "ACT"), "Z, ACT")):
-        with pytest.raises(InputError, match=f"--baseline {wanted}.*{known}"):
+        with refuses(InputError, f"--baseline {wanted}", known):
             find_baseline(wanted, FOLDERS, names)

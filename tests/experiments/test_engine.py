@@ -75,7 +75,7 @@ def test_what_was_kept_of_the_same_config_is_not_trained_again(tmp_path, monkeyp
 
 def test_results_of_another_config_are_refused_with_what_differs_before_anything_starts(tmp_path):
     one = member(tmp_path, "one")
-    with pytest.raises(InputError, match=r"/kept\.json: one was trained with .* \(name: other -> \w+\)"):
+    with pytest.raises(InputError, match=r"/kept\.json: one .* \(name: other -> \w+\)"):
         Remembering(tmp_path, one=kept(one, other=True)).check([one])
 
 

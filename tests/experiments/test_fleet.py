@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from experiments.fleets import ENDLESS, QUICK, Heard, interrupt_once, member, wait_for
+from wording import refuses
 
 from caesura import signals
 from caesura.errors import InputError, Interrupted
@@ -260,17 +261,17 @@ def test_when_the_parent_is_killed_its_members_save_and_the_next_call_goes_on(tm
 
 def test_what_cannot_be_trained_is_refused_before_anything_starts(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *QUICK)
-    with pytest.raises(InputError, match="two members"):
+    with refuses(InputError):
         run_fleet([one, one], Limits(), Heard())
     missing = member(tmp_path, "two", f"data.test.src={tmp_path}/nowhere")
-    with pytest.raises(InputError, match=r"data\.test\.src.*no file"):
+    with refuses(InputError, "", "data.test.src"):
         run_fleet([one, missing], Limits(), Heard())
-    with pytest.raises(InputError, match="unknown key"):
+    with refuses(InputError, "", "training.sed"):
         run_fleet([one, member(tmp_path, "two", "training.sed=1")], Limits(), Heard())
     assert not (tmp_path / "runs").exists()
     run_fleet([one], Limits(), Heard(), measures=())
     changed = member(tmp_path, "one", *QUICK, "training.seed=7")
-    with pytest.raises(InputError, match=r"training\.seed: 1 -> 7"):
+    with refuses(InputError, "", "training.seed: 1 -> 7"):
         run_fleet([changed], Limits(), Heard())
 
 

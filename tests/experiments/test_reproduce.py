@@ -15,6 +15,7 @@ import pytest
 from cli.program import AT_ONCE, caesura, command, refusal
 from experiments.fleets import interrupt_once, wait_for
 from experiments.recipes import RECIPE, rows, run, statuses
+from wording import wording
 
 from caesura.config import load_config
 from caesura.experiments.outcome import TEST, Member, read_outcome
@@ -101,8 +102,7 @@ def test_only_trains_what_it_names_and_the_table_keeps_what_is_there(recipe: Pat
     assert [*statuses(recipe)] == ["first-word-1", "second-act-1"]
     run(recipe, "--only", "char", "--seeds", "5")
     assert [*statuses(recipe)] == ["first-word-1", "first-char-5", "second-act-1"]
-    said = refusal(run(recipe, "--only", "chars,act"))
-    assert said == "--only chars: not in the recipe, which has first-word, first-char, second-act"
+    assert wording(refusal(run(recipe, "--only", "chars,act"))).startswith("--only chars: ")
 
 
 def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
@@ -127,8 +127,8 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     assert again["second"] == [
         system | {"figures": again["second"][0]["figures"]} for system in content["tables"]["second"]
     ]
-    said = refusal(run(recipe, "--only", "act", "--set", "training.updates=11"))
-    assert said.startswith(f"{out}/metrics/second-act-1.jsonl: was trained with another config")
+    said = wording(refusal(run(recipe, "--only", "act", "--set", "training.updates=11")))
+    assert said.startswith(f"{out}/metrics/second-act-1.jsonl: ")
     assert "(training.updates: 10 -> 11)" in said
     config = (recipe / "act.yaml").read_text(encoding="utf-8")
     (recipe / "act.yaml").write_text(config.replace("learning_rate: ", "learning_rate: 1"), encoding="utf-8")
@@ -352,50 +352,48 @@ def seconds(folder: Path) -> float:
 
 def test_data_says_what_is_missing(recipe: Path) -> None:
     (recipe / "data" / "dev.en").unlink()
-    assert refusal(run(recipe)) == f"--data {recipe}/data: no dev.en there, nor with .xz or .gz"
+    assert wording(refusal(run(recipe))).startswith(f"--data {recipe}/data: no dev.en ")
     assert not (recipe.parent / "out").exists()
 
 
 def test_text_that_is_missing_may_be_given_by_data(recipe: Path) -> None:
     (recipe / "data" / "dev.en").unlink()
-    said = refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report"))
-    assert "data.dev.trg: no file" in said
-    assert said.endswith(", or all of it: --data FOLDER")
+    said = wording(refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report")))
+    assert "data.dev.trg: " in said
+    assert "--data FOLDER" in said
 
 
 WORD, CHAR, ACT = (f"tables.{row}" for row in ("first.rows.word", "first.rows.char", "second.rows.act"))
 MISTAKES = [
-    ("title: Numbers", "titel: Numbers", "1: titel: unknown key; did you mean 'title'?"),
-    ("config: char.yaml", "config: chars.yaml", f"11: {CHAR}.config: no file chars.yaml in RECIPE"),
-    ("bleu: 22.11", "blue: 22.11", f"10: {WORD}.paper.blue: unknown key; did you mean 'bleu'?"),
-    ("chrf: 0.44", "chrf: 44", f"10: {WORD}.paper.chrf: 44 is too large; at most 1"),
-    ("seeds: [1, 2]", "seeds: [1, x]", f"11: {CHAR}.seeds.1: 'x' is not a whole number"),
-    ("seeds: [1, 2]", "seeds: []", f"11: {CHAR}.seeds: ..."),
-    ("act: {config", "$act: {config", "16: tables.second.rows.$act: '$act' may hold letters, ..."),
-    ("      act: {config: act.yaml}", "      act: {}", f"16: {ACT}.config: missing: ..."),
-    ("training.updates=10]", "training.updats=10]", f"16: {ACT}: cannot be trained: --set ..."),
-    ("    rows:\n      act: {config: act.yaml}\n", "", "12: tables.second.rows: missing: ..."),
+    ("title: Numbers", "titel: Numbers", "1: titel"),
+    ("config: char.yaml", "config: chars.yaml", f"11: {CHAR}.config"),
+    ("bleu: 22.11", "blue: 22.11", f"10: {WORD}.paper.blue"),
+    ("chrf: 0.44", "chrf: 44", f"10: {WORD}.paper.chrf"),
+    ("seeds: [1, 2]", "seeds: [1, x]", f"11: {CHAR}.seeds.1"),
+    ("seeds: [1, 2]", "seeds: []", f"11: {CHAR}.seeds"),
+    ("act: {config", "$act: {config", "16: tables.second.rows.$act"),
+    ("      act: {config: act.yaml}", "      act: {}", f"16: {ACT}.config"),
+    ("training.updates=10]", "training.updats=10]", f"16: {ACT}"),
+    ("    rows:\n      act: {config: act.yaml}\n", "", "12: tables.second.rows"),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "complaint"), MISTAKES)
-def test_a_mistake_is_named_with_its_line(recipe: Path, old: str, new: str, complaint: str) -> None:
+@pytest.mark.parametrize(("old", "new", "place"), MISTAKES)
+def test_a_mistake_is_named_with_its_line(recipe: Path, old: str, new: str, place: str) -> None:
     assert old in RECIPE
     (recipe / FILE).write_text(RECIPE.replace(old, new), encoding="utf-8")
-    said = refusal(run(recipe))
-    expected = f"{recipe}/{FILE}:{complaint}".replace("RECIPE", str(recipe))
-    assert said.startswith(expected.removesuffix("...")), said
-    assert complaint.endswith("...") or said == expected
+    assert wording(refusal(run(recipe))).startswith(f"{recipe}/{FILE}:{place}: ")
 
 
 @pytest.mark.parametrize("option", ["--budget", "--time-limit"])
 def test_times_are_read_or_refused(recipe: Path, option: str) -> None:
-    assert refusal(run(recipe, option, "soon")) == f"{option} soon: should look like 90s, 9m, 1m30s or 2h"
+    assert wording(refusal(run(recipe, option, "soon"))).startswith(f"{option} soon: ")
 
 
 def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:
-    said = refusal(caesura("reproduce", "iwslt15", "--out", tmp_path / "out"))
-    assert said == f"iwslt15: no such recipe (known: iwslt14, multi30k, reading), and no folder with a {FILE}"
+    said = wording(refusal(caesura("reproduce", "iwslt15", "--out", tmp_path / "out")))
+    assert said.startswith("iwslt15: ")
+    assert all(name in said for name in ("iwslt14", "multi30k", "reading", FILE))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from cli.program import caesura, contents, refusal
 from experiments.fleets import QUICK, Heard, member
 from experiments.made import BIAS, TAU, baseline, grid, result, sweep
 from experiments.sweeps import request_of, written
+from wording import refuses, wording
 
 from caesura.config import load_config
 from caesura.errors import InputError, Interrupted, TrainingError
@@ -38,7 +39,7 @@ def test_runs_that_an_earlier_version_has_kept_are_known_again(configs, tmp_path
     assert {*read.configs} == {*made.configs}
     GridSweep(request_of(configs, tmp_path / "sweep", f"{TAU}=0,0.5"))
     other = request_of(configs, tmp_path / "sweep", f"{TAU}=0", common=["model.encoder.num_layers=2"])
-    with pytest.raises(InputError, match="was trained with another config"):
+    with refuses(InputError, "", "model.encoder.num_layers"):
         GridSweep(other)
 
 
@@ -269,26 +270,26 @@ def test_chance_is_that_of_as_many_cuts(configs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "place"),
     [
-        ([], "act.yaml: nothing to sweep over; give --over KEY=V1,V2"),
-        (["--seeds", "3"], "nothing to sweep over"),
+        ([], "act.yaml: "),
+        (["--seeds", "3"], "act.yaml: "),
         (["--over", "model.segmenter.tua=1"], "--over model.segmenter.tua=1: "),
-        (["--over", f"{TAU}=1", "--list", "x.yaml"], "choose one"),
-        (["--list", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["--gold", "nowhere.tsv"], "--gold nowhere.tsv: no such file"),
-        (["--beside", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["--over", f"{TAU}=1", "--list", "x.yaml"], "--list"),
+        (["--list", "nowhere.yaml"], "nowhere.yaml: "),
+        (["--gold", "nowhere.tsv"], "--gold nowhere.tsv: "),
+        (["--beside", "nowhere.yaml"], "nowhere.yaml: "),
         (["--budget", "long"], "--budget long"),
         (["--seeds", "one"], "--seeds one"),
         (["--draw"], "--out"),
-        (["other.yaml"], "other.yaml: one config is swept"),
-        (["--search", "3"], "nothing to search over"),
-        (["--over", "data.dev.src=nowhere.de"], "no file"),
+        (["other.yaml"], "other.yaml: "),
+        (["--search", "3"], "--search"),
+        (["--over", "data.dev.src=nowhere.de"], "data.dev.src"),
     ],
 )
-def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monkeypatch, words, said):
+def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monkeypatch, words, place):
     monkeypatch.chdir(tmp_path)
-    assert said in refusal(caesura("sweep", configs["act"], *words))
+    assert place in wording(refusal(caesura("sweep", configs["act"], *words)))
     assert not [*tmp_path.rglob("*")]
 
 
@@ -296,15 +297,15 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
 def test_results_in_place_of_a_config_are_known_as_such(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     save(sweep([result()]), tmp_path / "telling.json")
-    said = refusal(caesura("sweep", "telling.json", *words))
-    assert "telling.json: the results of a sweep" in said
-    assert "did you mean --draw?" in said
+    said = wording(refusal(caesura("sweep", "telling.json", *words)))
+    assert "telling.json: " in said
+    assert "--draw" in said
 
 
 def test_a_config_may_be_json(configs, tmp_path):
     config = tmp_path / "act.json"
     config.write_text(json.dumps(load_config(configs["act"]).model_dump(mode="json")))
-    assert "act.json: nothing to sweep over" in refusal(caesura("sweep", config))
+    assert "act.json: " in wording(refusal(caesura("sweep", config)))
 
 
 def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypatch):
@@ -323,10 +324,10 @@ def test_text_and_device_are_given_as_for_reproduce(configs, tmp_path, monkeypat
 
 def test_a_folder_that_cannot_be_written_is_bad_input(configs, tmp_path):
     done = caesura("sweep", configs["act"], "--over", f"{TAU}=0", "--out", "/proc/x")
-    assert "/proc/x: cannot be written to" in refusal(done)
+    assert "/proc/x: " in wording(refusal(done))
     save(sweep([result()]), tmp_path / "sweep.json")
     done = caesura("sweep", "--draw", tmp_path / "sweep.json", "--out", "/proc/x")
-    assert "/proc/x: cannot be written to" in refusal(done)
+    assert "/proc/x: " in wording(refusal(done))
 
 
 @pytest.mark.parametrize("trials", [None, 2])
@@ -335,7 +336,7 @@ def test_two_sweeps_are_not_run_in_one_folder(configs, tmp_path, monkeypatch, tr
         pytest.importorskip("optuna")
     monkeypatch.setattr(engine, "run_fleet", lambda *_: pytest.fail("begun"))
     over = f"{TAU}=0.1:1.0" if trials else f"{TAU}=0"
-    with hold(tmp_path / "out", print), pytest.raises(InputError, match="is training here"):
+    with hold(tmp_path / "out", print), pytest.raises(InputError, match=f"^{tmp_path}/out: "):
         run_sweep(request_of(configs, tmp_path / "out", over, trials=trials), Heard())
     assert not (tmp_path / "out" / "sweep.json").exists()
 

@@ -9,6 +9,7 @@ import pytest
 from cli.program import write_config, write_corpus
 from hypothesis import example, given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.experiments.sweep_grid import (
@@ -58,9 +59,7 @@ PARTS = (
 
 def test_parts_are_named_by_their_types_and_what_is_not_as_by_default(config):
     cutters = "model.segmenter.cutter=act,{type: act, epsilon: 0.25},{type: act, epsilon: 0.01},every"
-    with pytest.raises(
-        InputError, match=r"cutter=act seed=1: .* same run as|cutter=act seed=1: is given twice"
-    ):
+    with refuses(InputError, "cutter=act seed=1: "):
         grid(config, cutters, common=[PARTS])
     cutters = "model.segmenter.cutter={type: act, epsilon: 0.25},{type: fixed, k: 2.5},every"
     found = grid(config, cutters, "model.segmenter.reader.dropout=0,0.5", common=[PARTS])
@@ -104,32 +103,22 @@ def test_a_value_in_quotes_may_have_commas_and_brackets():
 
 @pytest.mark.parametrize("values", ["", " ", "a, ", "a,", ",a", "a,,b"])  # what a shell leaves of quotes
 def test_how_a_blank_is_given_is_said(values):
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, f"--over {CUT}={values}: "):
         parse_over(f"{CUT}={values}")
-    assert str(refused.value) == (
-        f"--over {CUT}={values}: write it as KEY=V1,V2, such as {TAU}=0,0.1; "
-        f'a blank as --over \'{CUT}=" "\', and no text as ""'
-    )
 
 
 def test_text_that_is_none_gets_the_remedy_of_where_it_was_written(config, tmp_path):
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, f"--over {CUT}=3: ", f"'{CUT}=\"3\"'"):
         grid(config, f"{CUT}=3")
-    assert str(refused.value) == f"--over {CUT}=3: 3 is not text; in a shell write '{CUT}=\"3\"'"
     listed = write_list(tmp_path, f"- settings: {{{CUT}: }}\n")
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, f"{listed}:1: {CUT}: "):
         points(Plan(config, read_rows(listed)))
-    assert str(refused.value) == f"{listed}:1: {CUT}: null is not text; put it in quotes"
 
 
 @pytest.mark.parametrize("text", ["0:1", "1e-3:1:log"])
 def test_a_range_is_for_a_search(config, text):
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError, f"--over {TAU}={text}: ", "--search"):
         grid(config, f"{TAU}={text}")
-    assert str(refused.value) == (
-        f"--over {TAU}={text}: '{text}' is not a number. "
-        "A range is for --search N, which draws N settings from it"
-    )
     assert grid(config, f"{CUT}={text}")[0].config.model.segmenter.options["cut_after"] == text
     with pytest.raises(InputError) as refused:
         grid(config, f"{CUT}={text}", f"{TAU}=x")
@@ -149,16 +138,14 @@ def test_baselines_stand_beside_and_share_what_all_have(config):
 
 def test_a_setting_that_a_baseline_cannot_have_names_it(config):
     char = config.with_name("char.yaml")
-    with pytest.raises(
-        InputError, match=r"char\.yaml: --set model\.segmenter\.act_size=9: .*--over KEY=VALUE"
-    ):
+    with refuses(InputError, f"{char}: --set model.segmenter.act_size=9: ", "--over KEY=VALUE"):
         grid(config, beside=[char], common=["model.segmenter.act_size=9"])
     found = grid(config, "model.segmenter.act_size=9", beside=[char])
     assert [point.beside for point in found] == [False, True]
 
 
 def test_the_text_of_all_is_taken_from_a_folder(config, tmp_path):
-    with pytest.raises(InputError, match=r"--data .*: no train\.de there"):
+    with refuses(InputError, f"--data {tmp_path}: ", "train.de"):
         grid(config, data=tmp_path)
     for name in ("train.de", "train.en.xz", "dev.de", "dev.en", "test.de.gz", "test.en"):
         (tmp_path / name).touch()
@@ -225,22 +212,22 @@ def test_keys_are_short_and_never_confused(key, name):
 
 
 @pytest.mark.parametrize(
-    ("over", "said"),
+    ("over", "place"),
     [
-        (["model.segmenter.tua=1"], r"--over model.segmenter.tua=1: .*unknown key"),
-        ([f"{TAU}=0,high"], rf"--over {TAU}=high: 'high' is not a number"),
-        (["training.batch_size=0"], r"--over training.batch_size=0: 0 is too small"),
-        ([f"{BIAS}=x"], rf"--over {BIAS}=x: 'x' is not a number"),
-        ([f"{TAU}=0,0.0"], r"tau=0 seed=1: is given twice"),
-        ([f"{TAU}=0.1,1", f"{TAU}=2"], rf"--over {TAU}: given twice"),
-        (["training.seed=1,2"], "--seeds"),
-        ([TAU], "write it as KEY=V1,V2"),
-        ([f"{TAU}="], "write it as KEY=V1,V2"),
-        (["=1"], "write it as KEY=V1,V2"),
+        (["model.segmenter.tua=1"], "--over model.segmenter.tua=1: "),
+        ([f"{TAU}=0,high"], f"--over {TAU}=high: "),
+        (["training.batch_size=0"], "--over training.batch_size=0: "),
+        ([f"{BIAS}=x"], f"--over {BIAS}=x: "),
+        ([f"{TAU}=0,0.0"], "tau=0 seed=1: "),
+        ([f"{TAU}=0.1,1", f"{TAU}=2"], f"--over {TAU}: "),
+        (["training.seed=1,2"], "training.seed: "),
+        ([TAU], f"--over {TAU}: "),
+        ([f"{TAU}="], f"--over {TAU}=: "),
+        (["=1"], "--over =1: "),
     ],
 )
-def test_mistakes_are_named(config, over, said):
-    with pytest.raises(InputError, match=said):
+def test_mistakes_are_named(config, over, place):
+    with refuses(InputError, place):
         grid(config, *over)
 
 
@@ -257,10 +244,10 @@ LEARN = "model.segmenter.learn_halting"
     ],
 )
 def test_values_that_only_do_not_go_together_can_be_listed(config, over, listed):
-    with pytest.raises(InputError) as refused:
+    with refuses(InputError) as refused:
         grid(config, *over)
-    assert ("; set it to 0" in str(refused.value)) == (BIAS not in over[0])
-    assert str(refused.value).endswith("--list FILE trains those that it names") == listed
+    assert (f"{BIAS}=x" in str(refused.value)) == (BIAS in over[0])
+    assert ("--list FILE" in str(refused.value)) == listed
 
 
 def test_a_value_with_commas_stands_in_brackets():
@@ -292,35 +279,23 @@ def test_lists_of_values_are_crossed(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "place"),
     [
-        ("- {name: x, settings: {model.segmenter.tau: [1, 2]}}\n", r"members.0.name: of 2 combinations"),
-        ("- settings:\n    model.segmenter.tau: []\n", r"list.yaml:2: .*tau: no values"),
-        ("a: 1\n", r"list.yaml:1: the file must hold a list"),
-        ("", r"list.yaml:1: the file must hold a list"),
-        ("- settings: {}\n- 3\n", r"list.yaml:2: members.1: should be"),
-        ("- settings: {}\n  nmae: x\n", r"list.yaml:2: members.0.nmae: unknown key"),
-        ("- name: a/b\n  settings: {}\n", r"list.yaml:1: members.0.name: may hold"),
-        (
-            "- settings:\n    model.segmenter.tau: x\n",
-            r"list.yaml:2: model.segmenter.tau: 'x' is not a number",
-        ),
-        (
-            "- settings:\n    model.segmenter.tua: 1\n",
-            r"list.yaml:2: model.segmenter.tua: unknown key; did you mean 'tau'\?",
-        ),
-        (
-            "- settings:\n    model.segmenter.act_sise: [1]\n",
-            r"list.yaml:2: model.segmenter.act_sise: unknown key; did you mean 'act_size'\?",
-        ),
-        (
-            "- settings:\n    model.segmentr.tau: [1]\n",
-            r"list.yaml:2: .*segmentr.*did you mean 'segmenter'\?",
-        ),
+        ("- {name: x, settings: {model.segmenter.tau: [1, 2]}}\n", "1: members.0.name: "),
+        ("- settings:\n    model.segmenter.tau: []\n", "2: members.0.settings.model.segmenter.tau: "),
+        ("a: 1\n", "1: "),
+        ("", "1: "),
+        ("- settings: {}\n- 3\n", "2: members.1: "),
+        ("- settings: {}\n  nmae: x\n", "2: members.0.nmae: "),
+        ("- name: a/b\n  settings: {}\n", "1: members.0.name: "),
+        ("- settings:\n    model.segmenter.tau: x\n", "2: model.segmenter.tau: "),
+        ("- settings:\n    model.segmenter.tua: 1\n", "2: model.segmenter.tua: "),
+        ("- settings:\n    model.segmenter.act_sise: [1]\n", "2: model.segmenter.act_sise: "),
+        ("- settings:\n    model.segmentr.tau: [1]\n", "2: model.segmentr.tau: "),
     ],
 )
-def test_mistakes_in_a_list_have_their_line(config, tmp_path, text, said):
-    with pytest.raises(InputError, match=said):
+def test_mistakes_in_a_list_have_their_line(config, tmp_path, text, place):
+    with refuses(InputError, f"{tmp_path}/list.yaml:{place}"):
         points(Plan(config, read_rows(write_list(tmp_path, text))))
 
 

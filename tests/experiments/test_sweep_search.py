@@ -8,6 +8,7 @@ from cli.program import write_config
 from experiments.fleets import QUICK, Heard, write_text
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.experiments import sweep
@@ -36,13 +37,13 @@ def test_dimensions_are_ranges_or_choices():
 
 @pytest.mark.parametrize("text", ["a=1:0", "a=1:1", "a=0:1:log", "a=1:2:lin", "a=:2", "a", "a="])
 def test_bad_dimensions_are_named(text):
-    with pytest.raises(InputError, match=f"--over {text}"):
+    with refuses(InputError, f"--over {text}: "):
         parse_dimension(text)
 
 
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(InputError, match=r"^--search needs .*: \.venv/bin/pip install -e '\.\[search\]'$"):
+    with refuses(InputError, "--search ", "'.[search]'"):
         propose([parse_dimension("a=0.0:1")], [], [], 1)
 
 
@@ -96,7 +97,7 @@ def test_a_search_is_a_sweep_that_goes_on(optuna, tmp_path, monkeypatch):
     assert [run.name for run in runs][:2] == first
     assert {name for name, _ in heard.validations} == {runs[2].name}
     assert all(run.best is not None and 0.01 <= run.settings[TAU] <= 1 for run in runs)
-    with pytest.raises(InputError, match=rf"drawn from other ranges \({TAU}: 0\.01:1:log -> 0\.01:2:log\)"):
+    with refuses(InputError, "", f"({TAU}: 0.01:1:log -> 0.01:2:log)"):
         run_sweep(asked(3, f"{TAU}=0.01:2:log"), Heard())
-    with pytest.raises(InputError, match=rf"--over {TAU}z=0\.1: "):
+    with refuses(InputError, f"--over {TAU}z=0.1: "):
         run_sweep(asked(3, f"{TAU}z=0.1:1.0"), Heard())

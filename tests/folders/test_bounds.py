@@ -13,6 +13,7 @@ from folders.test_strangers import at_most, forge_vocabulary, little_memory, sig
 from helpers import ACT, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura import model_folder
 from caesura.config import load_config, yamlfile
@@ -90,9 +91,8 @@ def test_weights_that_do_not_fit_the_config_are_not_mapped(
     path = model / "model.safetensors"
     header = header_of(path)
     write_header(path, resized(header, {"more" if added else first(header): [size]}))
-    with little_memory(ROOM), at_most(20), pytest.raises(InputError) as caught:
+    with little_memory(ROOM), at_most(20), refuses(InputError, f"{path}: "):
         Translator.from_pretrained(model)
-    assert str(caught.value).startswith(f"{path}: does not fit config.yaml: ")
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "src.vocab.json"])
@@ -102,9 +102,8 @@ def test_weights_beside_a_file_that_was_changed_are_not_mapped(
     monkeypatch.setattr(model_folder, "_SMALL", 0)  # those would be read, to see which file is damaged
     content = (model / name).read_bytes()
     (model / name).write_bytes(content + b"\n")
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, f"{model / name}: "):
         Translator.from_pretrained(model)
-    assert str(caught.value).startswith(f"{model / name}: damaged or changed")
 
 
 def test_weights_that_fit_and_are_larger_than_memory_are_refused_in_a_sentence(model: Path) -> None:
@@ -121,7 +120,8 @@ def test_weights_that_fit_and_are_larger_than_memory_are_refused_in_a_sentence(m
     assert path.stat().st_size > 4 * GIB
     with little_memory(GIB), at_most(20), pytest.raises(InputError) as caught:
         Translator.from_pretrained(model)
-    assert str(caught.value).startswith(f"{path}: takes 4.7 GiB")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "4.7 GiB" in str(caught.value)
 
 
 def changed(name: str, value: Any) -> Callable[[Header], Header]:
@@ -163,7 +163,7 @@ def test_a_header_that_is_not_as_it_was_written_is_refused_and_nothing_mapped(
     write_header(path, HEADERS[change](header_of(path)), size)
     with little_memory(ROOM), at_most(20), pytest.raises(DamagedError) as caught:
         read_header(path)
-    assert str(caught.value).startswith(f"{path}: damaged (")
+    assert str(caught.value).startswith(f"{path}: ")
     with pytest.raises(InputError):
         Translator.from_pretrained(model)
 
@@ -176,7 +176,7 @@ def test_the_length_of_a_header_is_not_believed(model: Path, unmapped: None, len
     os.truncate(path, 1 << 33)
     with little_memory(ROOM), at_most(20), pytest.raises(InputError) as caught:
         Translator.from_pretrained(model)
-    assert str(caught.value).startswith(f"{path}: damaged (")
+    assert str(caught.value).startswith(f"{path}: ")
 
 
 @pytest.mark.parametrize("name", ["model", "optimizer.0.exp_avg", "random.cpu", "x"])
@@ -197,7 +197,7 @@ def test_a_checkpoint_with_tensors_of_another_size_is_not_mapped(
     monkeypatch.setattr(tensors, "safe_open", None)
     with little_memory(ROOM), at_most(20), pytest.raises(DamagedError) as caught:
         load_checkpoint(path, translator, optimizer)
-    assert str(caught.value).startswith(f"{path}: damaged (")
+    assert str(caught.value).startswith(f"{path}: ")
     assert read_facts(path)["progress"]["update"] == 3
 
 
@@ -208,9 +208,8 @@ def test_a_config_of_many_layers_is_refused_at_once(model: Path, number: int) ->
         text.replace("hidden_size: 3\n", f"hidden_size: 3\n    num_layers: {number}\n")
     )
     sign(model)
-    with little_memory(ROOM), at_most(20), pytest.raises(InputError) as caught:
+    with little_memory(ROOM), at_most(20), refuses(InputError, f"{model / 'config.yaml'}:"):
         Translator.from_pretrained(model)
-    assert str(caught.value).startswith(f"{model / 'config.yaml'}:")
 
 
 ROWS = {
@@ -236,9 +235,8 @@ def test_no_more_of_a_config_is_read_than_anyone_writes(
     monkeypatch.setattr(yamlfile._Loader, "compose_node", counted)
     path = tmp_path / "c.yaml"
     path.write_text(ROWS[kind])
-    with little_memory(ROOM), pytest.raises(InputError) as caught:
+    with little_memory(ROOM), refuses(InputError, f"{path}:") as caught:
         load_config(path)
-    assert str(caught.value).startswith(f"{path}:")
     assert "\n" not in str(caught.value)
     assert nodes <= yamlfile.MAX_NODES + 2
 
@@ -256,11 +254,9 @@ def test_a_vocabulary_of_more_tokens_than_can_be_is_neither_read_nor_written(
     monkeypatch.setattr(vocabulary, "MAX_TOKENS", 1000)
     monkeypatch.setattr(vocabulary, "Counter", None)  # none is looked at
     forge_vocabulary(model, kind="word", tokens=[*SPECIALS, *map(str, range(1000))])
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, f"{model / 'src.vocab.json'}: ", "1,000 "):
         load_vocabulary(model / "src.vocab.json")
-    assert str(caught.value).startswith(f"{model / 'src.vocab.json'}: ")
-    assert "1,000 " in str(caught.value)
-    with pytest.raises(InputError, match="voc_limit"):
+    with refuses(InputError, "", "voc_limit"):
         WordVocabulary([*map(str, range(1000))]).save(tmp_path / "large.json")
     assert not (tmp_path / "large.json").exists()
 
@@ -284,7 +280,7 @@ def test_json_of_many_values_is_refused_before_they_take_memory(model: Path, nam
 
 def test_logs_of_a_stranger_are_read_in_part_or_not_at_all(model: Path) -> None:
     (model / journal.METRICS).write_bytes(b"\n" * (journal.MAX_LINES + 1))
-    with pytest.raises(InputError, match="lines"):
+    with refuses(InputError, f"{model / journal.METRICS}: "):
         journal.read_records(model)
     (model / journal.VALIDATIONS).write_bytes(b"seconds\tverdict\n" + b"1" * 200_000 + b"\tbest\n")
     assert training_seconds(model) is None

@@ -20,6 +20,7 @@ from cli.program import contents
 from helpers import ACT, ACT_DECODER, tiny_model
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from wording import refuses
 
 from caesura.analysis.halting import history
 from caesura.data.files import checksum
@@ -242,7 +243,7 @@ def test_a_forged_vocabulary_is_refused(model: Path, change: dict[str, object]) 
 
 def test_a_vocabulary_of_the_same_size_but_other_symbols_is_noticed(model: Path) -> None:
     CharVocabulary("bacdefgh").save(model / "src.vocab.json")
-    with pytest.raises(InputError, match=r"src\.vocab\.json: damaged or changed: not the file that"):
+    with refuses(InputError, f"{model}/src.vocab.json: "):
         Translator.from_pretrained(model)
 
 
@@ -250,7 +251,7 @@ def test_a_vocabulary_of_the_same_size_but_other_symbols_is_noticed(model: Path)
 def test_a_file_too_large_is_not_read(model: Path, name: str) -> None:
     with (model / name).open("r+b") as file:
         file.truncate(1 << 32)  # takes no room on disk
-    with little_memory(1 << 28), at_most(60), pytest.raises(InputError, match=r"larger than \d+ MiB"):
+    with little_memory(1 << 28), at_most(60), refuses(InputError, f"{model / name}: "):
         Translator.from_pretrained(model)
 
 
@@ -260,9 +261,8 @@ def test_a_link_out_of_the_folder_is_refused_and_one_inside_followed(
 ) -> None:
     (model / name).rename(tmp_path / name)
     (model / name).symlink_to(tmp_path / name)
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, f"{model / name}: "):
         Translator.from_pretrained(model)
-    assert str(caught.value).startswith(f"{model / name}: a link that leads out of the folder")
     (model / name).unlink()
     (tmp_path / name).rename(model / "elsewhere")
     (model / name).symlink_to("elsewhere")
@@ -285,9 +285,8 @@ def test_a_config_reads_no_other_file(model: Path, tmp_path: Path) -> None:
     config = model / "config.yaml"
     config.write_text(f"base: {tmp_path}/secret\n" + config.read_text())
     sign(model)
-    with pytest.raises(InputError) as caught:
+    with refuses(InputError, f"{config}:1: base: "):
         Translator.from_pretrained(model)
-    assert str(caught.value) == f"{config}:1: base: the config of a model folder is whole and has no base"
 
 
 @pytest.mark.parametrize(
@@ -314,7 +313,7 @@ def test_weights_of_another_shape_or_type_are_refused(
 def test_metadata_that_is_not_what_was_written_is_refused(model: Path, files: object) -> None:
     weights, facts = load_tensors(model / "model.safetensors")
     save_tensors(model / "model.safetensors", weights, facts | {"files": files})
-    with pytest.raises(InputError, match="not the file that"):
+    with refuses(InputError, model):
         Translator.from_pretrained(model)
 
 
@@ -341,27 +340,26 @@ GUARDED: dict[str, Callable[[Path], object]] = {
 def test_words_and_log_of_a_folder_are_refused_where_they_are_not_its_own(
     model: Path, tmp_path: Path, name: str
 ) -> None:
-    def refused(told: str) -> None:
-        with little_memory(1 << 29), at_most(20), pytest.raises(InputError) as caught:
+    def refused() -> None:
+        with little_memory(1 << 29), at_most(20), refuses(InputError, f"{model / name}: "):
             GUARDED[name](model)
-        assert str(caught.value).startswith(f"{model / name}: ")
-        assert told in str(caught.value)
         (model / name).unlink()
 
     (tmp_path / "secret").write_text("{}")
     (model / name).symlink_to(tmp_path / "secret")
-    refused("a link that leads out of the folder")
+    refused()
     (model / name).write_bytes(b"")
     os.truncate(model / name, 1 << 32)  # takes no room on disk
-    refused("larger than 256 MiB")
+    refused()
     (model / name).write_bytes(DEEP)
-    refused("not the ")
+    with little_memory(1 << 29), at_most(20), pytest.raises(InputError, match=f"^{model / name}: "):
+        GUARDED[name](model)
 
 
 def test_words_that_cannot_be_printed_are_refused_and_numbers_no_float_holds_are_none(model: Path) -> None:
     side = {"total": 1, "complete": True, "counts": {"\ud800": 1}}
     (model / WORDS).write_text(json.dumps({"format": 1, "src": side, "trg": side}))
-    with pytest.raises(InputError, match="not the word counts"):
+    with pytest.raises(InputError, match=f"^{model / WORDS}: "):
         load_words(model / WORDS)
     (model / METRICS).write_text(json.dumps({"kind": "validation", "bleu": 10**400}) + "\n\xff\n")
     found = history(model)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kernels import comparing
 from kernels.comparing import assert_close, assert_no_second_derivative, assert_same
 from torch import Tensor
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.kernels import VARIABLE, pick, used
@@ -199,5 +200,5 @@ def test_one_place_picks_and_says_why(monkeypatch):
     monkeypatch.setenv(VARIABLE, "reference")
     assert pick("cpu") == ("reference", "CAESURA_KERNELS asks for it")
     monkeypatch.setenv(VARIABLE, "fast")
-    with pytest.raises(InputError, match="CAESURA_KERNELS is 'fast'; allowed are reference, fused, triton"):
+    with refuses(InputError, "CAESURA_KERNELS ", "'fast'"):
         pick("cpu")

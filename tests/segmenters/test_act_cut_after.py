@@ -10,6 +10,7 @@ import torch
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.kernels import VARIABLE
 from caesura.segmenters.act import ActSegmenter
@@ -162,20 +163,13 @@ def test_ids_may_be_any_whole_numbers(ids: Iterable[int]) -> None:
 NO_IDS = [3, None, [2.5], [3.0], ["a"], [None], [[3]], torch.tensor(3), torch.tensor([3.0]), np.ones((2, 2))]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
-    [
-        (" ", "cut_after should be ids of symbols, not text; a config takes characters"),
-        ("", "cut_after should be ids of symbols, not text; a config takes characters"),
-        *((wrong, "cut_after should be a list of symbol ids, whole numbers") for wrong in NO_IDS),
-    ],
-)
-def test_what_are_no_ids_is_refused(wrong: Any, complaint: str) -> None:
-    with pytest.raises(TypeError, match=f"^{complaint}$"):
+@pytest.mark.parametrize("wrong", [" ", "", *NO_IDS])
+def test_what_are_no_ids_is_refused(wrong: Any) -> None:
+    with refuses(TypeError, "cut_after "):
         ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, VOCABULARY])
 def test_an_id_that_is_no_symbol_is_refused(wrong: int) -> None:
-    with pytest.raises(ValueError, match=f"^cut_after should be ids from 0 to 10, not {wrong}$"):
+    with refuses(ValueError, "cut_after ", wrong):
         ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=[2, wrong])

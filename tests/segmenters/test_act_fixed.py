@@ -9,6 +9,7 @@ from helpers import ACT, RECURRENT, close, make_config, ragged, vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from wording import refuses
 
 from caesura.inference import Translator
 from caesura.kernels import VARIABLE
@@ -113,7 +114,7 @@ def test_all_other_weights_are_those_that_the_seed_gives_a_unit_that_learns() ->
 
 @pytest.mark.parametrize("bias", [math.nan, math.inf, -math.inf])
 def test_a_bias_that_is_not_finite_is_refused(bias: float) -> None:
-    with pytest.raises(ValueError, match=f"^halting_bias must be finite, not {bias}$"):
+    with refuses(ValueError, "halting_bias ", bias):
         ActSegmenter(VOCABULARY, 4, 5, 3, halting_bias=bias)
 
 

@@ -1,6 +1,5 @@
 """What all segmenters have in common."""
 
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +9,7 @@ from combinations import made
 from helpers import ragged
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.data.sentences import places_of
 from caesura.output import cut_texts
@@ -45,29 +45,29 @@ SYMBOLS = torch.zeros(2, 5, dtype=torch.long)
 
 @pytest.mark.parametrize("segmenter", SEGMENTERS)
 @pytest.mark.parametrize(
-    ("symbols", "lengths", "said"),
+    ("symbols", "lengths", "wrong"),
     [
-        (SYMBOLS, [5], "lengths should be [B] with B = 2, one for each row of symbols, not [1]"),
-        (SYMBOLS, [5, 2, 1], "lengths should be [B] with B = 2, one for each row of symbols, not [3]"),
-        (SYMBOLS, [], "lengths should be [B] with B = 2, one for each row of symbols, not [0]"),
-        (SYMBOLS, [[5, 2]], "lengths should be [B] with B = 2, one for each row of symbols, not [1, 2]"),
-        (SYMBOLS, [5, 6], "lengths should be from 0 to T = 5"),
-        (SYMBOLS, [5, -1], "lengths should be from 0 to T = 5"),
-        (SYMBOLS, [4.5, 2], "lengths should be whole numbers"),
-        (SYMBOLS, torch.tensor([4.0, 2.0]), "lengths should be whole numbers"),
-        (SYMBOLS[0], [5], "symbols should be [B, T], not [5]"),
+        (SYMBOLS, [5], "lengths "),
+        (SYMBOLS, [5, 2, 1], "lengths "),
+        (SYMBOLS, [], "lengths "),
+        (SYMBOLS, [[5, 2]], "lengths "),
+        (SYMBOLS, [5, 6], "lengths "),
+        (SYMBOLS, [5, -1], "lengths "),
+        (SYMBOLS, [4.5, 2], "lengths "),
+        (SYMBOLS, torch.tensor([4.0, 2.0]), "lengths "),
+        (SYMBOLS[0], [5], "symbols "),
     ],
 )
 def test_symbols_and_lengths_that_do_not_fit_are_refused(
-    segmenter: BaseSegmenter, symbols: torch.Tensor, lengths: list[int], said: str
+    segmenter: BaseSegmenter, symbols: torch.Tensor, lengths: list[int], wrong: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+    with refuses(ValueError, wrong):
         segmenter(symbols, lengths)
 
 
 @pytest.mark.parametrize("made", [lambda v: LookupSegmenter(v, 3), lambda v: ActSegmenter(v, 2, 4, 3)])
 def test_a_table_needs_symbols(made: Callable[[int], BaseSegmenter]) -> None:
-    with pytest.raises(ValueError, match=r"^vocab_size must be at least 1, not 0$"):
+    with refuses(ValueError, "vocab_size "):
         made(0)
 
 

@@ -1,10 +1,10 @@
 """The lookup segmenter: a table with the face of a segmenter."""
 
-import pytest
 import torch
 from helpers import ragged
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.segmenters.lookup import LookupSegmenter
 
@@ -43,5 +43,5 @@ def test_no_gradient_reaches_the_symbols_in_the_padding() -> None:
 
 
 def test_a_bad_option_is_named_first_in_the_refusal() -> None:
-    with pytest.raises(ValueError, match=r"^embedding_dim must be at least 1, not 0"):
+    with refuses(ValueError, "embedding_dim "):
         LookupSegmenter(7, 0)

@@ -21,6 +21,7 @@ from cli.program import CONFIG, DECODER, caesura, refusal, write_corpus
 from helpers import close, ragged
 from toys import Bigrams, Edges, Threshold
 from training.outcomes import outcome, run
+from wording import refuses
 
 from caesura.components import resolve
 from caesura.config import load_config
@@ -183,7 +184,7 @@ def test_a_figure_cannot_take_the_name_of_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(Threshold, "figures", (replace(Threshold.figures[0], name=name),))
-    with pytest.raises(InputError, match=rf"model\.segmenter: the figure '{name}' has a name that is taken"):
+    with refuses(InputError, "", "model.segmenter: ", f"'{name}'"):
         resolve(load_config(write_toy(tmp_path)))
 
 
@@ -191,27 +192,27 @@ def test_a_loss_without_a_weight_is_refused_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Threshold, "loss_weights", {})
-    with pytest.raises(InputError, match=r"model\.segmenter: the loss 'distance' has no weight"):
+    with refuses(InputError, "", "model.segmenter: ", "'distance'"):
         resolve(load_config(write_toy(tmp_path)))
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "key"),
     [
-        ("cutter=bogus", "cutter.type: unknown cutter 'bogus'"),
-        ("cutter=[every]", r'\["every"\] should be a name such as'),
-        ("reader=bigrams", "embedding_dim: missing"),
-        ("rate=4", r"4 should be a section such as \{target: 4\.0\}"),
+        ("cutter=bogus", "cutter.type: "),
+        ("cutter=[every]", ""),
+        ("reader=bigrams", "embedding_dim: "),
+        ("rate=4", ""),
     ],
 )
-def test_a_part_that_is_set_anew_is_blamed_where_it_was_set(tmp_path: Path, setting: str, told: str) -> None:
+def test_a_part_that_is_set_anew_is_blamed_where_it_was_set(tmp_path: Path, setting: str, key: str) -> None:
     override = f"model.segmenter.{setting}"
-    with pytest.raises(InputError, match=rf"^--set {re.escape(override)}: .*{told}"):
+    with refuses(InputError, f"--set {override}: ", key):
         resolve(load_config(write_toy(tmp_path), [override]))
 
 
 def test_a_part_in_the_place_of_another_is_told_where_it_belongs(tmp_path: Path) -> None:
     config = write_toy(tmp_path)
     for setting in ("model.segmenter={type: cif}", "model.segmenter.reader={type: cif}"):
-        with pytest.raises(InputError, match="cif is a cutter: cutter: cif"):
+        with refuses(InputError, f"--set {setting}: ", "cutter: cif"):
             resolve(load_config(config, [setting]))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cli.program import write_corpus
 from training.outcomes import Listener, configured, outcome, run, stopped
+from wording import refuses
 
 from caesura.components import resolve
 from caesura.data.tensors import load_tensors, save_tensors
@@ -92,7 +93,7 @@ def test_text_may_be_moved_and_must_be_the_same(corpus: Path, tmp_path: Path) ->
     moved = Path(shutil.move(corpus, tmp_path / "moved"))
     text = (moved / "train.en").read_text()
     (moved / "train.en").write_text(text.replace("one", "won", 1))
-    with pytest.raises(InputError, match=r"another config \(data\.train\.src: .*/corpus/.* -> .*/moved/"):
+    with refuses(InputError, "", "(data.train.src: ", " -> "):
         train(configured(moved), tmp_path / "out", Listener())
     (moved / "train.en").write_text(text)
     (tmp_path / "out" / "checkpoints" / "000000006.safetensors").write_bytes(b"damaged")
@@ -126,7 +127,7 @@ def test_a_run_with_a_key_that_is_gone_goes_on(corpus: Path, tmp_path: Path) -> 
 )
 def test_what_training_depends_on_may_not(corpus: Path, tmp_path: Path, before: str, after: str) -> None:
     stopped(configured(corpus, "word", before), tmp_path / "out", 2)
-    with pytest.raises(InputError, match=rf"was trained with another config \({after.partition('=')[0]}: "):
+    with refuses(InputError, "", f"({after.partition('=')[0]}: "):
         train(configured(corpus, "word", before, after), tmp_path / "out", Listener())
 
 
@@ -134,5 +135,5 @@ def test_runs_that_are_compared_may_have_nothing_else(corpus: Path, tmp_path: Pa
     run(configured(corpus), tmp_path / "out")
     refuse_changes(resolve(configured(corpus)), tmp_path / "out")
     other = resolve(configured(corpus, "word", "training.updates=20", "training.examples=1"))
-    with pytest.raises(InputError, match=r"\(training\.updates: 14 -> 20; training\.examples: 3 -> 1\)"):
+    with refuses(InputError, "", "(training.updates: 14 -> 20; training.examples: 3 -> 1)"):
         refuse_changes(other, tmp_path / "out")

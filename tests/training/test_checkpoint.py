@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
+from wording import refuses
 
 from caesura.data.tensors import DamagedError
 from caesura.errors import InputError
@@ -184,9 +185,8 @@ def test_the_newest_counters_are_of_the_newest_checkpoint_that_can_be_read(tmp_p
 def test_a_file_of_another_format_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     path = tmp_path / "000000001.safetensors"
     save_file({"model.weight": torch.zeros(1)}, path, metadata)
-    with pytest.raises(InputError, match="this version reads 1 and 2") as caught:
+    with refuses(InputError, f"{path}: "):
         read_progress(path)
-    assert str(caught.value).startswith(f"{path}: checkpoint format")
 
 
 @pytest.mark.parametrize("progress", [None, "{", '{"updates": 1}'])
@@ -194,7 +194,7 @@ def test_a_checkpoint_with_unreadable_counters_is_refused(tmp_path: Path, progre
     path = tmp_path / "000000001.safetensors"
     metadata = {"format": "1"} | ({} if progress is None else {"progress": progress})
     save_file({"model.weight": torch.zeros(1)}, path, metadata)
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(InputError, match=f"^{path}: "):
         read_progress(path)
 
 

@@ -7,6 +7,7 @@ import pytest
 from cli.program import caesura, refusal, write_config
 from helpers import ACT, ACT_DECODER, tiny_model
 from training.outcomes import configured, outcome, run
+from wording import refuses
 
 from caesura.analysis.defaults import with_defaults
 from caesura.components import resolve
@@ -80,24 +81,20 @@ def test_a_config_with_a_space_is_read_as_it_was_written(corpus: Path, tmp_path:
     assert load_config(tmp_path / "again.yaml") == config
 
 
-SHELL = "in a shell write 'model.segmenter.cut_after="
-
-
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    "settings",
     [
-        (["cut_after=3"], f'cut_after=3: 3 is not text; {SHELL}"3"\''),
-        (["cut_after= "], f'cut_after= : an empty value is null, not text; {SHELL}" "\', or "" for no text'),
-        (["cut_after="], f'cut_after=: an empty value is null, not text; {SHELL}" "\', or "" for no text'),
-        (["cut_after=~"], f'cut_after=~: null is not text; {SHELL}"~"\''),
-        (['cut_after=[" "]'], 'cut_after=[" "]: [" "] is not text'),
-        (["type=lookup", "embedding_dim=3", 'cut_after=" "'], 'cut_after=" ": unknown key'),
+        ["cut_after=3"],
+        ["cut_after= "],
+        ["cut_after="],
+        ["cut_after=~"],
+        ['cut_after=[" "]'],
+        ["type=lookup", "embedding_dim=3", 'cut_after=" "'],
     ],
 )
-def test_what_cannot_be_is_refused(corpus: Path, settings: list[str], complaint: str) -> None:
-    with pytest.raises(InputError) as refused:
+def test_what_cannot_be_is_refused(corpus: Path, settings: list[str]) -> None:
+    with refuses(InputError, f"--set model.segmenter.{settings[-1]}: "):
         resolve(configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in settings)))
-    assert str(refused.value).startswith(f"--set model.segmenter.{complaint}")
 
 
 @pytest.mark.parametrize("level", ["word", "bpe", "wordpiece"])
@@ -105,12 +102,12 @@ def test_other_levels_are_refused_before_text_is_read(corpus: Path, level: str) 
     config = cutting(corpus, " ")
     side = config.data.src.model_copy(update={"level": level})
     config = config.model_copy(update={"data": config.data.model_copy(update={"src": side})})
-    with pytest.raises(InputError, match=rf"cut_after=.*: needs data\.src\.level: char, not {level}$"):
+    with refuses(InputError, "", "cut_after=", "data.src.level: char", level):
         resolve(config)
 
 
 def test_a_vocabulary_of_words_is_refused_whatever_the_config_says(corpus: Path) -> None:
-    with pytest.raises(InputError, match=r"cut_after=.*: needs data\.src\.level: char, not word$"):
+    with refuses(InputError, "", "cut_after=", "data.src.level: char", "word"):
         Translator.build(cutting(corpus, " "), WordVocabulary(["eins"]), CharVocabulary(["a"]))
 
 

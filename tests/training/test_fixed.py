@@ -8,6 +8,7 @@ from helpers import ACT, sentences, tiny_model
 from torch import Tensor
 from training.outcomes import DROPOUT, Listener, configured, outcome, records, run, stopped
 from training.test_step import Keys
+from wording import refuses
 
 from caesura.components import resolve
 from caesura.config import Config
@@ -111,23 +112,19 @@ def test_gradients_that_stay_in_place_are_of_what_learns_alone(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "wrong"),
     [
-        (
-            ["tau=-0.5", "learn_halting=false"],
-            "tau=-0.5: is -0.5, and with learn_halting: false the penalty ",
-        ),
-        (["tau=0", "learn_halting=0"], "learn_halting=0: 0 is not true or false"),
-        (["type=lookup", "embedding_dim=3", "learn_halting=false"], "learn_halting=false: unknown key"),
+        (["tau=-0.5", "learn_halting=false"], "tau=-0.5"),
+        (["tau=0", "learn_halting=0"], "learn_halting=0"),
+        (["type=lookup", "embedding_dim=3", "learn_halting=false"], "learn_halting=false"),
     ],
 )
-def test_what_cannot_be_is_refused(corpus: Path, settings: list[str], complaint: str) -> None:
-    with pytest.raises(InputError) as refused:
+def test_what_cannot_be_is_refused(corpus: Path, settings: list[str], wrong: str) -> None:
+    with refuses(InputError, f"--set model.segmenter.{wrong}: "):
         resolve(configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in settings)))
-    assert str(refused.value).startswith(f"--set model.segmenter.{complaint}")
 
 
 def test_a_tau_of_the_file_is_refused_with_its_line_and_a_remedy(corpus: Path) -> None:
     config = configured(corpus, "act", "model.segmenter.learn_halting=false")
-    with pytest.raises(InputError, match=r"act\.yaml:8: model\.segmenter\.tau: is 0\.1, .* set it to 0$"):
+    with refuses(InputError, "", "act.yaml:8: model.segmenter.tau: "):
         resolve(config)

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from training.outcomes import Listener, configured, outcome, records, run, stopped
 from training.poison import poison
+from wording import refuses
 
 from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus
@@ -112,8 +113,7 @@ def test_too_many_in_a_row_end_training_with_the_last_good_state(
     if not at_once:
         later(monkeypatch)
     config = configured(corpus, "word", "training.max_skipped=3", "training.validation_freq=30")
-    ending = r"^the loss is not finite around update 7, 3 times in a row; "
-    with poison(5, 6, 7), pytest.raises(TrainingError, match=ending):
+    with poison(5, 6, 7), refuses(TrainingError, "", "update 7, 3 times"):
         train(config, tmp_path, Listener())
     assert sorted(path.name for path in (tmp_path / "skipped").iterdir()) == [
         f"00000000{n}.json" for n in (5, 6, 7)
@@ -132,7 +132,7 @@ def test_in_a_row_counts_across_interruptions(corpus: Path, tmp_path: Path) -> N
     for stop in (6, 7):
         with poison(5, 6, 7):
             stopped(config, tmp_path, stop)
-    with poison(5, 6, 7), pytest.raises(TrainingError, match="around update 7, 3 times in a row"):
+    with poison(5, 6, 7), refuses(TrainingError, "", "update 7, 3 times"):
         train(config, tmp_path, Listener())
 
 

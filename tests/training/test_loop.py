@@ -20,6 +20,7 @@ from training.outcomes import (
     run,
     stopped,
 )
+from wording import refuses
 
 from caesura.data.sentences import read_sentences
 from caesura.data.vocabulary import Spans, WordVocabulary
@@ -286,7 +287,7 @@ def test_a_changed_training_text_is_refused_when_resuming(tmp_path: Path) -> Non
     stopped(config, tmp_path / "out", 2)
     text = (tmp_path / "train.en").read_text()
     (tmp_path / "train.en").write_text(text.replace("one", "won", 1))
-    with pytest.raises(InputError, match="the text or a vocabulary has changed since this run began"):
+    with refuses(InputError, tmp_path / "out"):
         train(config, tmp_path / "out", Listener())
     (tmp_path / "train.en").write_text(text)
     run(config, tmp_path / "out")
@@ -313,7 +314,7 @@ def test_a_loss_that_is_not_finite_ends_training_and_is_never_saved(
     corpus: Path, tmp_path: Path, updates: int
 ) -> None:
     config = configured(corpus, "word", "training.learning_rate=1e30", f"training.updates={updates}")
-    with pytest.raises(TrainingError, match=r"^the loss is not finite around update \d+; .*learning_rate"):
+    with refuses(TrainingError, "", "update ", "learning_rate"):
         train(config, tmp_path / "out", Listener())
     assert not (tmp_path / "out" / "model.safetensors").exists()
     [checkpoint] = list_checkpoints(tmp_path / "out" / "checkpoints")

@@ -13,6 +13,7 @@ from folders.test_strangers import little_memory
 from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, tiny_model
 from training.outcomes import Listener, configured, outcome, run
 from training.test_step import PAIRS, close, gradients
+from wording import refuses
 
 from caesura.data.batching import Batch, collate
 from caesura.decoders.recurrent import RecurrentDecoder
@@ -181,7 +182,7 @@ def test_sentences_that_do_not_fit_together_are_translated_in_halves(
 
 def test_a_line_that_does_not_fit_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     searched_too_large(monkeypatch, 0)
-    with pytest.raises(InputError, match=r"^a sentence of 3 symbols does not fit into memory; lower "):
+    with refuses(InputError, "a sentence of 3 symbols "):
         tiny_model(LOOKUP).translate(["abc", "abc"])
 
 
@@ -192,7 +193,7 @@ def test_a_validation_that_fails_loses_no_update(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         searched_too_large(patch, 0)
         for _ in range(2):
-            with pytest.raises(InputError, match="does not fit into memory"):
+            with refuses(InputError):
                 train(config, tmp_path / "parts", Listener())
             [checkpoint] = list_checkpoints(tmp_path / "parts" / "checkpoints")
             assert read_progress(checkpoint).update == 4, "that of the first validation"
@@ -204,7 +205,7 @@ def test_a_validation_that_fails_loses_no_update(tmp_path: Path, monkeypatch: py
 def test_a_sentence_that_does_not_fit_alone_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(LOOKUP)
     too_large(monkeypatch, 0)
-    with pytest.raises(TrainingError, match=r"^a sentence \(\d+ by \d+ symbols\) does not fit into memory; "):
+    with refuses(TrainingError, "a sentence ("):
         Step(model, model.config.training)(collate(PAIRS[:3]))
 
 

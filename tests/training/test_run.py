@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from training.outcomes import Listener, configured
+from wording import refuses
 
 from caesura.errors import InputError
 from caesura.training.loop import train
@@ -37,8 +38,7 @@ def test_without_tensorboard_its_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     config = configured(corpus, "char", "training.tensorboard=true")
-    said = r"^training\.tensorboard needs .*: \.venv/bin/pip install -e '\.\[tensorboard\]'$"
-    with pytest.raises(InputError, match=said):
+    with refuses(InputError, "training.tensorboard ", "'.[tensorboard]'"):
         train(config, tmp_path / "out", Listener(), time_limit=0)
 
 

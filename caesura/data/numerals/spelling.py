@@ -55,7 +55,7 @@ def spell(number: int, language: str, form: str = "cardinal") -> Morphs:
         raise InputError(f"unknown form {form!r}: choose from {', '.join(FORMS)}")
     low, high = ranges[form]
     if not low <= number <= high:
-        raise InputError(f"{number} is out of range: a {form} is a number from {low} to {high}")
+        raise InputError(f"{number} is out of range: {form}s are numbers from {low} to {high}")
     function = {"cardinal": speller.cardinal, "ordinal": speller.ordinal, "year": speller.year}[form]
     return function(number)
 
