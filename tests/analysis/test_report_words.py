@@ -138,4 +138,4 @@ def test_cuts_from_outside_are_called_by_their_kind() -> None:
         parts | {"output_dim": 5}, {}, RECURRENT, data=data | {"cuts": {"type": "entropy", "target": 5.0}}
     )
     named = describe(SimpleNamespace(config=config))
-    assert named.startswith("lookup ▸ entropy (target 5) ▸ mean on char symbols")
+    assert named.startswith("lookup ▸ entropy (target 5, order 6) ▸ mean on char symbols")

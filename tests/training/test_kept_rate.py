@@ -72,14 +72,18 @@ def test_a_schedule_of_tau_is_followed_and_logged(corpus: Path, tmp_path: Path) 
     assert "tau 0 to 1 (linear, 8 updates)" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_threshold_is_set_on_training_text_and_kept(corpus: Path, tmp_path: Path) -> None:
-    run(kept(corpus, "quantile"), tmp_path)
+@pytest.mark.parametrize("by", ["quantile", "logits"])
+def test_the_threshold_is_set_on_training_text_and_kept(by: str, corpus: Path, tmp_path: Path) -> None:
+    run(kept(corpus, by), tmp_path)
     model = Translator.from_pretrained(tmp_path)
     text = (corpus / "train.de").read_text(encoding="utf-8").splitlines()
     pieces = model.segment(text)
     found = segment_length(map(len, line) for line in pieces).mean
     assert found == pytest.approx(3.0, rel=0.02)  # as a best model, not as of the last update
     weights, _ = load_tensors(tmp_path / "model.safetensors")
+    if by == "logits":  # drawn cuts have no threshold in training
+        assert weights["segmenter.cutter.evaluation_threshold"] != pytest.approx(1 / 3)
+        return
     control = "segmenter.cutter.rate_control"
     assert weights[f"{control}.threshold"] != weights[f"{control}.training_threshold.value"]
     assert len({record["threshold"] for record in records(tmp_path, "train")}) > 1
