@@ -58,6 +58,7 @@ def test_names_are_shown_as_they_are_without_a_warning(
     assert "50% $</text>" in text
 
 
+@pytest.mark.slow
 def test_pyplot_is_not_needed(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from caesura.analysis.figures import history_figure\n"

@@ -42,6 +42,7 @@ def test_segments_loss_and_slope_are_the_models(unit: dict[str, object], seed: i
     close(*(torch.autograd.grad(loss, model.segmenter.halting.bias)[0] for loss in losses))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["emitted", "carried", "both"])
 @pytest.mark.parametrize("unit", UNITS)
 def test_gradients_are_differences_with_the_cuts_held(unit: dict[str, object], part: str) -> None:

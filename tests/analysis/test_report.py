@@ -285,6 +285,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.slow
 def test_any_script_is_shown() -> None:
     text = " ".join(STRANGE)
     html = Report([analyse(subject(name="_<&$model$"), [Line(1, text, text)], "t<x>t", None, SMALL)]).page()[
@@ -298,6 +299,7 @@ def test_any_script_is_shown() -> None:
     assert "<i>␣</i>" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fonts", [("DejaVu Sans",), ()])
 def test_missing_fonts_are_no_reason_to_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fonts: tuple[str, ...]

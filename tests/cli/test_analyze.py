@@ -210,6 +210,7 @@ def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, t
     assert [row["scores"] for row in rows] == [m["scores"] for m in numbers["models"]]
 
 
+@pytest.mark.slow
 def test_a_report_of_something_else_is_not_overwritten(
     models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
 ) -> None:

@@ -112,6 +112,7 @@ def test_segments_puts_both_cuts_before_where_the_decoder_cuts_too(models: dict[
         assert all("".join(h["pieces"]) == h["text"] for h in record["hypotheses"])
 
 
+@pytest.mark.slow
 def test_compare_shows_the_output_segments_of_models_that_cut_them(
     models: dict[str, Path], corpus: Path
 ) -> None:
@@ -212,6 +213,7 @@ def test_segment_as_json_has_scores_weights_and_bounds(models: dict[str, Path]) 
     assert record["pieces"] == ["eins", " zwei"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["word", "act", "act-act"])
 def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: Path, system: str) -> None:
     src, trg = corpus / "train.de", corpus / "train.en"

@@ -82,6 +82,7 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(module: str) -> None:
     assert python(WHILE_IMPORTING, module, "translate", "nowhere") == (130, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [IN_A_DESTRUCTOR, TWICE], ids=["in a destructor", "twice"])
 def test_ctrl_c_where_an_exception_would_be_lost_is_the_end_unless_it_is_ignored(program: str) -> None:
     assert python(program) == (130, "", "")

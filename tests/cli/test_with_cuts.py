@@ -108,6 +108,7 @@ def write_offsets(folder: Path) -> None:
         (folder / f"{part}.cuts").write_text("".join(row + "\n" for row in offsets), encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whitespace", "unigram", "entropy", "gru", "file"])
 def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: str, tmp_path: Path) -> None:
     write_corpus(tmp_path)

@@ -59,6 +59,7 @@ def end(tmp_path: Path, seconds: float, pauses: Sequence[float]) -> tuple[str, i
     return log.read_text(), children.running["one"].returncode, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pauses", [[0.0], [0.05], [0.15], [0.1] * 12], ids=str)
 def test_ctrl_c_in_haste_is_pressed_once(tmp_path: Path, pauses: list[float]) -> None:
     text, status, said = end(tmp_path, sum(pauses) + 0.4, pauses)

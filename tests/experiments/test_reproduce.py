@@ -180,6 +180,7 @@ def test_a_budget_is_shared_by_all_and_said(recipe: Path) -> None:
     assert 0.5 <= float(rows(recipe)[0]["seconds"]) < 5
 
 
+@pytest.mark.slow
 def test_a_budget_is_that_of_the_row_which_was_given_it(recipe: Path) -> None:
     endless = ("--set", "training.updates=100000000")
     run(recipe, *endless, "--only", "char", "--seeds", "1", "--budget", "0.3s")
@@ -204,6 +205,7 @@ def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "not done yet" in (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "budget", "lacking"),
     [

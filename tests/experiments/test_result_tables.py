@@ -94,6 +94,7 @@ def test_the_figure_has_a_line_per_series_with_its_tested_systems() -> None:
     figure.draw_without_rendering()
 
 
+@pytest.mark.slow
 def test_a_measure_that_the_recipe_names_is_made_kept_and_asked_for(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,6 +293,7 @@ def bare(**columns):
     return result(curve=curve, best=None, milliseconds=None, boundaries={}, coordination={}, test=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "over"),
     [

@@ -86,6 +86,7 @@ def test_fixed_segments_are_as_long_as_their_names_say():
             assert first == pytest.approx(1 / k, abs=1e-4) == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "line"), COMMANDS)
 def test_published_runs_are_known_by_the_configs_of_today(name, line, tmp_path):
     for part, lang in product(("train", "dev", "test"), ("de", "ja", "en")):

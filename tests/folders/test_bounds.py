@@ -220,6 +220,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ROWS)
 def test_no_more_of_a_config_is_read_than_anyone_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

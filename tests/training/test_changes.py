@@ -30,6 +30,7 @@ def corpus(tmp_path: Path) -> Path:
 EPOCHS = ("training.validation_freq=45", "training.updates=null")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("low", "high"),
     [

@@ -93,6 +93,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     assert outcome(tmp_path) == uninterrupted[system]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["word", "act-act"])
 @pytest.mark.parametrize(
     ("validation", "batch", "where"),

@@ -91,6 +91,7 @@ def test_updates_go_on_meanwhile_and_the_next_validation_waits(
     assert evaluated == [False, True, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", [1, 2, 3])
 @pytest.mark.parametrize("update", [0, 6])
 @pytest.mark.usefixtures("no_ignored_signals")
@@ -180,6 +181,7 @@ def test_a_validation_that_fails_saves_what_it_was_to_judge(
     assert read_progress(list_checkpoints(tmp_path / "checkpoints")[-1]).update == 4
 
 
+@pytest.mark.slow
 def test_the_model_of_a_run_that_goes_on_with_another_bound_stays_whole(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
