@@ -20,11 +20,13 @@ from caesura.analysis.gold import Gold, read_gold
 from caesura.analysis.lines import Line, read_text, subsample
 from caesura.analysis.moved import movable, move_cuts
 from caesura.errors import explain
+from caesura.evaluation.pieces import join_pieces
 from caesura.inference import Translator
 from caesura.streams import print_json
 from caesura.training.prepare import parallel_text
 
 SAMPLE = 2_000  # sentences
+EXAMPLES, SHORT, LONG = 2, 40, 70  # sentences that are shown, and the characters that they have
 
 
 def measure(
@@ -46,8 +48,14 @@ def measure(
         halting["target"] = coordination(model.segment_targets([line.source for line in lines], targets))
     chosen = [line for line in lines if movable(line.source, line.reference)][:moved]
     moves = move_cuts(model, [line.source for line in chosen], [line.reference or "" for line in chosen])
+    examples = [
+        join_pieces(cut.pieces)
+        for line, cut in zip(lines, cuts, strict=True)
+        if SHORT <= len(line.source) <= LONG
+    ]
     return {
         "sentences": len(lines),
+        "examples": examples[:EXAMPLES] if moved else [],
         "moved": None if moves is None else asdict(moves),
         "boundaries": {table.reference: _boundaries(table) for table in tables},
         "coordination": {side: asdict(c) if c else None for side, c in halting.items()},

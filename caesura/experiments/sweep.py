@@ -230,6 +230,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
         test=tested and {key: finite(tested[key]) or 0.0 for key in SCORES},
         boundaries={name: _numbers(row) for name, row in cuts.get("boundaries", {}).items()},
         moved=_moves(cuts.get("moved")),
+        examples=cuts.get("examples", []),
         coordination={side: row and _numbers(row) for side, row in cuts.get("coordination", {}).items()},
     )
 

@@ -85,6 +85,7 @@ class SweepRun:
     boundaries: dict[str, dict[str, float]] = field(default_factory=dict)  # by reference
     coordination: dict[str, dict[str, float] | None] = field(default_factory=dict)  # source, target
     moved: dict[str, float] = field(default_factory=dict)  # fidelity and flips
+    examples: list[str] = field(default_factory=list)  # sentences as it cuts them
 
     @property
     def group(self) -> str:

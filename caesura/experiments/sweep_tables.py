@@ -183,7 +183,8 @@ def _sections(sweep: Sweep) -> dict[str, tuple[str, ...]]:
         "Scores": ("cross-entropy: ", "dev ", "test "),
         "Boundaries": ("F1 ", "by chance, "),
         "Cuts inside a batch": ("lock-step", "coordination", "output lock-step", "output coordination"),
-        "Training": ("ms per update", "updates", "sentences", "seconds", "ended"),
+        "Moving cuts": (*MOVES.values(),),
+        "Training": ("parameters", "ms per update", "updates", "sentences", "seconds", "ended"),
     }
 
 
@@ -200,6 +201,14 @@ def markdown(sweep: Sweep) -> str:
         "it compares runs with the same target symbols.",
         "By chance: F1 of as many cuts at random places. Lock-step and coordination: docs/analysis.md.",
     ]
+    if any(run.moved for run in sweep.runs):
+        notes.append(
+            "Fidelity: cosine between the gradient of the cutter's scores and the true one, ± its standard "
+            "error. Best flip: the gain of the best cut to add or remove. Hardening: the cost of hard cuts in "
+            "the model's places. Both in nats per target symbol."
+        )
+    if shown := [f"| {run.name} | {' <br> '.join(run.examples)} |" for run in sweep.runs if run.examples]:
+        parts.append("\n".join(["**How each cuts a sentence**\n", "| run | |", "| --- | --- |", *shown]))
     signatures = [f"`{text}`" for text in sweep.signatures]
     return "\n\n".join([*parts, *notes, *sweep.made, *signatures]) + "\n"
 
