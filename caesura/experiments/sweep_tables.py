@@ -204,8 +204,8 @@ def markdown(sweep: Sweep) -> str:
     if any(run.moved for run in sweep.runs):
         notes.append(
             "Fidelity: cosine between the gradient of the cutter's scores and the true one, ± its standard "
-            "error. Best flip: the gain of the best cut to add or remove. Hardening: the cost of hard cuts in "
-            "the model's places. Both in nats per target symbol."
+            "error. Best flip: the gain of the best cut to add or remove. Hardening: the cost of hard "
+            "cuts at the model's places. Both in nats per target symbol."
         )
     if shown := [f"| {run.name} | {' <br> '.join(run.examples)} |" for run in sweep.runs if run.examples]:
         parts.append("\n".join(["**How each cuts a sentence**\n", "| run | |", "| --- | --- |", *shown]))
