@@ -79,7 +79,7 @@ class NgramModel:
 
     @cached_property
     def _keys(self) -> list[Ints]:
-        """Of each level, parents and symbols as one rising number; the last one is never asked for."""
+        """Per level, parents and symbols as one rising number; the last one is never looked up."""
         last = [np.iinfo(np.int64).max]
         return [np.append(level.parents * self.base + level.symbols, last) for level in self.levels]
 
@@ -188,7 +188,7 @@ def _windows(numbers: Ints, order: int, width: int) -> Ints:
 
 
 def _counted(words: Ints) -> tuple[Ints, Ints]:
-    """Those that differ, sorted, and how often each is there."""
+    """The distinct words, sorted, and how often each occurs."""
     if len(words) > 1:
         return _merged(words, np.ones(words.shape[1], np.int64))
     found, counts = np.unique(words[0], return_counts=True)

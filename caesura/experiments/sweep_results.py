@@ -220,7 +220,7 @@ def load(path: Path) -> Sweep:
     try:
         tree = read_json(path)
         if (version := tree.pop("format")) not in (1, FORMAT):
-            raise InputError(f"{path}: of another version; this one reads formats 1 and {FORMAT}")
+            raise InputError(f"{path}: from another version; this one reads formats 1 and {FORMAT}")
         for run in tree["runs"] if version == 1 else ():
             run["measured"] = [
                 name for name, key in (("test", "test"), ("cuts", "coordination")) if key in run

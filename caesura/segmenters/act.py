@@ -136,7 +136,7 @@ class ActSegmenter(BaseSegmenter):
         if state is not None and not isinstance(state, ActState):
             raise TypeError(f"state should be what an ActSegmenter returned, not {type(state).__name__}")
         if state is not None and len(state.count) != len(symbols):
-            raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.count)}")
+            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.count)}")
         if state is not None and final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
         return self._drafted(symbols, lengths, self._scan(symbols, lengths, state, final, given), final)

@@ -303,7 +303,7 @@ class Segmenter(BaseSegmenter):
         if state is not None and not isinstance(state, OpenSegments):
             raise TypeError(f"state should be what this segmenter returned, not {type(state).__name__}")
         if state is not None and len(state.lengths) != len(symbols):
-            raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.lengths)}")
+            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.lengths)}")
         if final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
         states, at = self.reader.resume(symbols, lengths, None if state is None else state.reader)
