@@ -131,7 +131,7 @@ def sweep(
     ] = True,
     moved: Annotated[
         int,
-        typer.Option("--moved", min=0, help="move the cuts of so many sentences: fidelity and flips"),
+        typer.Option("--moved", min=0, help="sentences whose cuts are moved: fidelity and flips"),
     ] = 0,
     search: Search = None,
     budget: Budget = None,

@@ -57,7 +57,7 @@ SampleSize = Annotated[
     int, typer.Option("--sample", min=1, help="report: sentences for gates, attention, typos")
 ]
 Translated = Annotated[
-    int, typer.Option("--translate", min=0, help="report: look at so many translations at most")
+    int, typer.Option("--translate", min=0, help="report: how many translations to look at, at most")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="report: of the samples and the typos")]
 Lines = Annotated[
@@ -279,7 +279,7 @@ def _files(
 ) -> tuple[str, str | None]:
     """The given files, or else those that the config names for a part of its data.
 
-    A stranger's config may name anything, so a line says which files it names.
+    A stranger's config may name anything, so the files that it names are printed.
     """
     from caesura.data.files import stored
 

@@ -40,7 +40,7 @@ def translate(
     model: ModelFolder,
     file: InputFile = "-",
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option("--n-best", min=1, help="print so many: number, score, text")] = 1,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="print this many: number, score, text")] = 1,
     sample: Annotated[
         bool, typer.Option("--sample", help="draw from the model instead of searching")
     ] = False,
@@ -50,7 +50,7 @@ def translate(
         bool,
         typer.Option(
             "--segments",
-            help="print first, with TABs between, the cut source and the cut output of an ACT decoder",
+            help="print the cut source first and, from an ACT decoder, the cut output, with TABs between",
         ),
     ] = False,
     with_cuts: Annotated[

@@ -77,7 +77,7 @@ class Recipe(Section):
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """The name of its folder."""
         return self._folder.resolve().name
 
     @property
@@ -114,7 +114,7 @@ class RecipeSystem:
 
     @property
     def name(self) -> str:
-        """As its folders are called, without the seed."""
+        """The name of its folders, without the seed."""
         return f"{self.table}-{self.row}"
 
 

@@ -25,8 +25,8 @@ from caesura.kernels.precision import working_dtype
 
 WIDEST = 4096  # features of a key or value that one program holds
 BLOCK = 512  # hidden features of a program of `advance`
-# Of the kernels that attend, tried on an H200 at the paper's sizes: programs (four per multiprocessor),
-# at most so many per sentence, warps of each, and tiles on their way there and back
+# The kernels that attend, tuned on an H200 at the paper's sizes: programs (four per multiprocessor), at most
+# this many per sentence, warps of each, and tiles in flight in the forward and the backward pass
 PROGRAMS, PARTS, WARPS, STAGES, STAGES_BACK = 528, 8, 4, 3, 3
 KEY_ROWS, KEY_COLUMNS, KEY_WARPS = 32, 64, 4  # a tile of the kernel for the gradient of the keys
 
