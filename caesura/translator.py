@@ -73,7 +73,7 @@ class BaseTranslator(nn.Module):
     ) -> Self:
         """A new model with random weights as the config describes it.
 
-        `learnt_cuts` are the symbols or the model of characters that `data.cuts` needs, where it needs any.
+        `learnt_cuts` are the symbols or the model of characters that `data.cuts` needs, if any.
         """
         parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary), src_vocabulary)
         cuts = text_cuts(config.data.cuts, learnt_cuts)

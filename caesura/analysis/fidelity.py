@@ -236,7 +236,7 @@ def _jackknife(by_sentence: Tensor) -> float | None:
 
 
 def _mean(values: Tensor) -> tuple[float, float | None]:
-    """With its standard error."""
+    """The mean with its standard error."""
     count = len(values)
     return float(values.mean()), float(values.std() / math.sqrt(count)) if count > 1 else None
 

@@ -196,7 +196,7 @@ def _counted(words: Ints) -> tuple[Ints, Ints]:
 
 
 def _merged(words: Ints, counts: Ints, *more: Ints) -> tuple[Ints, Ints]:
-    """The same of words that have counts already, and of `more` words with theirs."""
+    """The same for words that already have counts, and for `more` words with theirs."""
     if more:
         words, counts = np.concatenate((words, more[0]), axis=1), np.concatenate((counts, more[1]))
     order = np.lexsort(words[::-1])

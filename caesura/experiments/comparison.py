@@ -217,7 +217,7 @@ def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] 
 
 
 def _names(folders: Sequence[str], rows: Sequence[ComparisonRow] = ()) -> list[str]:
-    """Those that were given, or else the names of the folders where they differ, or else their paths."""
+    """The given names; without them the names of the folders, or their paths if those are not distinct."""
     chosen = [row.name for row in rows]
     if rows and chosen != list(folders):
         return chosen

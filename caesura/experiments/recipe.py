@@ -119,7 +119,7 @@ class RecipeSystem:
 
 
 def find_recipe(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The reproduce.yaml of a recipe, by its name or folder; says which where that is not obvious."""
+    """The reproduce.yaml of a recipe, by its name or folder; prints which one if that is not obvious."""
     folder = Path(name)
     path = cookbook.find(str(folder if folder.name == FILE else folder / FILE), say)
     if path.is_file():

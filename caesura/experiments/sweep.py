@@ -54,7 +54,7 @@ class Request(Plan):
     listed: Path | None = None
     gold: str | None = None
     test: bool = True  # evaluate each on the test set
-    moved: int = 0  # sentences of which cuts are moved, for gradient fidelity and flips
+    moved: int = 0  # sentences whose cuts are moved, for gradient fidelity and flips
     trials: int | None = None  # of a search; None: a grid or a list
     limits: Limits = Limits()  # noqa: RUF009  frozen
 

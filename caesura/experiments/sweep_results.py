@@ -243,7 +243,7 @@ def _result(run: dict[str, Any]) -> SweepRun:
 
 
 def _marked_anew(sweep: Sweep) -> Sweep:
-    """With the digests that this version makes of the configs; where those are not known, as they were."""
+    """The sweep with this version's digests of its configs; unchanged where the configs are not known."""
     whole = {key: tree for key, tree in sweep.configs.items() if {"data", "model", "training"} <= {*tree}}
     keys = {key: digest(tree) for key, tree in whole.items()}
     runs = [_marked(sweep, run, keys[run.base]) if run.base in keys else run for run in sweep.runs]
