@@ -82,7 +82,7 @@ def reproduce(
         str | None, typer.Option("--only", metavar="NAME,...", help="tables, rows or TABLE-ROW alone")
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="in place of the recipe's, such as 1,2,3")
+        str | None, typer.Option("--seeds", help="seeds in place of the recipe's, such as 1,2,3")
     ] = None,
     settings: SettingOptions = None,
     device: Device = None,

@@ -44,8 +44,8 @@ def translate(
     sample: Annotated[
         bool, typer.Option("--sample", help="draw from the model instead of searching")
     ] = False,
-    temperature: Annotated[float, typer.Option("--temperature", help="of sampling")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="of sampling")] = 1,
+    temperature: Annotated[float, typer.Option("--temperature", help="for sampling")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="for sampling")] = 1,
     segments: Annotated[
         bool,
         typer.Option(

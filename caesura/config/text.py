@@ -165,9 +165,9 @@ class FileCuts(Section):
     """Cuts from files of character offsets, one line per sentence."""
 
     type: Literal["file"] = Field(description="offsets separated by spaces")
-    train: TextFile = Field(description="of the training text")
-    dev: TextFile = Field(description="of the dev set")
-    test: TextFile | None = Field(default=None, description="of the test set")
+    train: TextFile = Field(description="offsets for the training text")
+    dev: TextFile = Field(description="offsets for the dev set")
+    test: TextFile | None = Field(default=None, description="offsets for the test set")
 
 
 _CUTS = {
