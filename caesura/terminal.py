@@ -247,7 +247,7 @@ def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
-    """A spinner that says what long work is at; call the result with that."""
+    """A spinner that shows the stage of long work; call the result with the stage."""
     with _bar(TimeElapsedColumn()) as bar:
         task, log = bar.add_task(one_line(what), total=None), _Lines(what)
 
@@ -260,7 +260,7 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def stages(what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """The same for work in stages; call the result with (stage, sentences more, all of them or 0)."""
+    """The same with counts; call the result with (stage, how many more sentences, all of them or 0)."""
     done: dict[str, int] = {}
     with telling(what) as tell:
 

@@ -73,7 +73,7 @@ class BaseTranslator(nn.Module):
     ) -> Self:
         """A new model with random weights as the config describes it.
 
-        `learnt_cuts` are the symbols or the model of characters that `data.cuts` needs, where it needs any.
+        `learnt_cuts` are the symbols or the model of characters that `data.cuts` needs, if any.
         """
         parts = build_parts(config, len(src_vocabulary), len(trg_vocabulary), src_vocabulary)
         cuts = text_cuts(config.data.cuts, learnt_cuts)
@@ -202,7 +202,7 @@ class BaseTranslator(nn.Module):
     ) -> dict[str, Tensor]:
         """Sums over the sentences that are `real` [B], for the log; </s> is never counted.
 
-        Those of K cuttings are means over them.
+        With K cuttings, each sum is a mean over the cuttings.
         """
         copies = segments.cuts.copies
         found = [count.double() / copies for count in count_cuts(segments.ends, lengths.repeat(copies))]
@@ -210,7 +210,7 @@ class BaseTranslator(nn.Module):
         if self.decoder.segmenting:
             nothing = torch.zeros_like(found[0])
             symbols, written, live = nothing, nothing, nothing
-            if decoded.ends is not None:  # minimum risk forces many targets, which are no measure of the text
+            if decoded.ends is not None:  # minimum risk forces many targets, which do not measure the text
                 ends, every = decoded.ends, trg_lengths.repeat(copies)
                 symbols, written = (count.double() / copies for count in count_cuts(ends, every))
                 live = symbols - (ends.sum() - (every > 0).sum()) / copies
@@ -224,9 +224,9 @@ class BaseTranslator(nn.Module):
 def _cross_entropy(
     logits: Tensor, targets: Tensor, smoothing: float, reduction: str = "sum"
 ) -> tuple[Tensor, Tensor]:
-    """Of the targets [N], 0 for padding: as they are, and with `smoothing` of each for all of V.
+    """The cross-entropy of the targets [N], 0 for padding, without and with label `smoothing` over all of V.
 
-    One softmax of the logits [N, V] serves both. Their sums, or with reduction "none" [N] each.
+    One softmax of the logits [N, V] serves both. Both are sums or, with reduction "none", [N].
     """
     logs = F.log_softmax(logits, 1)
     cross_entropy = F.nll_loss(logs, targets, ignore_index=PAD, reduction=reduction)

@@ -126,6 +126,6 @@ def _without(tree: Tree, path: tuple[str, ...]) -> Tree:
 
 
 def _without_nulls(tree: Tree) -> Tree:
-    """Without what is null or empty, all the way down."""
+    """The tree without null or empty values, at every depth."""
     pruned = {k: _without_nulls(v) if isinstance(v, dict) else v for k, v in tree.items()}
     return {key: value for key, value in pruned.items() if value not in (None, {})}

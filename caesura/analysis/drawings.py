@@ -47,7 +47,7 @@ def each(phrases: Iterable[tuple[str, str]]) -> str:
 
 
 def cut_off(*sides: Sequence[str]) -> str:
-    """That a picture does not show all of a line."""
+    """A note if a picture does not show all of a line."""
     most = max(map(len, sides))
     return f" (the first {STEPS} of {most:,} steps)" if most > STEPS else ""
 

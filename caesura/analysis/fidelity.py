@@ -8,9 +8,9 @@ Stein's identity gives the gradient of the mean of f around l without differenti
 Where f is continuous, this equals E[f'(l + s z)], the mean of what autograd says. Where f jumps as a cut
 moves, autograd knows nothing of the jump, and the two differ by exactly what the jumps contribute.
 
-A cutter that draws its cuts has a loss without jumps, the mean over its draws b. Its true gradient is that of
-the score function, E[f(b) (b - p)]; in autograd's place stands the mean of what training estimates.
-B sentences, T source symbols.
+If a cutter draws its cuts, its loss is the mean over the draws b, which has no jumps. Its true gradient is
+that of the score function, E[f(b) (b - p)]. It is compared with the mean of training's estimates, which take
+the place of autograd's gradient. B sentences, T source symbols.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def fidelity(
 
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
     depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
-    Where training draws cuts, `samples` of these are drawn instead; they depend on the batch and on `seed`.
+    If training draws cuts, `samples` of them are drawn instead; they depend on the batch and on `seed`.
     """
     if not isinstance(batch, Batch):
         raise TypeError("fidelity takes a batch, such as model.batch(sources, targets)")
@@ -150,7 +150,7 @@ def _sampled(
 
 @torch.no_grad()
 def _drawn(pairs: Pairs, free: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Probabilities [B, T]; of draws, b - p [3, P, B, T] and losses less the others' mean [3, P, B]."""
+    """Probabilities p [B, T]; for draws b, b - p [3, P, B, T] and losses less the others' mean [3, P, B]."""
     device, B = pairs.batch.src.device, len(free)
     scores = pairs.forced(torch.arange(B, device=device))[1].scores
     assert scores is not None
@@ -169,7 +169,7 @@ def _drawn(pairs: Pairs, free: Tensor, count: int) -> tuple[Tensor, Tensor, Tens
 
 
 def _estimated(pairs: Pairs, count: int, progress: Callable[[int], None]) -> Tensor:
-    """[3, B, T]: of three groups, the mean of so many of the estimates that training makes."""
+    """[3, B, T]: for each of three groups, the mean of `count` of training's estimates."""
     shape = pairs.batch.src.shape
     getattr(pairs.model.segmenter, "cutter", pairs.model.segmenter).train()  # `resting` puts it back
     slopes, rows = torch.zeros(GROUPS, *shape).double(), torch.arange(GROUPS * count * shape[0]) % shape[0]
@@ -236,7 +236,7 @@ def _jackknife(by_sentence: Tensor) -> float | None:
 
 
 def _mean(values: Tensor) -> tuple[float, float | None]:
-    """With its standard error."""
+    """The mean with its standard error."""
     count = len(values)
     return float(values.mean()), float(values.std() / math.sqrt(count)) if count > 1 else None
 

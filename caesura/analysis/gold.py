@@ -45,7 +45,7 @@ class Gold:
     lexicon: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # word in small letters: boundaries
 
     def in_text(self, number: int, text: str) -> GoldLine | None:
-        """What is known of a line of the source: its boundaries, or those inside the words of the lexicon."""
+        """The gold of a line of the source: its boundaries, or those inside the words of the lexicon."""
         if self.offsets is not None:
             return self._checked(number, text)
         if self.lines is not None:

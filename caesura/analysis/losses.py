@@ -82,7 +82,7 @@ class Pairs:
     def forced(
         self, rows: Tensor, given: Tensor | None = None, shift: Tensor | None = None
     ) -> tuple[Tensor, Segments]:
-        """The same, and the segments; of K cuttings, the losses [K * N] of each."""
+        """The same, and the segments; with K cuttings, the losses [K * N] of all of them."""
         batch, model = self.batch, self.model
         assert batch.trg_in is not None
         assert batch.trg_out is not None
@@ -107,9 +107,9 @@ class Pairs:
         return each.view(len(written), U).double().sum(1) / written, segments
 
     def slopes(self, rows: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses [N] with a `shift` [N, T], and what training says is their gradient by it.
+        """Losses [N] with a `shift` [N, T], and their gradient with respect to it, as training has it.
 
-        Of K cuttings, the mean, and the gradient with what the cutter learns from their losses.
+        With K cuttings, the mean loss, and a gradient that includes what the cutter learns from the losses.
         """
         with torch.enable_grad():
             leaf = shift.detach().clone().requires_grad_()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ENOUGH = 30  # observations, for a point to be shown
+ENOUGH = 30  # observations that a point needs to be shown
 
 
 class MeanTally:

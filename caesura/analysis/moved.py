@@ -1,4 +1,4 @@
-"""The effect of moving cuts: how far the scores' gradient is right, and what flips gain."""
+"""The effect of moving cuts: how right the scores' gradient is, and what flips gain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = 400  # characters of a source: the time that flips take grows with the
 TOGETHER = 10  # sentences whose flips share batches
 SAMPLES = 96  # shifted copies of each sentence
 
-# What is being done, how many sentences more of it are done, and how many there are (0: not known).
+# The stage, how many more sentences it has done, and how many there are (0: not known).
 StageReport = Callable[[str, int, int], None]
 
 

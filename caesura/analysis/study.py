@@ -85,7 +85,7 @@ def analyse(
 
 
 class _Study:
-    """A model on a text: `read` counts over every sentence and keeps some, the rest looks at those."""
+    """A model on a text: `read` counts over every sentence and keeps some; other methods look at those."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Study:
         self._agreements: Agreements | None = None
 
     def read(self, lines: Iterable[Line]) -> None:
-        """The one pass over the text; one without sentences is refused."""
+        """The one pass over the text; refuses a text without sentences."""
         for chunk in chunks(lines, CHUNK):
             self._count(chunk)
             self._report("segmenting", len(chunk), 0)
@@ -268,7 +268,7 @@ class _Study:
         )
 
     def _robustness(self) -> Robustness | None:
-        if not self._translated or not self._model.cuts_any_text:  # nobody cuts a text with typos
+        if not self._translated or not self._model.cuts_any_text:  # files have no cuts for typos
             return None
         return robustness(
             self._model,

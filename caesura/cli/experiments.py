@@ -82,7 +82,7 @@ def reproduce(
         str | None, typer.Option("--only", metavar="NAME,...", help="tables, rows or TABLE-ROW alone")
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="in place of the recipe's, such as 1,2,3")
+        str | None, typer.Option("--seeds", help="seeds in place of the recipe's, such as 1,2,3")
     ] = None,
     settings: SettingOptions = None,
     device: Device = None,
@@ -131,7 +131,7 @@ def sweep(
     ] = True,
     moved: Annotated[
         int,
-        typer.Option("--moved", min=0, help="move the cuts of so many sentences: fidelity and flips"),
+        typer.Option("--moved", min=0, help="sentences whose cuts are moved: fidelity and flips"),
     ] = 0,
     search: Search = None,
     budget: Budget = None,

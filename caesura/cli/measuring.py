@@ -57,9 +57,9 @@ SampleSize = Annotated[
     int, typer.Option("--sample", min=1, help="report: sentences for gates, attention, typos")
 ]
 Translated = Annotated[
-    int, typer.Option("--translate", min=0, help="report: look at so many translations at most")
+    int, typer.Option("--translate", min=0, help="report: how many translations to look at, at most")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="report: of the samples and the typos")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="report: seed of samples and typos")]
 Lines = Annotated[
     str | None, typer.Option("--lines", help="report: lines to show, such as 3,17; else some are drawn")
 ]
@@ -105,7 +105,7 @@ def compare(
     trg: Target = None,
     out: Annotated[Path | None, typer.Option("--out", help="write a report of all into this folder")] = None,
     name: Annotated[
-        list[str] | None, typer.Option("--name", help="what to call the first model; again: the next")
+        list[str] | None, typer.Option("--name", help="a name for the first model; repeat it for the next")
     ] = None,
     baseline: Annotated[
         str | None,
@@ -279,7 +279,7 @@ def _files(
 ) -> tuple[str, str | None]:
     """The given files, or else those that the config names for a part of its data.
 
-    A stranger's config may name anything, so a line says which files it names.
+    A stranger's config may name anything, so the files that it names are printed.
     """
     from caesura.data.files import stored
 

@@ -28,7 +28,7 @@ def train(
         str | None,
         typer.Option(
             "--budget",
-            help="stop when all calls together have trained so long, with a last validation off the clock",
+            help="stop when all calls together have trained this long, with a last validation off the clock",
         ),
     ] = None,
     errors: Annotated[

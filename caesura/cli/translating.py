@@ -40,17 +40,17 @@ def translate(
     model: ModelFolder,
     file: InputFile = "-",
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option("--n-best", min=1, help="print so many: number, score, text")] = 1,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="print this many: number, score, text")] = 1,
     sample: Annotated[
         bool, typer.Option("--sample", help="draw from the model instead of searching")
     ] = False,
-    temperature: Annotated[float, typer.Option("--temperature", help="of sampling")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="of sampling")] = 1,
+    temperature: Annotated[float, typer.Option("--temperature", help="for sampling")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="for sampling")] = 1,
     segments: Annotated[
         bool,
         typer.Option(
             "--segments",
-            help="print first, with TABs between, the cut source and the cut output of an ACT decoder",
+            help="print the cut source first and, from an ACT decoder, the cut output, with TABs between",
         ),
     ] = False,
     with_cuts: Annotated[

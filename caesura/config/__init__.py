@@ -80,9 +80,9 @@ class Component(Section):
 class Change(Section):
     """A number that changes during training."""
 
-    start: float = Field(description="the value at first")
-    end: float = Field(description="the value in the end")
-    updates: int = Field(ge=0, description="within which it gets there")
+    start: float = Field(description="the value at the start")
+    end: float = Field(description="the value at the end")
+    updates: int = Field(ge=0, description="updates from start to end")
     shape: Shape = Field(default="linear", description="how it gets there: linear, cosine, step or constant")
     after: int = Field(default=0, ge=0, description="updates before it begins to change")
 
@@ -146,7 +146,9 @@ class Training(Section):
     decrease_factor: float = Field(
         default=0.5, gt=0, lt=1, description="the learning rate is multiplied by this"
     )
-    max_halvings: int = Field(default=10, ge=1, description="stop after so many in a row without a new best")
+    max_halvings: int = Field(
+        default=10, ge=1, description="stop after this many in a row without a new best"
+    )
     validation_freq: int = Field(default=8000, ge=1, description="training sentences between validations")
     epochs: int | None = Field(default=None, ge=1, description="upper bound; null: none")
     updates: int | None = Field(default=None, ge=1, description="upper bound; null: none")

@@ -134,13 +134,13 @@ class EntropyCuts(Section):
     target: float = Field(ge=1, description="characters per segment, on the training text")
     model: Literal["ngram", "gru"] = Field(default="ngram", description="what predicts characters")
     order: int | None = Field(
-        default=None, ge=2, le=16, description="of model ngram: characters of the longest n-grams; null: 6"
+        default=None, ge=2, le=16, description="for model ngram: characters of the longest n-grams; null: 6"
     )
     size: int | None = Field(
-        default=None, ge=1, le=512, description="of model gru: numbers in its state; null: 256"
+        default=None, ge=1, le=512, description="for model gru: numbers in its state; null: 256"
     )
     updates: int | None = Field(
-        default=None, ge=1, description="of model gru: how long it is trained; null: 1000"
+        default=None, ge=1, description="for model gru: how long it is trained; null: 1000"
     )
     by: Literal["global", "rise"] = Field(
         default="global",
@@ -150,7 +150,7 @@ class EntropyCuts(Section):
     @model_validator(mode="before")
     @classmethod
     def _options_of_the_model(cls, value: Any) -> Any:
-        """Fill in what its model takes, and refuse what only the other one takes."""
+        """Fill in the options of its model, and refuse those of the other one."""
         if not isinstance(value, Mapping) or value.get("model", "ngram") not in ("ngram", "gru"):
             return value
         kind = value.get("model", "ngram")
@@ -165,9 +165,9 @@ class FileCuts(Section):
     """Cuts from files of character offsets, one line per sentence."""
 
     type: Literal["file"] = Field(description="offsets separated by spaces")
-    train: TextFile = Field(description="of the training text")
-    dev: TextFile = Field(description="of the dev set")
-    test: TextFile | None = Field(default=None, description="of the test set")
+    train: TextFile = Field(description="offsets for the training text")
+    dev: TextFile = Field(description="offsets for the dev set")
+    test: TextFile | None = Field(default=None, description="offsets for the test set")
 
 
 _CUTS = {

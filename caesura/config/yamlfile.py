@@ -204,7 +204,7 @@ def _decoded(path: str | os.PathLike[str]) -> str:
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror}") from problem
     if len(content) > MAX_BYTES:
-        raise InputError(f"{path}: larger than 1 MiB; this is no config")
+        raise InputError(f"{path}: larger than 1 MiB; this is not a config")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

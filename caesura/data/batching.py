@@ -52,7 +52,7 @@ class Batch:
         return replace(self._each(lambda tensor: tensor[part]), indices=self.indices[part])
 
     def repeated(self, copies: int) -> Batch:
-        """So many copies of the sentences, all of them once, then all of them again."""
+        """The batch several times over: all sentences, then all of them again."""
         if copies == 1:
             return self
         wide = self._each(lambda tensor: tensor.repeat(copies, *[1] * (tensor.dim() - 1)))
@@ -68,7 +68,10 @@ TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts")
 
 
 def rounded(size: int, sizes: int = 8) -> int:
-    """The next of so many sizes per doubling, multiples of 8: few shapes, and with 8 about 5% more steps."""
+    """The size rounded up to a multiple of 8, with `sizes` of them per doubling: few shapes to capture.
+
+    With 8 sizes, there are about 5% more steps.
+    """
     step = max(8, (1 << max(0, (size - 1).bit_length() - 1)) // sizes)
     return -(-size // step) * step
 

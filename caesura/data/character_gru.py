@@ -1,10 +1,10 @@
-"""A small GRU that predicts characters: how uncertain the next one is, the same in any batch.
+"""A small GRU that predicts characters: its entropies are the same in any batch.
 
 Sums of floating-point numbers depend on their order, and so on how many sentences are computed together.
 Here they do not. The state is rounded to multiples of 1 / STATE, and each row of weights to multiples of a
-power of two, so that every sum of their products is a whole number of at most 2^24 units. float32 holds those
-exactly, in any order. All else is done number by number, with tables for sigmoid and tanh. Entropies are
-rounded to 1 / ENTROPY bits, which hides how the machine at hand rounds logarithms.
+power of two. So every sum of their products is a whole number of at most 2^24 units, which float32 holds
+exactly, in any order. Everything else is computed number by number, with tables for sigmoid and tanh.
+Entropies are rounded to 1 / ENTROPY bits, because machines round logarithms differently.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ EMBEDDING = 64  # features of a character
 STATE = 1 << 10  # steps of a state per 1
 ENTROPY = 1 << 20  # steps of an entropy per bit
 EXACT = 1 << 24  # whole numbers up to this one are exact in float32
-LARGEST = 1000.0  # of a weight
-CLASSES, SIZE = 4096, 512  # at most: characters, others count as unknown, and numbers in a state
+LARGEST = 1000.0  # the largest weight, without its sign
+CLASSES, SIZE = 4096, 512  # limits: characters of the alphabet (others are unknown), numbers in a state
 _STEPS, _REACH = 512, 16  # of the tables of sigmoid and tanh: steps per 1, and where they end
-_ROWS, _CELLS = 256, 1 << 20  # texts, and characters with what fills them up, computed together
+_ROWS, _CELLS = 256, 1 << 20  # limits of what is computed together: texts, and characters with padding
 
 
 def shapes(classes: int, size: int) -> dict[str, tuple[int, ...]]:
@@ -46,7 +46,7 @@ def shapes(classes: int, size: int) -> dict[str, tuple[int, ...]]:
 class GruModel:
     """Character numbers in, entropies of the next character out.
 
-    0 is an unknown character, 1 the boundary of a line; those of the alphabet follow.
+    Number 0 is an unknown character, 1 the boundary of a line; the alphabet follows.
     """
 
     def __init__(self, alphabet: NDArray[np.uint32], weights: Mapping[str, Singles]) -> None:
@@ -55,7 +55,7 @@ class GruModel:
             raise ValueError(f"weights should be numbers of at most {LARGEST:g}")
         features, weight = (self.weights[name].astype(np.float64) for name in ("embedding", "input"))
         inputs = features @ weight.T + self.weights["input_bias"]  # [V, 3 size]
-        # To a step so coarse that the order of this sum in float64 does not matter.
+        # Rounded to steps so coarse that the order of this sum in float64 does not matter.
         self._inputs = (np.rint(inputs * ENTROPY) / ENTROPY).astype(np.float32)
         self._hidden, self._hidden_unit = _whole(self.weights["hidden"])
         self._output, self._output_unit = _whole(self.weights["output"])
@@ -66,7 +66,7 @@ class GruModel:
         return self.weights["hidden"].shape[1]
 
     def entropies(self, texts: Sequence[str]) -> list[Floats]:
-        """Per character of each text, how uncertain it is given what is before it, in bits."""
+        """Per character of each text, its entropy given the characters before it, in bits."""
         found: list[Floats] = [np.empty(0)] * len(texts)
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         at = 0
@@ -78,7 +78,7 @@ class GruModel:
         return found
 
     def _together(self, texts: Sequence[str]) -> Iterator[Floats]:
-        """The same for texts that are no longer than the one before."""
+        """The same for texts computed together, the longest first."""
         lengths = [len(text) for text in texts]
         numbers = np.zeros((len(texts), max(1, lengths[0])), np.int64)
         numbers[:, 0] = BOUNDARY
@@ -125,7 +125,7 @@ class GruModel:
 
 
 def _whole(weights: Singles) -> tuple[Singles, Singles]:
-    """Weights [out, in] as whole numbers [in, out], and per output what a unit of its sum with a state is."""
+    """Weights [out, in] as whole numbers [in, out], and per output the value of one unit of its sum."""
     sums = np.abs(weights.astype(np.float64)).sum(1)
     room = EXACT // STATE
     # Rounding may add half a unit per weight.

@@ -1,4 +1,4 @@
-"""Trains the GRU that predicts characters; torch is needed for this alone, not to use it."""
+"""Training of the GRU that predicts characters. Only training needs torch; using the GRU does not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from caesura.data.character_gru import CLASSES, EMBEDDING, GruModel
 from caesura.data.ngrams import BOUNDARY, numbers_of, points_of
 
 SEED = 1
-CHARACTERS = 3200  # of a batch, about: 32 lines of 100
-LONGEST = 256  # characters of a line that are trained on; its state needs no more to settle
-LEARNING_RATE, CLIP = 8e-3, 1.0  # of 4e-3 and 8e-3 the better one on German talks, one run each
-_NONE = -1  # fills up a batch
+CHARACTERS = 3200  # of a batch, roughly: 32 lines of 100
+LONGEST = 256  # characters of a line that are trained on; the state needs no more to settle
+LEARNING_RATE, CLIP = 8e-3, 1.0  # better than 4e-3 on German talks, one run each
+_NONE = -1  # padding
 
 
 class _Network(nn.Module):
@@ -32,7 +32,7 @@ class _Network(nn.Module):
         self.output = nn.Linear(size, classes)
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """The mean loss of all characters [B, T] but the first ones, in nats; _NONE fills up and has none."""
+        """The mean loss in nats, over all characters [B, T] except the first of each line and padding."""
         states, _ = self.gru(self.embedding(numbers[:, :-1].clamp(min=0)))
         kept = numbers[:, 1:] != _NONE
         return nn.functional.cross_entropy(self.output(states[kept]), numbers[:, 1:][kept])
@@ -45,10 +45,10 @@ def train_gru(
     device: str = "cpu",
     progress: Callable[[int], None] = lambda lines: None,
 ) -> GruModel:
-    """Train on lines, again and again in another order, as many updates as asked for.
+    """Train for a number of updates; each pass over the lines has another order.
 
-    The seed is fixed, and the random state of the caller stays as it is. `progress` hears how many lines, the
-    same ones again included, have been trained on.
+    The seed is fixed, and the caller's random state stays as it is. `progress` gets the number of lines
+    trained on so far, repetitions included.
     """
     alphabet = _alphabet(lines)
     texts = [numbers_of(points_of(line[:LONGEST]), alphabet) for line in lines]
@@ -71,7 +71,7 @@ def train_gru(
 
 
 def _alphabet(lines: Sequence[str]) -> NDArray[np.uint32]:
-    """The most frequent characters; one that occurs once stands for unknown ones, so that they are learnt."""
+    """The most frequent characters; those that occur once teach the GRU what unknown ones are like."""
     counts = Counter(character for line in lines for character in line)
     several = {character: n for character, n in counts.items() if n > 1} or counts
     kept = sorted(several, key=lambda character: (-several[character], character))[:CLASSES]
@@ -79,7 +79,7 @@ def _alphabet(lines: Sequence[str]) -> NDArray[np.uint32]:
 
 
 def _batches(texts: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
-    """Lines of similar length, each between boundaries and filled up [B, T], without end."""
+    """Batches [B, T] without end: lines of similar length, each between boundaries, padded."""
     rng = random.Random(SEED)
     while True:
         order = sorted(rng.sample(range(len(texts)), len(texts)), key=lambda i: len(texts[i]))

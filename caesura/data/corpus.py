@@ -186,7 +186,7 @@ class Corpus:
         if corpus is not None and corpus._header["made_from"] == made_from:
             return corpus
         if corpus is None and _paths(stem)[1].exists() and say is not None:
-            say(f"{stem}.idx: damaged, or of another version; the text is numbered again")
+            say(f"{stem}.idx: damaged, or from another version; the text is numbered again")
         filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg, max_chars), cuts)
         try:
             make_folder(stem.parent)
@@ -200,9 +200,7 @@ class Corpus:
         """Open a corpus that is already built."""
         corpus = cls._open(Path(folder) / name)
         if corpus is None:
-            raise InputError(
-                f"{Path(folder) / name}.idx: no corpus, or a damaged one; it should be built again"
-            )
+            raise InputError(f"{Path(folder) / name}.idx: not a corpus, or damaged; it should be built again")
         return corpus
 
     @classmethod
@@ -239,7 +237,7 @@ class Corpus:
         return self._ids[start:middle], self._ids[middle:end]
 
     def cuts(self, i: int) -> NDArray[np.int8] | None:
-        """Of a source, one per symbol: 1 where a segment ends after it, 0 elsewhere; None: it has none."""
+        """The cuts of a source, one per symbol: 1 if a segment ends after it, else 0; None: it has none."""
         if self._cuts is None or self._sources is None:
             return None
         start, end = self._sources[i % len(self) :][:2]
@@ -323,7 +321,7 @@ class _Filter:
 
 
 def _announced(pairs: Iterator[Pair], cuts: CutsReader) -> Iterator[Pair]:
-    """The pairs, whose sources `cuts` hears of before, many at a time."""
+    """The pairs; `cuts` gets their sources beforehand, many at a time."""
     while some := [*islice(pairs, AHEAD)]:
         cuts.ahead(src for src, _, _ in some)
         yield from some

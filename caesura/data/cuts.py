@@ -1,8 +1,8 @@
 """Where segments of a source text should end: by rules, at the ends of symbols, or as a file says.
 
-Those by entropy are in `entropy.py`.
+Cuts by entropy are in `entropy.py`.
 
-A cut is a character offset strictly inside the text. For a model cuts become one number per source symbol,
+A cut is a character offset strictly inside the text. For a model, cuts become one number per source symbol,
 int8: 1 cut after this symbol, -1 do not, 0 free. There is none for </s>.
 """
 
@@ -28,11 +28,11 @@ from caesura.errors import InputError
 if TYPE_CHECKING:
     from caesura.config import EntropyCuts, FileCuts, RuleCuts, SymbolCuts
 
-# What a caller says of one text: nothing, all offsets to cut at, or some with 1 (cut) or -1 (do not).
+# A caller's cuts of one text: none, all offsets to cut at, or some with 1 (cut) or -1 (do not).
 GivenCuts = Sequence[int] | Mapping[int, int] | None
 
 AHEAD = 1024  # lines that are cut together
-MAX_AHEAD = 10_000  # characters of such a line: longer ones may not be wanted at all
+MAX_AHEAD = 10_000  # characters of such a line: longer lines may be dropped later
 
 _SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
 
@@ -45,7 +45,7 @@ class TextCuts(ABC):
         """Where to cut a text: rising, strictly inside it."""
 
     def several_offsets(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for several texts, which may take less time together."""
+        """The same for several texts, which may be faster together."""
         return [self.offsets(text) for text in texts]
 
     @property
@@ -59,7 +59,7 @@ class TextCuts(ABC):
 
     @staticmethod
     def marks(offsets: Sequence[int], places: NDArray[np.int32]) -> NDArray[np.int8]:
-        """The same from offsets."""
+        """The same, from offsets."""
         after, between = symbols_before(offsets, places)
         return _marked(len(places), after[between])
 
@@ -133,7 +133,7 @@ class OffsetFile:
 class CutsReader:
     """The cuts of a text, line by line: `advance` at every line, `cuts` where they are wanted.
 
-    Lines that `ahead` names before are cut together.
+    The lines that `ahead` gets are cut together.
     """
 
     def __init__(self, source: TextCuts) -> None:
@@ -141,7 +141,7 @@ class CutsReader:
         self._ahead: dict[str, list[int]] = {}
 
     def ahead(self, texts: Iterable[str | None]) -> None:
-        """The next lines, None where one could not be read."""
+        """Cut the next lines together; None stands for a line that could not be read."""
         some = [*{text: None for text in texts if text is not None and len(text) <= MAX_AHEAD}]
         self._ahead = dict(zip(some, self._source.several_offsets(some), strict=True))
 
@@ -159,7 +159,7 @@ class CutsReader:
 
 
 class FileReader(CutsReader):
-    """The same with what a file says."""
+    """The same, with the cuts of a file."""
 
     def __init__(self, path: Path, errors: Errors) -> None:
         self._path = path
@@ -168,7 +168,7 @@ class FileReader(CutsReader):
         self._offsets: list[int] = []
 
     def ahead(self, texts: Iterable[str | None]) -> None:
-        """They are read one by one."""
+        """Does nothing: lines of a file are read one by one."""
 
     def advance(self, text: str | None) -> None:
         line = next(self._lines, _END)
@@ -184,7 +184,7 @@ class FileReader(CutsReader):
 
     @property
     def offsets(self) -> list[int]:
-        """Those of this line."""
+        """The offsets of this line."""
         return self._offsets
 
     def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
@@ -213,15 +213,15 @@ def text_cuts(
     settings: RuleCuts | SymbolCuts | EntropyCuts | FileCuts | None,
     learnt: Vocabulary | TextCuts | None = None,
 ) -> TextCuts | None:
-    """What a config's `data.cuts` says about any text; None where it says nothing or names files.
+    """How a config's `data.cuts` cuts any text; None where it is not set or names files.
 
-    `learnt` is what training text taught: the symbols that end, or cuts by entropy.
+    `learnt` comes from the training text: a vocabulary of symbols, or cuts by entropy.
     """
     if settings is None or settings.type == "file":
         return None
     if settings.type == "entropy":
         if not isinstance(learnt, TextCuts):
-            raise ValueError("data.cuts of type entropy need the model that was learnt")
+            raise ValueError("data.cuts of type entropy need the learnt model")
         return learnt
     if settings.type in ("bpe", "unigram", "wordpiece"):
         if not isinstance(learnt, Vocabulary) or learnt.kind != settings.type:

@@ -1,6 +1,6 @@
 """Cuts where the next character is hard to predict: where a model's entropy is above a threshold.
 
-Here the model is one of n-grams; in `entropy_gru.py` it is a GRU.
+Here the model counts n-grams; in `entropy_gru.py` it is a GRU.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _EQUAL = 1e-9  # bits: other machines may round differently, but should cut at t
 class EntropyModelCuts(TextCuts):
     """Cuts before each character whose entropy, or its rise from the one before, is above a threshold.
 
-    `text` is the digest of the file whose lines the model and the threshold were learnt from, "" where it is
-    not known.
+    `text` is the digest of the file from which model and threshold were learnt; "" if it is not known.
     """
 
     def __init__(self, threshold: float, rise: bool, text: str) -> None:
@@ -49,11 +48,11 @@ class EntropyModelCuts(TextCuts):
 
     @abstractmethod
     def entropies(self, texts: Sequence[str]) -> list[Floats]:
-        """Per character of each text, how uncertain it is given what is before it, in bits."""
+        """Per character of each text, its entropy given the characters before it, in bits."""
 
     @abstractmethod
     def save(self, path: str | Path) -> None:
-        """Write model and threshold, as data alone."""
+        """Write model and threshold, as plain data."""
 
     def scores(self, text: str) -> Floats:
         """Per character, the bits that are compared with the threshold; no cut comes before the first one."""
@@ -193,7 +192,7 @@ def _whole_numbers(packed: zipfile.ZipFile, name: str) -> NDArray[np.int64]:
 
 
 def _text(packed: zipfile.ZipFile) -> str:
-    """The digest of the text that was counted; "" in a file that does not have it."""
+    """The digest of the counted text; "" if the file has none."""
     if "text.npy" not in packed.namelist():
         return ""
     values = _array(packed, "text")
@@ -207,7 +206,7 @@ def _model(packed: zipfile.ZipFile) -> NgramModel:
     names = ("alphabet", "sizes", "followers", "symbols", "counts")
     alphabet, sizes, followers, symbols, counts = (_whole_numbers(packed, name) for name in names)
     if not len(alphabet) or (np.diff(alphabet) <= 0).any() or alphabet.max(initial=0) > 0x10FFFF:
-        raise ValueError("alphabet should be rising code points")
+        raise ValueError("alphabet should be code points in rising order")
     ends = [0, *accumulate(sizes.tolist())]
     if not len(sizes) or min(sizes) < 1 or not len(symbols) == len(counts) == ends[-1]:
         raise ValueError("sizes should be those of symbols and counts")
@@ -235,7 +234,7 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts) -> float:
-    """The threshold for the text that was counted."""
+    """The threshold for the counted text."""
     values, weights = (
         np.concatenate(parts) for parts in zip(*_gaps(model, levels, settings.by == "rise"), strict=True)
     )
@@ -247,8 +246,8 @@ def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts
 def find_threshold(values: Floats, weights: Any, lines: int, characters: int, target: float) -> float:
     """The threshold whose segments have a mean length as close as possible to the requested one.
 
-    `values` are those of gaps inside lines, each there as often as its weight says. The last segment of each
-    line counts: (cuts + lines) / characters = 1 / target.
+    `values` are the scores of gaps inside lines; a weight says how often each occurs. The last segment of
+    each line counts: (cuts + lines) / characters = 1 / target.
     """
     if target * lines > characters:
         raise ValueError(

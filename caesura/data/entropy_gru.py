@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from caesura.data.tensors import Kinds
 
 FORMAT = 1
-SAMPLE = 50_000  # lines that the GRU is trained on, drawn from the text
-MEASURED = 10_000  # of them, those whose segments have the requested length
+SAMPLE = 50_000  # lines of the text, drawn at random, that the GRU is trained on
+MEASURED = 10_000  # lines of the sample on which the threshold is set
 
 
 class GruCuts(EntropyModelCuts):
@@ -44,7 +44,7 @@ class GruCuts(EntropyModelCuts):
     ) -> GruCuts:
         """Train a GRU, and find the threshold that cuts the text into segments of the requested length.
 
-        Of a long text a sample is used; `progress` hears how many lines the GRU has been trained on.
+        Of a long text, only a sample is used. `progress` gets the number of lines trained on so far.
         """
         from caesura.data.character_gru_training import train_gru
 
@@ -90,7 +90,7 @@ class GruCuts(EntropyModelCuts):
 
 
 def load_gru(path: Path, settings: EntropyCuts) -> GruCuts:
-    """Read what `GruCuts.save` wrote; refuse any other file, and one with other settings."""
+    """Read a file that `GruCuts.save` wrote; refuse any other file, and one with other settings."""
     from caesura.data.tensors import DamagedError, load_tensors
 
     refuse_links([path], path.parent)
@@ -108,7 +108,7 @@ def load_gru(path: Path, settings: EntropyCuts) -> GruCuts:
         weights = {name: tensor.numpy() for name, tensor in tensors.items()}
         alphabet = weights.pop("alphabet")
         if (np.diff(alphabet) <= 0).any() or alphabet[0] < 0 or alphabet[-1] > 0x10FFFF:
-            raise ValueError("alphabet should be rising code points")
+            raise ValueError("alphabet should be code points in rising order")
         model = GruModel(alphabet.astype(np.uint32), weights)
     except (DamagedError, ValueError, OSError) as problem:
         reason = str(problem).removeprefix(f"{path}: ")
@@ -121,7 +121,7 @@ def load_gru(path: Path, settings: EntropyCuts) -> GruCuts:
 
 
 def _expect(kinds: Kinds) -> None:
-    """Refuse tensors other than those of a GRU, before any memory is taken for them."""
+    """Refuse tensors other than those of a GRU, before allocating memory for them."""
     found = {name: (str(kind.dtype), kind.shape) for name, kind in kinds.items()}
     rows, columns = (found[name][1] if name in found else () for name in ("alphabet", "hidden"))
     if len(rows) != 1 or not 1 <= rows[0] <= CLASSES or len(columns) != 2 or not 1 <= columns[1] <= SIZE:
@@ -132,7 +132,7 @@ def _expect(kinds: Kinds) -> None:
 
 
 def _sample(lines: Iterable[str], rng: random.Random) -> list[str]:
-    """Lines that are not of white space alone, each as likely as any other; all where there are few."""
+    """A uniform sample of the lines that are not only white space; all of them if they are few."""
     kept: list[str] = []
     seen = 0
     for line in lines:

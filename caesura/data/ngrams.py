@@ -79,7 +79,7 @@ class NgramModel:
 
     @cached_property
     def _keys(self) -> list[Ints]:
-        """Of each level, parents and symbols as one rising number; the last one is never asked for."""
+        """Per level, parents and symbols as one rising number; the last one is never looked up."""
         last = [np.iinfo(np.int64).max]
         return [np.append(level.parents * self.base + level.symbols, last) for level in self.levels]
 
@@ -188,7 +188,7 @@ def _windows(numbers: Ints, order: int, width: int) -> Ints:
 
 
 def _counted(words: Ints) -> tuple[Ints, Ints]:
-    """Those that differ, sorted, and how often each is there."""
+    """The distinct words, sorted, and how often each occurs."""
     if len(words) > 1:
         return _merged(words, np.ones(words.shape[1], np.int64))
     found, counts = np.unique(words[0], return_counts=True)
@@ -196,7 +196,7 @@ def _counted(words: Ints) -> tuple[Ints, Ints]:
 
 
 def _merged(words: Ints, counts: Ints, *more: Ints) -> tuple[Ints, Ints]:
-    """The same of words that have counts already, and of `more` words with theirs."""
+    """The same for words that already have counts, and for `more` words with theirs."""
     if more:
         words, counts = np.concatenate((words, more[0]), axis=1), np.concatenate((counts, more[1]))
     order = np.lexsort(words[::-1])

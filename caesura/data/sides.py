@@ -93,7 +93,7 @@ def exchanged(train: tuple[WordCounts, WordCounts], dev: Sides) -> bool:
 
 
 def _share(lines: Sequence[str], units: Callable[[str], Iterable[str]], count: Callable[[str], int]) -> float:
-    """Of the units of a text, the share that is in another one."""
+    """The share of a text's units that also occur in another text."""
     counter = Counter(unit for line in lines for unit in units(line))
     return sum(n for unit, n in counter.items() if count(unit)) / max(1, counter.total())
 

@@ -128,7 +128,7 @@ def load_tensors(
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(entries := dict(pairs)) < len(pairs):  # two readers may each choose another one
+    if len(entries := dict(pairs)) < len(pairs):  # two readers might choose different ones
         raise ValueError("a name occurs twice")
     return entries
 

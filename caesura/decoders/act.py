@@ -143,7 +143,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         )
 
     def _prepare(self, state: ActDecoderState) -> ActDecoderState:
-        """The state with values that all steps of a search share; not on a GPU, which would be waited for."""
+        """The state with values that all steps of a search share; not on a GPU, where it would wait."""
         device, symbols = state.keys.device, self.embedding.num_embeddings
         if device.type != "cpu" or pick(device)[0] == "reference" or not state.keys.numel():
             return state

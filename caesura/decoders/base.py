@@ -98,5 +98,5 @@ class Decoder(nn.Module, Generic[State]):
     def __call__(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         check_batch(trg_in, trg_lengths, ("trg_in", "trg_lengths", "U"))
         if len(encoded.states) != len(trg_in):
-            raise ValueError(f"encoded should be of B = {len(trg_in)} sentences, not {len(encoded.states)}")
+            raise ValueError(f"encoded should have B = {len(trg_in)} sentences, not {len(encoded.states)}")
         return super().__call__(encoded, trg_in, trg_lengths)

@@ -57,7 +57,7 @@ def _meaning(token: str) -> str:
 def _why(shown: str, at: int) -> str:
     if shown[at] == " ":
         return f"a space; write {SPACE}"
-    return f"{shown[at : at + 6]!r} is no escape; a backslash is written twice"
+    return f"{shown[at : at + 6]!r} is not an escape; a backslash is written twice"
 
 
 def _malformed(place: str, at: int, reason: str) -> InputError:

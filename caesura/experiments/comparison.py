@@ -203,7 +203,7 @@ def write_report(
         terminal.err.print(
             one_line(f"caesura: {text.gold}: none of its boundaries is in a line of {text.src}")
         )
-    if analyses[0].text.too_long and not rows:  # of compared models, reading said so line by line
+    if analyses[0].text.too_long and not rows:  # `compare` has reported each line
         limit = f"longer than {longest} characters (testing.max_input)"
         terminal.err.print(
             f"caesura: {one_line(text.src)}: {analyses[0].text.too_long} lines {limit} were taken as empty"
@@ -217,7 +217,7 @@ def check_out(out: Path, models: Sequence[Path], src: str, names: Sequence[str] 
 
 
 def _names(folders: Sequence[str], rows: Sequence[ComparisonRow] = ()) -> list[str]:
-    """Those that were given, or else the names of the folders where they differ, or else their paths."""
+    """The given names; without them the names of the folders, or their paths if those are not distinct."""
     chosen = [row.name for row in rows]
     if rows and chosen != list(folders):
         return chosen

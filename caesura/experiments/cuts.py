@@ -34,7 +34,7 @@ def measure(
 ) -> dict[str, Any]:
     """Boundary scores against every reference there is, and the coordination of both sides' halting.
 
-    With `moved`, also fidelity and flips of so many sentences.
+    With `moved`, also the fidelity and flips of that many sentences.
     """
     lines = subsample([line for line in _lines(model) if line.source.strip()], sample, seed=1)
     cuts = [output.segmentation for output in model.process([line.source for line in lines], None)]

@@ -169,7 +169,7 @@ class Tested:
 
 
 class _Display(terminal.FleetDisplay):
-    """As of every experiment, with one line per validation at a terminal too."""
+    """The display of every experiment, with one line per validation at a terminal too."""
 
     def validation(self, name: str, record: dict[str, Any]) -> None:
         system, _, _ = name.partition(",")
@@ -230,7 +230,8 @@ def _write(out: Path, models: Sequence[DemoModel], scale: Scale) -> None:
         files[model.config] = config.encode()
     for path, content in files.items():
         if path.exists() and path.read_bytes() != content:
-            raise InputError(f"{path}: of another version of the demo; remove {out} or choose another --out")
+            problem = "from another version of the demo"
+            raise InputError(f"{path}: {problem}; remove {out} or choose another --out")
     with refuse_unwritable(out):
         (out / "corpus").mkdir(parents=True, exist_ok=True)
     for path, content in files.items():
@@ -276,7 +277,7 @@ def _test(model: DemoModel, texts: Mapping[str, Sentences]) -> Tested:
 
 
 def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) -> str:
-    """What is missing of a model, in a sentence; nothing where nothing is."""
+    """A sentence about what a model still lacks; empty if nothing is missing."""
     outcome = read_outcome(model)
     lacking = ["no validation yet, so there is nothing to test"] if missing is None else [*missing]
     if not outcome.trained:
@@ -286,7 +287,7 @@ def _shortfall(model: DemoModel, missing: Sequence[str] | None, scale: Scale) ->
 
 
 def _missing(tested: Sequence[Tested], models: Sequence[DemoModel]) -> str:
-    """How many of the models there is something to show of, where not of all."""
+    """How many models can be shown, and which are missing; empty if all can."""
     absent = [model.name for model in models if model not in {t.model for t in tested}]
     counts = f"{len(tested)} of {len(models)} models"
     return f"{counts}: no validation yet of {'; '.join(absent)}" if absent else ""
@@ -345,7 +346,7 @@ def _show_slide(tested: Sequence[Tested], out: Path) -> None:
 
 
 def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool, missing: str) -> None:
-    """Everything about the models on one page; a page that exists stays where nothing was trained."""
+    """Everything about the models on one page; an existing page stays if nothing was trained."""
     page = out / "report" / PAGE
     if trained or not page.exists():
         models = [(str(t.model.folder), t.translator) for t in tested]

@@ -91,9 +91,9 @@ class Experiment:
         return current.trained and all(measure.name in current.measured for measure in self.measures)
 
     def _stands(self, member: Member, limits: Limits, say: Callable[[str], None]) -> bool:
-        """Whether the kept results of a training whose checkpoints are gone are enough; says so.
+        """Whether kept results are enough for a training whose checkpoints are gone; prints a notice.
 
-        If not, it is trained again, within the budget that it had if none is given.
+        If they are not, it is trained again, by default within its earlier budget.
         """
         if list_checkpoints(member.folder / "checkpoints"):
             return False

@@ -316,7 +316,7 @@ def _reason(member: Member, status: int) -> str:
     """Why a process of a member ended as it did."""
     words = last_words(member.log)
     if status > 0:
-        return f"{words or 'it said nothing'} (status {status})"
+        return f"{words or 'it printed nothing'} (status {status})"
     name = signal.Signals(-status).name
     if words:
         return f"{words} ({name})"

@@ -110,7 +110,7 @@ def figures_of(config: Config) -> tuple[Figure, ...]:
 
 
 def weights_checksum(folder: Path) -> str:
-    """That of a model folder's weights."""
+    """The checksum of a model folder's weights."""
     path = folder / WEIGHTS
     facts = path.stat()
     return _checksum(path, facts.st_ino, facts.st_size, facts.st_mtime_ns)
@@ -134,7 +134,7 @@ def _cuts(member: Member) -> Sequence[str]:
 
 
 def _device(config: Config) -> str:
-    """What is measured on: as training."""
+    """The device of measurements: the same as in training."""
     return "cpu" if config.training.device == "cpu" else "auto"
 
 

@@ -79,8 +79,8 @@ def _named(tree: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]
 def digest(tree: dict[str, Any]) -> str:
     """A mark of everything in a config except what it is computed on.
 
-    Keys with their default values are left out: with a key that comes later the mark stays what it was. Text
-    has one mark, packed or not.
+    Keys with their default values are left out, so a key that a later version adds does not change the mark.
+    Packed and unpacked text have the same mark.
     """
     return _digest(_named(tree, _unpacked))
 
@@ -132,7 +132,7 @@ def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:
 
 
 def _earlier_digest(tree: dict[str, Any]) -> str:
-    """As caesura 0.1.0 made it, of the keys that configs had then, as they were written."""
+    """The digest of caesura 0.1.0, from the keys that configs had then, in the order of that time."""
     kept: dict[str, Any] = {}
     for key, value in tree["training"].items():
         if key == "checkpoint_minutes":

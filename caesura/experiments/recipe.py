@@ -77,7 +77,7 @@ class Recipe(Section):
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """The name of its folder."""
         return self._folder.resolve().name
 
     @property
@@ -114,12 +114,12 @@ class RecipeSystem:
 
     @property
     def name(self) -> str:
-        """As its folders are called, without the seed."""
+        """The name of its folders, without the seed."""
         return f"{self.table}-{self.row}"
 
 
 def find_recipe(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The reproduce.yaml of a recipe, by its name or folder; says which where that is not obvious."""
+    """The reproduce.yaml of a recipe, by its name or folder; prints which one if that is not obvious."""
     folder = Path(name)
     path = cookbook.find(str(folder if folder.name == FILE else folder / FILE), say)
     if path.is_file():

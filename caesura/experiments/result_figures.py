@@ -23,7 +23,7 @@ CAPTIONS = {
 }
 WIDTH, HEIGHT = 8.0, 2.5  # inches: of a figure, and of the panel of a table, at least
 TALL = 3.6  # inches: the panel of a table with series
-FRAME = 0.7  # inches of a panel that its axes do not have
+FRAME = 0.7  # inches of a panel outside its axes
 TITLE = 80  # characters of a line of a table's title
 GAP = 0.17  # between names, in inches
 

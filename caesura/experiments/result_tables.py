@@ -86,7 +86,7 @@ def budgets(results: Sequence[SystemResult]) -> list[float]:
 
 
 def _blank(_: Paper) -> None:
-    """What the paper does not print."""
+    """A cell that the paper does not have."""
 
 
 def _formatted(value: float | None, form: str) -> str | None:

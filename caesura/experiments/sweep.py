@@ -54,7 +54,7 @@ class Request(Plan):
     listed: Path | None = None
     gold: str | None = None
     test: bool = True  # evaluate each on the test set
-    moved: int = 0  # sentences whose cuts are moved: gradient fidelity and flips of each
+    moved: int = 0  # sentences whose cuts are moved, for gradient fidelity and flips
     trials: int | None = None  # of a search; None: a grid or a list
     limits: Limits = Limits()  # noqa: RUF009  frozen
 
@@ -71,7 +71,7 @@ def run_sweep(request: Request, watcher: Watcher) -> bool:
 
 
 def cuts_measure(gold: str | None, moved: int = 0) -> Measure:
-    """Where each trained model cuts; measured again where the gold is another one, or more is asked for."""
+    """Where each trained model cuts; measured again if the gold differs or the call asks for more."""
     name = "cuts" if gold is None else f"cuts-{checksum(gold)[:8]}"
     option = () if gold is None else ("--gold", gold)
     if moved:
@@ -236,7 +236,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
 
 
 def _moves(moved: dict[str, Any] | None) -> dict[str, float]:
-    """What is kept of fidelity and flips."""
+    """The numbers of fidelity and flips that are kept."""
     gradient, flips = (moved or {}).get("fidelity") or {}, (moved or {}).get("flips") or {}
     numbers = {key: gradient.get(key) for key in ("cosine", "cosine_error", "norm_ratio")}
     numbers |= {key: flips.get(key) for key in ("best", "greedy", "hardening", "agreeing")}
@@ -300,14 +300,14 @@ class SearchSweep(GridSweep):
         search.propose(self.dimensions, [], [], 0)  # the extra is there
 
     def begin(self, say: Callable[[str], None]) -> list[Member]:
-        """Those of the trials that earlier calls have drawn."""
+        """The members of the trials that earlier calls have drawn."""
         self.trials = search.read_trials(self.out, self.dimensions)
         if self.trials:
             self.check(self.plan([search.row(trial) for trial in self.trials]))
         return super().begin(say)
 
     def more(self) -> Sequence[Member]:
-        """Those of one round more, and all before; none where there are enough, or nothing new to draw."""
+        """All members after one more round; none if there are enough, or if there is nothing new to draw."""
         missing = (self.request.trials or 0) - len(self.trials)
         count = max(0, min(self.request.limits.parallel, missing))
         drawn = search.propose(self.dimensions, self.trials, self._scores(), count)

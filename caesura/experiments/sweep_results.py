@@ -221,7 +221,7 @@ def load(path: Path) -> Sweep:
     try:
         tree = read_json(path)
         if (version := tree.pop("format")) not in (1, FORMAT):
-            raise InputError(f"{path}: of another version; this one reads formats 1 and {FORMAT}")
+            raise InputError(f"{path}: from another version; this one reads formats 1 and {FORMAT}")
         for run in tree["runs"] if version == 1 else ():
             run["measured"] = [
                 name for name, key in (("test", "test"), ("cuts", "coordination")) if key in run
@@ -244,7 +244,7 @@ def _result(run: dict[str, Any]) -> SweepRun:
 
 
 def _marked_anew(sweep: Sweep) -> Sweep:
-    """With the digests that this version makes of the configs; where those are not known, as they were."""
+    """The sweep with this version's digests of its configs; unchanged where the configs are not known."""
     whole = {key: tree for key, tree in sweep.configs.items() if {"data", "model", "training"} <= {*tree}}
     keys = {key: digest(tree) for key, tree in whole.items()}
     runs = [_marked(sweep, run, keys[run.base]) if run.base in keys else run for run in sweep.runs]

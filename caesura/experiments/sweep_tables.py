@@ -44,7 +44,7 @@ def _measures(sweep: Sweep) -> Measures:
         measures.append((Column(f"{prefix}coordination", ".2f"), _halting(side, "coordination")))
     for key, heading in MOVES.items():
         measures.append((Column(heading, ".3f"), _move(key)))
-    if any(run.moved for run in sweep.runs):  # cutters are compared: what they cost belongs beside
+    if any(run.moved for run in sweep.runs):  # cutters are compared, so their costs belong here
         measures.append((Column("parameters", ","), lambda r: r.parameters))
     measures.append((Column("ms per update", ".1f"), lambda r: r.milliseconds))
     return [(column, get) for column, get in measures if any(get(run) is not None for run in sweep.runs)]

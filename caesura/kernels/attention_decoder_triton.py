@@ -25,8 +25,8 @@ from caesura.kernels.precision import working_dtype
 
 WIDEST = 4096  # features of a key or value that one program holds
 BLOCK = 512  # hidden features of a program of `advance`
-# Of the kernels that attend, tried on an H200 at the paper's sizes: programs (four per multiprocessor),
-# at most so many per sentence, warps of each, and tiles on their way there and back
+# The kernels that attend, tuned on an H200 at the paper's sizes: programs (four per multiprocessor), at most
+# this many per sentence, warps of each, and tiles in flight in the forward and the backward pass
 PROGRAMS, PARTS, WARPS, STAGES, STAGES_BACK = 528, 8, 4, 3, 3
 KEY_ROWS, KEY_COLUMNS, KEY_WARPS = 32, 64, 4  # a tile of the kernel for the gradient of the keys
 
@@ -205,7 +205,7 @@ def named(at: Buffers, names: str) -> list[Tensor]:
 def attending(sizes: Sizes, at: Buffers, head: int, moves: Tensor | None = None) -> Launch:
     """`attend`, with the query behind `head` other projections.
 
-    `moves` [U, B] says which sentences attend at which step; None: all at all.
+    `moves` [U, B] says which sentences attend at which step; None: all of them, at every step.
     """
     args = named(
         at, "projected keys values seen lengths v attention normalizers contexts partial sums counters"
@@ -222,7 +222,7 @@ def attending_back(
     heads: tuple[int, int],
     moves: Tensor | None = None,
 ) -> Launch:
-    """`attend_back`, as `attending`; the second of `heads` is what its gradient is behind."""
+    """`attend_back`, as in `attending`; `heads`: projections before the query, and before its gradient."""
     args = named(at, "to_context of_contexts contexts attention")
     args += [at["kept"] if of_attention is None else of_attention]
     args += named(at, "projected keys values lengths v of_energies of_gates partial counters")
@@ -233,7 +233,7 @@ def attending_back(
 
 
 def _clear(at: Buffers) -> None:
-    """Make the buffers of the way back ready for the last step."""
+    """Prepare the buffers of the backward pass for the last step."""
     for buffer in named(at, "of_energies to_state kept"):
         buffer.zero_()
     at["W_turned"].copy_(at["W_context"].roll(len(at["W_context"]) // 3, 0))

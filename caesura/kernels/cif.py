@@ -14,10 +14,10 @@ from torch import Tensor
 
 from caesura.kernels import pick
 
-# Of the search for the shift: each round narrows its range 32 times, as 5 bisections do.
+# The search for the shift: each round divides its range by 32, as 5 bisections do.
 ROUNDS, FOLD = 6, 32
 SMALL = 1e-6  # the margin that keeps every a below 1, so that no symbol ends two segments
-SLACK = 1e-6  # what a sum may lack of a whole number: equal scores in float32 have to reach it
+SLACK = 1e-6  # a sum this close below a whole number has reached it, as equal scores in float32 must
 
 
 class Fired(NamedTuple):
@@ -110,10 +110,10 @@ def passed(c: Tensor) -> Tensor:
 
 
 def accumulate(a: Tensor, count: Tensor) -> Fired:
-    """Each symbol's part in the segments of `a` [B, T] as it is, on the first `count` [B] symbols.
+    """Each symbol's part in its segments for weights `a` [B, T] without scaling, on `count` [B] symbols.
 
-    As many segments as `a` says. The last one has what is there, undivided; the last symbol ends none, as a
-    segment after it would have no text.
+    `a` decides the number of segments. The last one takes the rest as it is; the last symbol ends none,
+    because a segment after it would have no text.
     """
     places = torch.arange(a.shape[1], device=a.device)
     c = a.cumsum(1)

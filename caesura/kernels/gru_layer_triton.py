@@ -66,7 +66,7 @@ TILES = {
 
 
 def tiles(B: int, H: int, dtype: torch.dtype) -> tuple[Tile, Tile]:
-    """Of the way forward and of the way back."""
+    """The tile of the forward pass and that of the backward pass."""
     _, ahead, back = next(choice for choice in TILES[dtype] if choice[0] >= B)
     widest = padded(H)
     return ahead.within(widest), back.within(widest)

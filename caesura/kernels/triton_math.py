@@ -1,4 +1,4 @@
-"""What the Triton kernels share: rounding, products, tanh, and the gates of a GRU.
+"""Shared by the Triton kernels: rounding, products, tanh, and the gates of a GRU.
 
 Gates r, z and n lie SIZE apart. Results are computed in float32 and stored in the type of the buffer.
 """
@@ -36,7 +36,7 @@ def rounded(x, KIND: tl.constexpr):
 
 @triton.jit
 def dot(x, y, total=None):
-    """total + x @ y; of float32, three products of the matrix unit's short floats keep the precision."""
+    """total + x @ y; for float32, three products of the matrix unit's short floats keep the precision."""
     if INTERPRETED:  # it would multiply bfloat16 as if they were integers
         x, y = x.to(tl.float32), y.to(tl.float32)
     return tl.dot(x, y, total, input_precision="tf32x3")

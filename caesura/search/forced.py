@@ -13,7 +13,7 @@ from caesura.search.hypothesis import log_probs
 
 
 def forced_scores(decoder: Decoder[Any], encoded: Encoded, targets: Sequence[Ids]) -> list[float]:
-    """Of each target, </s> included, as a translation of its sentence; summed in float64."""
+    """The log-probability of each target as a translation, </s> included; summed in float64."""
     trg_in, trg_out, lengths = (part.to(encoded.lengths.device) for part in collate_targets(targets))
     logs = log_probs(decoder(encoded, trg_in, lengths).logits)
     picked = logs.gather(2, trg_out[..., None]).squeeze(2).double()

@@ -131,7 +131,7 @@ class SearchGraphs:
     def _make_room(self, leaves: list[Tensor]) -> bool:
         """See that the buffers are large enough; the graphs of one that grows are to be captured again."""
         self._memory += [leaf.new_empty(0, dtype=torch.uint8) for leaf in leaves[len(self._memory) :]]
-        # A quarter more than before, lest a corpus sorted by length should capture every shape again.
+        # A quarter more than before: a corpus sorted by length would otherwise capture every shape again.
         growing = {
             i: max(leaf.nbytes, memory.nbytes * 5 // 4)
             for i, (memory, leaf) in enumerate(zip(self._memory, leaves, strict=False))

@@ -57,8 +57,8 @@ class ActSegmenter(BaseSegmenter):
     whatever `halting_bias` is.
 
     With `bidirectional`, a second cell with weights of its own reads from the end, under the cuts of the
-    first: its scores decide weights alone. A segment's vector is the projection of both means, concatenated;
-    its size stays `output_dim`. Weights and scores of the cuts are the first cell's.
+    first. Its scores decide only how much states weigh. A segment's vector is one projection of both means,
+    concatenated; its size stays `output_dim`. The weights and scores of `Cuts` are the first cell's.
     """
 
     losses = ("penalty",)
@@ -115,7 +115,7 @@ class ActSegmenter(BaseSegmenter):
         return [self.halting] if self.back is None else [self.halting, self.back.halting]
 
     def extra_repr(self) -> str:
-        """What its modules do not tell: epsilon, and what is not as usual."""
+        """The settings that its modules do not show: epsilon, and those that are not the default."""
         said = [f"epsilon={self.epsilon:g}"]
         said += [] if self.learn_halting else ["learn_halting=False"]
         said += [] if self.back is None else ["bidirectional=True"]
@@ -136,7 +136,7 @@ class ActSegmenter(BaseSegmenter):
         if state is not None and not isinstance(state, ActState):
             raise TypeError(f"state should be what an ActSegmenter returned, not {type(state).__name__}")
         if state is not None and len(state.count) != len(symbols):
-            raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.count)}")
+            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.count)}")
         if state is not None and final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
         return self._drafted(symbols, lengths, self._scan(symbols, lengths, state, final, given), final)
@@ -196,13 +196,13 @@ class ActSegmenter(BaseSegmenter):
         return remark(live, length, first, "model.segmenter", self.control is not None)
 
     def flops(self, symbols: int, segments: int) -> int:
-        """The cell and the halting unit per symbol, the output layer per segment; of both directions."""
+        """The cell and the halting unit per symbol, the output layer per segment; for each direction."""
         width = self.cell.hidden_size
         each = gru_flops(self.cell.input_size, width) + 2 * width
         return len(self._halting_units()) * (symbols * each + segments * 2 * width * self.output_dim)
 
     def shared_cell(self) -> dict[str, nn.Module]:
-        """S, W_h and W_o, under ACT-DEC's names; of two cells, those of the first."""
+        """S, W_h and W_o, under ACT-DEC's names; with two cells, those of the first."""
         if not self.learn_halting:
             raise ValueError("share needs learn_halting: true in the segmenter, whose unit it takes")
         return {"inner": self.cell, "halting": self.halting, "output": self.output}
@@ -254,7 +254,7 @@ class ActSegmenter(BaseSegmenter):
         state: ActState | None = None,
         shift: Tensor | None = None,
     ) -> tuple[ActSegments, ActCarry]:
-        """One cell over `symbols` [B, T], with halts `forced` as of `act_segments`."""
+        """One cell over `symbols` [B, T]; `forced` as in `act_segments`."""
         device = symbols.device
         # Over a small vocabulary, a table of projections is a small product: autocast need not round it.
         table = self.embedding.num_embeddings <= symbols.numel()
@@ -288,7 +288,7 @@ class ActSegmenter(BaseSegmenter):
 
 
 def _project_back(back: BackwardCell, means: Tensor, lengths: Tensor, size: int) -> Tensor:
-    """[B, size, D] from the second cell's means, whose order is turned round."""
+    """[B, size, D] from the second cell's means, whose order is reversed."""
     mirror = (lengths[:, None] - 1 - torch.arange(size, device=means.device)).clamp(min=0)
     means = means[..., : back.output.in_features]
     turned = means.gather(1, mirror[..., None].expand(-1, -1, means.shape[2]))

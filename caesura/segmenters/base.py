@@ -169,7 +169,7 @@ class BaseSegmenter(nn.Module):
         raise NotImplementedError
 
     def feedback(self, cuts: Cuts, losses: Tensor) -> Tensor:
-        """[B] to be added to the losses: what the cutter learns from those of K cuttings [K, B]."""
+        """[B], to be added to the loss: what the cutter learns from the losses [K, B] of K cuttings."""
         raise NotImplementedError
 
     @property
@@ -193,7 +193,7 @@ class BaseSegmenter(nn.Module):
         return False
 
     def settle(self, texts: Iterable[Text]) -> None:
-        """Where it `settles`, set the threshold that gives these texts the rate asked for."""
+        """If it `settles`, set the threshold that gives these texts the rate asked for."""
 
     def room(self, symbols: int) -> int | None:
         """The most segments that so many symbols can have; None where that depends on the text."""

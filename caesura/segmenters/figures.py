@@ -66,7 +66,7 @@ class FigureSums:
         self._sums: dict[str, tuple[float, float]] = {}
 
     def add(self, figures: Mapping[str, tuple[float, float]]) -> None:
-        """Those of one more sentence."""
+        """Add the figures of one more sentence."""
         for name, (above, below) in figures.items():
             before = self._sums.get(name, (0.0, 0.0))
             self._sums[name] = before[0] + above, before[1] + below

@@ -51,7 +51,7 @@ POOLINGS: dict[str, str | type[Pooling]] = {
     "attention": "caesura.segmenters.pooling:Attention",
 }
 
-ScoredText = tuple[Tensor, Gaps, Tensor]  # scores [B, T], what is decided, lengths [B]
+ScoredText = tuple[Tensor, Gaps, Tensor]  # scores [B, T], gaps and decisions about them, lengths [B]
 
 
 class Part(nn.Module):
@@ -125,12 +125,12 @@ class Cutter(Part):
 
     @property
     def threshold(self) -> Tensor | None:
-        """[] for scores, to be set on training text; None: it has none."""
+        """[]: the threshold of its scores, to be set on training text; None: it has none."""
         kept = self.control is not None and self.control.by == "quantile"
         return self.control.threshold if kept and self.control is not None else None
 
     def ends_at(self, scores: Tensor, gaps: Gaps, threshold: float) -> Tensor:
-        """[B, T] bool: where scores [B, T] cut under a threshold; for a cutter that has one."""
+        """[B, T] bool: where scores [B, T] cut under a threshold; only for a cutter that has one."""
         raise NotImplementedError
 
     def settled_length(self, texts: Sequence[ScoredText]) -> float:
@@ -143,11 +143,11 @@ class Cutter(Part):
         raise NotImplementedError
 
     def blend(self, states: Tensor, cuts: Cuts) -> Tensor:
-        """What is pooled in place of the states [B, T, D]; zero on padding."""
+        """The states [B, T, D] that are pooled, changed if need be; zero on padding."""
         return states
 
     def finish(self, vectors: Tensor, cuts: Cuts) -> Tensor:
-        """What becomes of the pooled vectors [B, S, D]; beyond a sentence's last segment anything finite."""
+        """The pooled vectors [B, S, D], changed if need be; anything finite beyond the last segment."""
         return vectors
 
     def needs_given(self) -> bool:
@@ -242,7 +242,7 @@ class Segmenter(BaseSegmenter):
 
     @property
     def kind(self) -> str:
-        """That of its cutter, as messages name it."""
+        """Its cutter, as messages name it."""
         return f"cutter {self.cutter.kind}"
 
     @property
@@ -269,12 +269,12 @@ class Segmenter(BaseSegmenter):
 
     @property
     def settles(self) -> bool:
-        """As the cutter does."""
+        """Whether the cutter has a threshold to set."""
         return self.cutter.threshold is not None
 
     @torch.no_grad()
     def settle(self, texts: Iterable[Text]) -> None:
-        """Where the cutter has a threshold, set it so that these texts get the rate asked for."""
+        """If the cutter has a threshold, set it so that these texts get the rate asked for."""
         threshold = self.cutter.threshold
         if threshold is None:
             return
@@ -282,7 +282,7 @@ class Segmenter(BaseSegmenter):
         for symbols, lengths, given in texts:
             logits = self._whole(symbols, lengths, given).cuts.logits
             assert logits is not None
-            # On the host, because every threshold that is tried has its own small steps.
+            # On the host, because each threshold that is tried takes many small steps.
             sizes, mask = lengths.cpu(), positions_mask(lengths, symbols.shape[1]).cpu()
             gaps = Gaps.of(sizes, mask, None if given is None else given.cpu())
             scored.append((torch.sigmoid(logits.cpu()) * mask, gaps, sizes))
@@ -303,7 +303,7 @@ class Segmenter(BaseSegmenter):
         if state is not None and not isinstance(state, OpenSegments):
             raise TypeError(f"state should be what this segmenter returned, not {type(state).__name__}")
         if state is not None and len(state.lengths) != len(symbols):
-            raise ValueError(f"state should be of B = {len(symbols)} sentences, not {len(state.lengths)}")
+            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.lengths)}")
         if final and bool((lengths < 1).any()):
             raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
         states, at = self.reader.resume(symbols, lengths, None if state is None else state.reader)
@@ -348,7 +348,7 @@ class Segmenter(BaseSegmenter):
         return self.cutter.needs_given()
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
-        """That of the cutter."""
+        """The cutter's remark."""
         return self.cutter.remark(live, length, first)
 
     def flops(self, symbols: int, segments: int) -> int | None:

@@ -1,7 +1,7 @@
 """Poolings: one vector per segment from the states of its symbols.
 
-Each but `Max` is one product with a matrix [B, S, T] of what symbols give to segments: a fixed order of sums,
-so that results repeat, and on a GPU no symbol waits for another.
+Each except `Max` is one product with a matrix [B, S, T] of the weights of symbols in segments. Sums then have
+a fixed order, so results repeat, and on a GPU no symbol waits for another.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Last(Pooling):
 
 
 class Start(Pooling):
-    """The state of a segment's first symbol, as H-Net takes it; in a sentence without text, that is </s>."""
+    """The state of a segment's first symbol, as in H-Net; in a sentence without text, that is </s>."""
 
     def forward(self, states: Tensor, cuts: Cuts, size: int) -> Tensor:
-        """Picked, not weighed."""
+        """Picked, without weights."""
         begins = F.pad(cuts.ends, (1, 0), value=True)[:, : states.shape[1]]
         starting = _members(slots(cuts.ends), size) & begins[:, None]
         return torch.bmm(starting.to(states.dtype), states)
@@ -73,9 +73,9 @@ class Max(Pooling):
 
 
 class Attention(Pooling):
-    """The mean of the states, weighted by a softmax over the segment of v . tanh(W e + b).
+    """The mean of a segment's states e, weighted by a softmax of v . tanh(W e + b) over the segment.
 
-    One query, v, serves all segments; `size` is its own.
+    One query v of `size` features serves all segments.
     """
 
     def __init__(self, input_dim: int, size: int = 128) -> None:

@@ -1,4 +1,4 @@
-"""How long segments should be, and six ways to keep them so.
+"""The rate of cuts that a user asks for, and six ways to keep it.
 
 Rate = segments over characters of text; the last segment counts, </s> does not. It is asked for as
 characters per segment, N. What is measured of a batch acts on later updates only, so that a sentence's
@@ -44,7 +44,7 @@ BISECTIONS, WIDEST = 40, 1024.0  # steps of the search for a threshold, and the 
 
 
 class CutCount(NamedTuple):
-    """What a rate is made of."""
+    """The two counts whose ratio is a rate."""
 
     characters: Tensor  # [] of text, </s> not counted
     segments: Tensor  # []  the last one counted, a segment of </s> alone not
@@ -74,7 +74,7 @@ class Rate:
     `prior`: minus the log-probability of a sentence's number of segments, binomial around the target.
     `pi`: a controller sets the weight of the penalty, tau.
 
-    `weight` is that of the loss of `logits`, `ratio` and `prior`; `gain` and `integral` are those of `pi`.
+    `weight` belongs to the losses of `logits`, `ratio` and `prior`; `gain` and `integral` belong to `pi`.
     """
 
     target: Setting
@@ -148,7 +148,7 @@ class RateControl(nn.Module):
 
     @property
     def knobs(self) -> dict[str, Knob]:
-        """What it sets, by the names of logs."""
+        """The numbers that it sets, by their names in logs."""
         named = {"target_length": self.target, "rate_weight": self.weight, "tau": self.tau}
         named |= {"threshold": self.training_threshold}
         return {name: knob for name, knob in named.items() if knob is not None}
@@ -225,7 +225,7 @@ class RateControl(nn.Module):
 def threshold_for(count_at: Callable[[float], tuple[int, int]], target: float) -> float:
     """The threshold that gives a text `target` characters per segment.
 
-    `count_at` has the characters and segments of the text under a threshold.
+    `count_at` gives the characters and segments of the text under a threshold.
     """
 
     def too_many(threshold: float) -> bool:

@@ -51,9 +51,9 @@ def totals(ends: Tensor, values: Tensor) -> Tensor:
 def summed_ends(values: Tensor, enough: float, cut: Tensor, keep: Tensor) -> Tensor:
     """[B, T] bool: where segments end if each goes on until its `values` [B, T] sum to `enough`.
 
-    It ends at every `cut` [B, T] too, and never at a `keep` [B, T] that is no cut. From each place where a
-    segment could begin, the next such place is computed; then all that follow from the first one are marked,
-    twice as many per round.
+    It also ends at every `cut` [B, T], and never at a `keep` [B, T] that is not a cut. First, every place
+    where a segment could begin gets the place where the next one would begin. Then the places that follow
+    from the first one are marked, twice as many per round.
     """
     size = values.shape[1]
     if not size:

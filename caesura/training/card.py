@@ -27,7 +27,7 @@ def write_card(folder: Path, model: Translator, evaluation: Evaluation, validati
     config = model.config
     train = config.data.train
     names = f"`{train.src.name}`, `{train.trg.name}`" if isinstance(train, Files) else f"`{train.name}`"
-    place = folder.name if folder.is_absolute() else folder  # no reader elsewhere has the rest of the path
+    place = folder.name if folder.is_absolute() else folder  # the rest of the path means nothing elsewhere
     card = f"""# {config.name}
 
 {introduction(config, model.parameter_count())}

@@ -72,7 +72,7 @@ def _acquire(path: Path, say: Callable[[str], None]) -> int:
                 os.close(file)
                 continue
             if content := os.read(file, 1000):
-                say(f"taken over from {_holder(content)}, which has ended without a word")
+                say(f"taken over from {_holder(content)}, which ended without releasing the folder")
             facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps(facts).encode(), 0)

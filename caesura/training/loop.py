@@ -213,7 +213,7 @@ def _knobs(run: Run) -> dict[str, float]:
 
 
 def _of_cuts(run: Run, window: dict[str, float]) -> dict[str, float]:
-    """Of training text: symbols per segment and the segmenter's figures; of a decoder that cuts, the same."""
+    """Symbols per segment and the segmenter's figures, on training text; the same for a decoder that cuts."""
     figures = run.model.segmenter.figures
     sums = {"segment_length": (window["source_symbols"], window["segments"])} if figures else {}
     sums |= {figure.name: (window[figure.name], window[f"{figure.name} of"]) for figure in figures}

@@ -37,7 +37,7 @@ class Prepared:
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
     learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
-    notices: Sequence[str] = ()  # remarks on the text, for before training
+    notices: Sequence[str] = ()  # remarks on the text, to be printed before training
 
 
 def prepare(
@@ -50,8 +50,8 @@ def prepare(
 ) -> Prepared:
     """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set.
 
-    A GRU that `data.cuts` may ask for is trained on the `device`. The words of the training text are counted
-    into the folder, for the analysis of unknown and invented ones.
+    If `data.cuts` asks for a GRU, it is trained on the `device`. The counts of training words go into the
+    folder, for the analysis of unknown and invented words.
     """
     data = config.data
     text = parallel_text(data.train)
@@ -102,7 +102,7 @@ def prepare(
 
 
 def _refuse_other_text(vocabularies: Vocabularies, text: ParallelText, folder: Path) -> None:
-    """Refuse a threshold of entropies that was found on another text than the one to train on."""
+    """Refuse cuts by entropy whose threshold comes from a text other than the one to train on."""
     cuts = vocabularies.cuts
     if isinstance(cuts, EntropyModelCuts) and cuts.text and cuts.text != digest(text.src):
         raise InputError(

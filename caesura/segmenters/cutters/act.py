@@ -67,9 +67,9 @@ class Act(Cutter):
     Unlike ACT-ENC, it scores the states of any reader, and a new segment does not start from the last one's
     mean. A symbol's weight is its score; the last one gets what is left of 1.
 
-    With `carry`, what the last symbol's score has over 1 goes to the next segment instead of being cut off:
-    a segment ends where the sum of all scores passes a whole number, and the last one of a sentence has what
-    is there, undivided. This is CIF without scaling (docs/paper_notes.md, 18).
+    With `carry`, the surplus of the last symbol's score goes to the next segment instead of being cut off:
+    a segment ends where the sum of all scores passes a whole number. A sentence's last segment takes the rest
+    as it is, without scaling to 1. This is CIF without scaling (docs/paper_notes.md, 18).
     """
 
     figures: tuple[Figure, ...]
@@ -102,7 +102,7 @@ class Act(Cutter):
         self.scale = 1.0  # of the states, as the halting unit reads them
 
     def extra_repr(self) -> str:
-        """What its modules do not tell."""
+        """The settings that its modules do not show."""
         return "carry=True" if self.carries else f"epsilon={self.epsilon:g}"
 
     def needs_weights(self) -> bool:
@@ -136,13 +136,13 @@ class Act(Cutter):
         )
 
     def _carried(self, h: Tensor, unscaled: Tensor, reading: Reading, gaps: Gaps) -> Cuts:
-        """What is over goes to the next segment; sums in float64."""
+        """The surplus goes to the next segment; sums are in float64."""
         h, text = h * reading.text, reading.text
         ends, weights, spill = settled(accumulate(h.double(), reading.characters), reading, gaps)
         live = text & (h < 1)  # a threshold may have cut a score off at 1
-        if gaps.given is not None:  # a symbol that is a segment of its own weighs 1, whatever its score
+        if gaps.given is not None:  # a symbol that is a whole segment weighs 1, whatever its score
             live = live & (~gaps.given | (totals(ends, text.long()) > 1))
-        # ACT's, and every score is in R: none is cut off. So a higher tau shortens segments here too.
+        # As in ACT, but R has every score, because none is cut off. A higher tau shortens segments here too.
         penalty = (1 - h.sum(1)) / reading.lengths.clamp(min=1)
         return Cuts(
             ends=ends,
@@ -165,7 +165,7 @@ class Act(Cutter):
         if rate is not None and self.control is not None:
             if self.control.by != "quantile":
                 self.scale = self.halting.in_features**-0.5
-            # With carry, a segment has all of 1 on average, not half a score more.
+            # With carry, the scores of a segment sum to 1 on average, not to half a score more.
             whole = 1 - 0.5 / first(rate.target) if self.carries else 1 - self.epsilon
             nn.init.constant_(self.halting.bias, start_logit(rate.target, whole))
             self.control.start_at(1.0)
@@ -182,7 +182,7 @@ class Act(Cutter):
         return gaps.settle(numbers[:, 1:] > numbers[:, :-1])
 
     def remark(self, live: float | None, length: float, first: bool) -> str | None:
-        """Where it is close to an extreme; with carry, every character is live at any length."""
+        """Advice near an extreme; none with carry, where every character is live at any length."""
         if self.carries:
             return None
         return remark(live, length, first, "model.segmenter.cutter", self.control is not None)

@@ -1,7 +1,7 @@
 """Cuts that are drawn: each gap is cut with a probability of its own (Nawrot et al. 2023).
 
-Evaluation cuts where the probability is above a threshold. Training draws, and there are four ways to learn
-from what was drawn. B sentences, T source symbols, K cuttings of each sentence, l the logits of p.
+Evaluation cuts where the probability is above a threshold. Training draws cuts and can learn from them in
+four ways. B sentences, T source symbols, K cuttings of each sentence, l the logits of p.
 
     straight-through  Gumbel-sigmoid with a temperature, through the weights of symbols; it is biased
     score             (1/K) sum_i (L_i - mean_{j != i} L_j) grad log pi(b_i), K draws (Kool et al. 2019)
@@ -53,8 +53,8 @@ class Bernoulli(Cutter):
 
     `cuttings`: how many cuttings of each sentence training compares; straight-through has one, disarm two.
     `threshold`: None sets it on training text, so that evaluation cuts as often as the rate asks or, without
-    a rate, as often as training does. `start`: the characters per segment that training starts with where no
-    rate is asked for.
+    a rate, as often as training does. `start`: characters per segment at the start of training, without a
+    rate.
     """
 
     shiftable = draws = True
@@ -98,7 +98,7 @@ class Bernoulli(Cutter):
     evaluation_threshold: Tensor  # [] the probability above which evaluation cuts
 
     def extra_repr(self) -> str:
-        """What its modules do not show."""
+        """The settings that its modules do not show."""
         return f"gradient={self.gradient}, cuttings={self.cuttings}"
 
     def _start_at(self, length: float) -> None:
@@ -108,7 +108,7 @@ class Bernoulli(Cutter):
             self.evaluation_threshold.fill_(share)
 
     def keep_rate(self, rate: Rate | None) -> None:
-        """With a rate, training starts at it."""
+        """With a rate, training starts at its target."""
         super().keep_rate(rate)
         if rate is not None:
             if self.fixed_threshold is not None:
@@ -136,7 +136,7 @@ class Bernoulli(Cutter):
         )
         ends = gaps.settle(chosen).flatten(0, 1)
         mask = reading.mask.repeat(len(chosen), 1)
-        # Straight-through gives a gap that is cut no gradient.
+        # With straight-through, a gap that is cut gets no gradient.
         live = free if self.temperature is None else free & ~ends
         return Cuts(
             ends=ends,
@@ -148,7 +148,7 @@ class Bernoulli(Cutter):
         )
 
     def _relaxed(self, scores: Tensor, free: Tensor, reading: Reading, gaps: Gaps) -> Cuts:
-        """Drawn cuts with the gradient of soft ones, as dynamic pooling passes it through its means.
+        """Drawn cuts with the gradient of soft ones, which passes through means as in dynamic pooling.
 
         With c_t the number of cuts before t, symbol t weighs (1 + c_t - detached c_t), divided by the sum of
         its segment.
@@ -175,7 +175,7 @@ class Bernoulli(Cutter):
 
     @torch.no_grad()
     def _draw(self, scores: Tensor, free: Tensor) -> Tensor:
-        """[K, B, T] bool: where each cutting cuts, were it free everywhere."""
+        """[K, B, T] bool: where each cutting would cut if every gap were free."""
         p, number = torch.sigmoid(scores), self.cuttings - (self.gradient == "self-critical")
         if self.gradient == "disarm":
             u = torch.rand_like(p)
@@ -204,7 +204,7 @@ class Bernoulli(Cutter):
 
     @property
     def threshold(self) -> Tensor | None:
-        """That of evaluation, unless it was given."""
+        """The threshold of evaluation, unless the caller fixed it."""
         return self.evaluation_threshold if self.fixed_threshold is None else None
 
     def ends_at(self, scores: Tensor, gaps: Gaps, threshold: float) -> Tensor:
@@ -212,7 +212,7 @@ class Bernoulli(Cutter):
         return gaps.settle(scores > threshold)
 
     def settled_length(self, texts: Sequence[ScoredText]) -> float:
-        """Without a rate, what draws have on average."""
+        """Without a rate, the mean length of drawn segments."""
         if self.control is not None:
             return super().settled_length(texts)
         segments = sum(float((s * (~g.cut & ~g.keep)).sum()) + int((n > 1).sum()) for s, g, n in texts)
@@ -224,7 +224,7 @@ class Bernoulli(Cutter):
 
 
 def likeliest(p: Tensor, free: Tensor) -> Tensor:
-    """[B, T] bool: the free gaps with the largest p, as many per sentence as draws have on average."""
+    """[B, T] bool: the free gaps with the largest p, as many per sentence as draws cut on average."""
     ranks = p.masked_fill(~free, -1.0).argsort(dim=1, descending=True, stable=True).argsort(1)
     return free & (ranks < (p * free).sum(1, keepdim=True).round())
 

@@ -41,7 +41,7 @@ class Cif(Cutter):
         self.score = nn.Linear(input_dim, 1)
 
     def extra_repr(self) -> str:
-        """What its modules do not show."""
+        """The settings that its modules do not show."""
         return "" if self.control is None else f"rate={self.control.rate}"
 
     def needs_weights(self) -> bool:

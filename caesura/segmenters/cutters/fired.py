@@ -1,4 +1,4 @@
-"""What cutters share that add up weights and hand on what is over: CIF, and ACT with carry."""
+"""Shared by cutters that add up weights and carry the surplus over: CIF, and ACT with carry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from caesura.segmenters.spans import totals
 
 
 def _shared(cuts: Cuts) -> Tensor:
-    """[B]: what boundary symbols give to the next segment, each as a share of what it gives in all."""
+    """[B]: the share of a boundary symbol's weight that the next segment gets, summed over boundaries."""
     assert cuts.spill is not None
     return (cuts.spill / (cuts.weights + cuts.spill).clamp(min=1e-30) * cuts.ends).sum(1)
 
@@ -30,10 +30,10 @@ SPILL = Figure(
 
 
 def settled(fired: Fired, reading: Reading, gaps: Gaps) -> tuple[Tensor, Tensor, Tensor]:
-    """Ends, weights and spill [B, T] once given cuts are obeyed.
+    """Ends, weights and spill [B, T] that respect given cuts.
 
     A sentence with given cuts has hard segments: weights are divided by their sum within each. </s> closes
-    the last segment and gives nothing, unless it is all there is.
+    the last segment and gives nothing, unless the sentence has nothing else.
     """
     closing = reading.mask & ~reading.text & (reading.characters == 0)[:, None]  # </s> alone
     ends, weights, spill = gaps.settle(fired.ends), fired.weights + closing, fired.spill

@@ -104,7 +104,7 @@ class Random(HardCutter):
         return "cutter random has to know a sentence before it cuts"
 
     def room(self, characters: int) -> int | None:
-        """What the rate asks for."""
+        """The most segments that the rate asks for."""
         return None if self.control is None else self.control.most(characters)
 
 

@@ -1,7 +1,7 @@
 """Routing (H-Net: Hwang, Wang & Gu 2025): a segment starts where a symbol is unlike the one before it.
 
 p_t = (1 - cos(W_q e_{t-1}, W_k e_t)) / 2 belongs to the gap before symbol t, so it is the score of symbol
-t - 1. A cut moves nothing smoothly: the loss reaches p through the confidence of a segment and by smoothing.
+t - 1. A cut has no gradient: the loss reaches p through the confidence of a segment and through smoothing.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ TINY = 1e-6  # the same before a shift is added, so that every logit is finite
 class Routing(Cutter):
     """A segment ends where the states on both sides of a gap, each through its own matrix, are unlike.
 
-    The confidence of a segment is the p of the gap that opens it, and 1 for the first one. Its vector is
-    multiplied by 1, and that 1 has the gradient of the confidence. `smoothing`: with "segment", a vector is
-    P times its own and 1 - P times that of the segment before it (H-Net); with "character", the same is done
-    to the states before they are pooled, with the p of every gap (SOMBRERO, 2601.22805).
+    The confidence P of a segment is the p of the gap that opens it, and 1 for the first segment. A segment's
+    vector is multiplied by a factor with the value 1 and the gradient of P. `smoothing`: with "segment", a
+    vector becomes P times itself plus 1 - P times that of the segment before it (H-Net); with "character",
+    the states are smoothed in this way before pooling, with the p of every gap (SOMBRERO, 2601.22805).
     """
 
     figures = (LIVE,)
@@ -49,14 +49,14 @@ class Routing(Cutter):
         self.query = nn.Linear(input_dim, input_dim, bias=False)
         self.key = nn.Linear(input_dim, input_dim, bias=False)
         # H-Net starts from identity matrices. Neighbouring states of a fresh GRU are so much alike that
-        # nothing would be cut; with two matrices that have nothing in common, about half of the gaps are.
+        # nothing would be cut. With two unrelated matrices, about half of the gaps are cut.
         # A cosine does not depend on their scale, but Adam does: it moves every weight by about the learning
         # rate, which should be small beside the weight. So weights start at about 1.
         for projection in (self.query, self.key):
             nn.init.orthogonal_(projection.weight, gain=input_dim**0.5)
 
     def extra_repr(self) -> str:
-        """What its modules do not show."""
+        """The settings that its modules do not show."""
         return f"smoothing={self.smoothing}"
 
     def whole_only(self) -> str:
@@ -105,7 +105,7 @@ class Routing(Cutter):
         return smoothed(states, _shifted(cuts.logits)).masked_fill(padding[..., None], 0)
 
     def finish(self, vectors: Tensor, cuts: Cuts) -> Tensor:
-        """Smooth per segment, z_k = P_k u_k + (1 - P_k) z_{k-1}; then bring the confidence in."""
+        """Smooth per segment, z_k = P_k u_k + (1 - P_k) z_{k-1}; then let the gradient reach P."""
         assert cuts.logits is not None
         opening = _shifted(_at_ends(cuts.logits, cuts.ends, vectors.shape[1]))  # [B, S]
         if self.smoothing == "segment":
@@ -123,8 +123,8 @@ class Routing(Cutter):
 def smoothed(values: Tensor, logits: Tensor) -> Tensor:
     """[B, N, D]: m_n = P_n x_n + (1 - P_n) m_{n-1} with P = sigmoid(logits) [B, N], and m_1 = x_1.
 
-    One product with the matrix of what x_j gives to m_n, P_j (1 - P_{j+1}) ... (1 - P_n). Its logarithms are
-    differences of running sums, which are in float64: long sentences would cost digits.
+    One product with a matrix: x_j has the weight P_j (1 - P_{j+1}) ... (1 - P_n) in m_n. The logarithms of
+    the weights are differences of running sums, in float64 because long sentences would cost digits.
     """
     full = torch.promote_types(values.dtype, torch.float32)
     size = values.shape[1]
@@ -139,7 +139,7 @@ def smoothed(values: Tensor, logits: Tensor) -> Tensor:
 
 
 def _shifted(values: Tensor) -> Tensor:
-    """[B, N]: each value moved from a gap's left side to its right side; the first one, of no gap, is 0."""
+    """[B, N]: each value moved from a gap's left side to its right side; the first symbol gets 0."""
     return F.pad(values, (1, 0))[:, : values.shape[1]]
 
 

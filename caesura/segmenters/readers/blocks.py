@@ -13,12 +13,12 @@ from caesura.segmenters.readers.lookup import Lookup
 
 
 class Blocks(Lookup):
-    """At each symbol, a mixture of the means of the blocks of 1, 2, ... `largest` symbols that it is in.
+    """At each symbol, a mixture of the means of the blocks of 1, 2, ... `largest` symbols that contain it.
 
     Blocks of one size follow one another from the start of the sentence; the last may be shorter. A linear
     layer scores each block, and a softmax over the sizes mixes them. With `calibrate`, the shares of a symbol
     are averaged with those of symbols whose shares are similar. As in Charformer, a convolution of `width`
-    comes first, so that blocks differ with their surroundings; with 1 there is only a linear layer.
+    comes first, so that a block depends on its surroundings; a width of 1 leaves only a linear layer.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Blocks(Lookup):
         self.score = nn.Linear(embedding_dim, 1, bias=False)
 
     def extra_repr(self) -> str:
-        """What its modules do not show."""
+        """The settings that its modules do not show."""
         return f"largest={self.largest}, calibrate={self.calibrate}"
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class Blocks(Lookup):
         return mixed.masked_fill(~mask[..., None], 0)
 
     def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
-        """Not in pieces."""
+        """Never called: it reads whole sentences only."""
         raise NotImplementedError
 
     def whole_only(self) -> str:
@@ -71,7 +71,7 @@ class Blocks(Lookup):
 def block_means(states: Tensor, mask: Tensor, size: int) -> Tensor:
     """[B, T, D]: for each symbol the mean of states [B, T, D] over its block of `size`, without padding."""
     B, T, D = states.shape
-    number = -(-T // size)  # of blocks, the last of which may be shorter
+    number = -(-T // size)  # of blocks; the last one may be shorter
     rest = number * size - T
     total = F.pad(states, (0, 0, 0, rest)).view(B, number, size, D).sum(2)
     count = F.pad(mask, (0, rest)).view(B, number, size).sum(2).clamp(min=1)

@@ -1,6 +1,6 @@
 """Convolutions of several widths and highway layers (Lee, Cho & Hofmann 2017, 1610.03017).
 
-Their max-pooling with a stride is left out: where to cut, and how to pool, is up to the other parts.
+Their max-pooling with a stride is left out: the cutter and the pooling do that work here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from caesura.layers.masks import positions_mask
 from caesura.segmenters.readers.lookup import Lookup
 
 FILTERS = (100, 100, 125, 125, 150, 150, 150, 150)  # of widths 1 to 8; the paper has twice as many of each
-CARRY = -2.0  # the first bias of a highway layer's gate: it starts out passing most of its input on
+CARRY = -2.0  # the initial bias of a highway layer's gate: at first it passes most of its input on
 
 
 class Conv(Lookup):
     """Filters of widths 1, 2, ... with ReLU over embeddings, side by side, then highway layers.
 
-    `filters` has the number of filters of each width (None: FILTERS); a state has their sum.
+    `filters` lists the number of filters of each width (None: FILTERS); the size of a state is their sum.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Conv(Lookup):
         super().__init__(vocab_size, embedding_dim, dropout)
         numbers = FILTERS if filters is None else filters
         if not numbers:
-            raise ValueError("filters must be a number of filters for each width, at least one, not []")
+            raise ValueError("filters must list the number of filters of each width, at least one, not []")
         for number in numbers:
             check_sizes(filters=number)
         if highway_layers < 0:
@@ -60,7 +60,7 @@ class Conv(Lookup):
         return states.masked_fill(~mask[..., None], 0)
 
     def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
-        """Not in pieces."""
+        """Never called: it reads whole sentences only."""
         raise NotImplementedError
 
     def whole_only(self) -> str:
