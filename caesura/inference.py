@@ -78,7 +78,7 @@ class Translator(BaseTranslator):
         def forced(rows: list[int]) -> list[float]:
             ids = [written.ids[i] for i in rows]
             by_row: dict[int, float] = {}
-            with self._precision():
+            with self.precision():
                 memory = self._encoded(texts, rows)
                 for group in self._groups([len(target) + 1 for target in ids]):  # may be longer than sources
                     encoded = memory.rows(torch.tensor(group, device=self.device))
@@ -103,7 +103,7 @@ class Translator(BaseTranslator):
 
         def forced(rows: list[int]) -> list[Segmentation]:
             ids, places = [written.ids[i] for i in rows], [written.places[i] for i in rows]
-            with self._precision():
+            with self.precision():
                 return self._forced(self._encoded(texts, rows), ids, [written[i] for i in rows], places)
 
         cuts = self._by_group(texts, forced, progress)
@@ -220,7 +220,7 @@ class Translator(BaseTranslator):
 
     def _together(self, texts: Numbered, rows: list[int], search: Search | None) -> list[Output]:
         batch = self._batch(texts, rows)
-        with self._precision():
+        with self.precision():
             segments = self._segments(batch)
             if search:
                 memory = self.encoder(segments.vectors, segments.lengths)
@@ -253,7 +253,7 @@ class Translator(BaseTranslator):
         except ValueError as problem:  # of one that takes no cuts
             raise InputError(str(problem)) from problem
 
-    def _precision(self) -> AbstractContextManager[None]:
+    def precision(self) -> AbstractContextManager[None]:
         """Autocast as `testing.precision` says; float32 leaves a caller's autocast as it is."""
         if self.config.testing.precision == "float32":
             return nullcontext()

@@ -24,13 +24,20 @@ class Agreement:
     sentences: int
     rows: dict[str, BoundaryScores]  # "model" first
     alone: bool = False  # of the gold's own text, not of the analysed one
+    either_side: tuple[int, int] | None = (
+        None  # where two gaps count for a boundary: the model's cuts, all gaps
+    )
 
     @property
     def chance(self) -> float:
         """The mean F1 of as many cuts as the model's at random places."""
         model, places = self.rows["model"], self.rows["every character"].predicted
-        right = model.predicted * model.gold / places if places else 0.0
-        return f1(model.predicted, model.gold, right)
+        if self.either_side is None:
+            right = model.predicted * model.gold / places if places else 0.0
+            return f1(model.predicted, model.gold, right)
+        cuts, gaps = self.either_side
+        share = cuts / gaps if gaps else 0.0  # of the gaps that are cut; cuts on both sides count as one
+        return f1(cuts - model.gold * share**2, model.gold, model.gold * (1 - (1 - share) ** 2))
 
 
 @dataclass
@@ -41,10 +48,23 @@ class AgreementTally:
     about: str
     sentences: int = 0
     _rows: dict[str, BoundaryCounts] = field(default_factory=dict)
+    _either_side: tuple[int, int] | None = None
 
-    def add(self, rows: dict[str, Bounds], gold: Bounds, judged: Collection[int] | None = None) -> None:
-        """One sentence; `judged` are the places where the reference says something, None for all of them."""
+    def add(
+        self,
+        rows: dict[str, Bounds],
+        gold: Bounds,
+        judged: Collection[int] | None = None,
+        unmoved: dict[str, Bounds] | None = None,
+    ) -> None:
+        """One sentence; `judged` are the places where the reference says something, None for all of them.
+
+        `unmoved`: the rows before cuts on either side of a boundary became one.
+        """
         self.sentences += 1
+        if unmoved is not None:
+            cuts, gaps = self._either_side or (0, 0)
+            self._either_side = cuts + len(unmoved["model"]), gaps + len(unmoved["every character"])
         truth = set(gold)
         for name, bounds in rows.items():
             places = set(bounds) if judged is None else set(bounds) & set(judged)
@@ -53,7 +73,7 @@ class AgreementTally:
     def result(self) -> Agreement:
         """The scores so far."""
         rows = {name: counts.scores() for name, counts in self._rows.items()}
-        return Agreement(self.reference, self.about, self.sentences, rows)
+        return Agreement(self.reference, self.about, self.sentences, rows, either_side=self._either_side)
 
 
 class Agreements:
@@ -70,7 +90,7 @@ class Agreements:
         self._add("white space", "a cut before each word but the first", rows, spaces)
         moved: dict[str, Bounds] = {name: before_spaces(text, places) for name, places in rows.items()}
         about = "the same, where a cut after the space counts too"
-        self._add("white space, either side", about, moved, spaces)
+        self._add("white space, either side", about, moved, spaces, unmoved=rows)
         if self._bpe is not None:
             about = f"byte-pair encoding of the same text, {len(self._bpe):,} symbols"
             self._add("BPE", about, rows, rows["BPE"])
@@ -92,9 +112,10 @@ class Agreements:
         rows: dict[str, Bounds],
         gold: Bounds,
         judged: Collection[int] | None = None,
+        unmoved: dict[str, Bounds] | None = None,
     ) -> None:
         tally = self._tallies.setdefault(reference, AgreementTally(reference, about))
-        tally.add(rows, gold, judged)
+        tally.add(rows, gold, judged, unmoved)
 
 
 def with_own_text(tables: list[Agreement], model: Translator, gold: Gold | None) -> list[Agreement]:

@@ -151,11 +151,10 @@ def _sampled(
 @torch.no_grad()
 def _drawn(pairs: Pairs, free: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Probabilities p [B, T]; for draws b, b - p [3, P, B, T] and losses less the others' mean [3, P, B]."""
-    device, B = pairs.batch.src.device, len(free)
-    scores = pairs.forced(torch.arange(B, device=device))[1].scores
+    batch, device, B = pairs.batch, pairs.batch.src.device, len(free)
+    scores = pairs.model.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts).scores
     assert scores is not None
-    p = torch.zeros(free.shape, dtype=torch.float64)
-    p[:, : scores.shape[1]] = scores.double().cpu()
+    p = scores.double().cpu()
     drawn = torch.rand(GROUPS, count, *free.shape, dtype=torch.float64) < p
     marks = torch.where(free, 2 * drawn.to(torch.int8) - 1, 0).to(torch.int8)
     if pairs.batch.src_cuts is not None:
@@ -173,7 +172,7 @@ def _estimated(pairs: Pairs, count: int, progress: Callable[[int], None]) -> Ten
     shape = pairs.batch.src.shape
     getattr(pairs.model.segmenter, "cutter", pairs.model.segmenter).train()  # `resting` puts it back
     slopes, rows = torch.zeros(GROUPS, *shape).double(), torch.arange(GROUPS * count * shape[0]) % shape[0]
-    for both in pairs.chunks(rows.to(pairs.batch.src.device)):
+    for both in pairs.chunks(rows.to(pairs.batch.src.device), pairs.model.segmenter.cuttings):
         at = both.cpu()
         shift = torch.zeros(len(at), shape[1], dtype=next(pairs.model.parameters()).dtype)
         _, slope = pairs.slopes(rows[at].to(both.device), shift.to(both.device))

@@ -60,8 +60,8 @@ class Pairs:
         steps = torch.arange(self.batch.src.shape[1], device=self.batch.src.device)
         return steps < (self.batch.src_lengths - 2)[:, None]
 
-    def chunks(self, rows: Tensor) -> Iterator[Tensor]:
-        """Positions in `rows` [N], sentences of similar length together, as many as fit at once."""
+    def chunks(self, rows: Tensor, copies: int = 1) -> Iterator[Tensor]:
+        """Positions in `rows` [N], sentences of similar length together, as many as fit `copies` times."""
         assert self.batch.trg_lengths is not None
         gpu, sources, targets = rows.is_cuda, self.batch.src_lengths, self.batch.trg_lengths
         symbols, logits = (SYMBOLS_ON_A_GPU, LOGITS_ON_A_GPU) if gpu else (SYMBOLS, LOGITS)
@@ -70,7 +70,7 @@ class Pairs:
         order = torch.maximum(sources, targets)[rows].argsort(descending=True, stable=True)
         longest, written = int(torch.maximum(sources, targets).max()), int(targets.max())
         most = min(symbols // longest, logits // (written * len(self.model.trg_vocabulary)))
-        yield from order.split(max(1, most))
+        yield from order.split(max(1, most // copies))
 
     def losses(self, rows: Tensor, given: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
         """[N]: cross-entropy of the targets of sentences `rows` [N], in nats per symbol, </s> counted.

@@ -92,7 +92,7 @@ class BoundaryCounts:
         return scores_of_counts(self.predicted, self.gold, self.correct)
 
 
-def f1(predicted: int, gold: int, correct: float) -> float:
+def f1(predicted: float, gold: int, correct: float) -> float:
     """The harmonic mean of precision and recall; 0 where there are no boundaries at all."""
     return 2 * correct / (predicted + gold) if predicted + gold else 0.0
 

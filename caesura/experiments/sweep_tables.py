@@ -207,8 +207,9 @@ def markdown(sweep: Sweep) -> str:
             "error. Best flip: the gain of the best cut to add or remove. Hardening: the cost of hard "
             "cuts at the model's places. Both in nats per target symbol."
         )
-    if shown := [f"| {run.name} | {' <br> '.join(run.examples)} |" for run in sweep.runs if run.examples]:
-        parts.append("\n".join(["**How each cuts a sentence**\n", "| run | |", "| --- | --- |", *shown]))
+    if cut := [run for run in sweep.runs if run.examples]:
+        lines = [line for run in cut for line in (f"{run.name}:", *(f"    {text}" for text in run.examples))]
+        parts.append("\n".join(["**How each cuts a sentence**\n", "```", *lines, "```"]))
     signatures = [f"`{text}`" for text in sweep.signatures]
     return "\n\n".join([*parts, *notes, *sweep.made, *signatures]) + "\n"
 

@@ -55,6 +55,8 @@ def count_cuts(ends: Tensor, lengths: Tensor) -> CutCount:
 
     The last of `lengths` [B] symbols is </s> and ends a segment; a row of padding has one or none.
     """
+    if len(ends) != len(lengths):
+        raise ValueError(f"ends have {len(ends)} rows and lengths {len(lengths)}; repeat lengths per cutting")
     characters, halted = (lengths - 1).clamp(min=0).sum(), ends.sum() - (lengths > 0).sum()
     if not ends.shape[1]:
         return CutCount(characters, halted)

@@ -20,5 +20,5 @@ def settle(model: Translator, corpus: Corpus) -> None:
     rows = rows[corpus.lengths[rows, 0].argsort(kind="stable")]
     parts = (collated(corpus, rows[at : at + TOGETHER]) for at in range(0, len(rows), TOGETHER))
     batches = (part.to(model.device) for part in parts)
-    with evaluating(model):
+    with evaluating(model), model.precision():  # as validations and translations compute
         model.segmenter.settle((batch.src, batch.src_lengths, batch.src_cuts) for batch in batches)

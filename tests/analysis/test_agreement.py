@@ -1,5 +1,7 @@
 """Agreement of boundaries: as the evaluation counts it, and only where the reference speaks."""
 
+import random
+
 import pytest
 from helpers import tiny_model
 from hypothesis import given
@@ -99,3 +101,13 @@ def test_a_baseline_that_is_right_everywhere_is_still_shown() -> None:
     assert ("every character", 1.0, 1.0, 1.0) in rows
     same, _ = _against("white space", [("m", Agreement("white space", "about", 1, scores))], 2)
     assert "whitespace" not in [label for label, *_ in same]
+
+
+def test_chance_is_what_random_cuts_reach_on_either_side_of_a_space_too() -> None:
+    draw, tables = random.Random(1), Agreements(None, None)
+    for number in range(400):
+        text = " ".join("x" * draw.randint(2, 7) for _ in range(12))
+        bounds = [place for place in range(1, len(text)) if draw.random() < 0.25]
+        tables.add(number, text, bounds, None)
+    for table in tables.result():
+        assert table.chance == pytest.approx(table.rows["model"].f1, abs=0.01), table.reference

@@ -200,7 +200,6 @@ def test_any_file_is_read_line_for_line_or_refused(tmp_path: Path, examples: int
     print(dict(seen))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("system", "examples", "least"),
     [

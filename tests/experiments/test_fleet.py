@@ -49,6 +49,7 @@ def test_all_members_are_trained_and_tested_and_then_left_alone(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_budget_is_of_training_over_all_calls_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *ENDLESS)
     assert run_fleet([one], Limits(budget=1.0), Heard(), measures=())

@@ -181,6 +181,7 @@ def test_a_budget_is_shared_by_all_and_said(recipe: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_budget_is_that_of_the_row_which_was_given_it(recipe: Path) -> None:
     endless = ("--set", "training.updates=100000000")
     run(recipe, *endless, "--only", "char", "--seeds", "1", "--budget", "0.3s")
@@ -206,6 +207,7 @@ def test_ctrl_c_leaves_a_table(recipe: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
     ("change", "budget", "lacking"),
     [

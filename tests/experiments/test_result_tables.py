@@ -95,6 +95,7 @@ def test_the_figure_has_a_line_per_series_with_its_tested_systems() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_measure_that_the_recipe_names_is_made_kept_and_asked_for(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_run_of_another_config_is_not_replaced(configs, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 @pytest.mark.usefixtures("undrawn")
 def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"

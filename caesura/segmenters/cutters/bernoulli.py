@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.layers.checks import check_shares, check_sizes
+from caesura.layers.masks import positions_mask
 from caesura.schedules import Setting, first
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.cutters.act import logits, temperature_knob
@@ -35,8 +36,8 @@ MOST_LIKELY = 0.999  # the largest probability that training starts with
 
 def _sureness(cuts: Cuts, lengths: Tensor) -> tuple[Tensor, Tensor]:
     assert cuts.scores is not None
-    assert cuts.live is not None
-    return ((2 * cuts.scores - 1).abs() * cuts.live).sum(1), cuts.live.sum(1)
+    inner = positions_mask(lengths - 2, cuts.scores.shape[1])  # the gap in front of </s> is never cut
+    return ((2 * cuts.scores - 1).abs() * inner).sum(1), inner.sum(1)
 
 
 SURENESS = Figure(
@@ -163,7 +164,7 @@ class Bernoulli(Cutter):
         share = 1 + count - count.detach()
         losses = {}
         if self.control is not None and self.control.by == "prior":
-            losses["rate"] = self.control.prior((hard * free).sum(1) + 1, reading.characters)
+            losses["rate"] = self.control.prior(hard.sum(1), reading.characters)
         return Cuts(
             ends=ends,
             weights=share / totals(ends, share) * reading.mask if ends.shape[1] else share,
@@ -215,7 +216,7 @@ class Bernoulli(Cutter):
         """Without a rate, the mean length of drawn segments."""
         if self.control is not None:
             return super().settled_length(texts)
-        segments = sum(float((s * (~g.cut & ~g.keep)).sum()) + int((n > 1).sum()) for s, g, n in texts)
+        segments = sum(float((s * (~g.cut & ~g.keep)).sum()) + int(g.cut[n > 1].sum()) for s, g, n in texts)
         return sum(int((n - 1).clamp(min=0).sum()) for _, _, n in texts) / max(segments, 1e-9)
 
     def flops(self, symbols: int) -> int:
