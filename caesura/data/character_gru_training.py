@@ -112,4 +112,4 @@ _NAMES = {
 
 def _model(alphabet: NDArray[np.uint32], network: _Network) -> GruModel:
     weights = network.state_dict()
-    return GruModel(alphabet, {name: weights[own].cpu().numpy() for name, own in _NAMES.items()})
+    return GruModel(alphabet, {name: weights[key].cpu().numpy() for name, key in _NAMES.items()})
