@@ -45,7 +45,7 @@ def train_gru(
     device: str = "cpu",
     progress: Callable[[int], None] = lambda lines: None,
 ) -> GruModel:
-    """Train for a number of updates; each pass over the lines has another order.
+    """Train for a number of updates; the lines are batched and shuffled anew for each pass.
 
     The seed is fixed, and the caller's random state stays as it is. `progress` gets the number of lines
     trained on so far, repetitions included.
