@@ -127,9 +127,9 @@ def _build(
             supplied.setdefault("input_dim", getattr(arguments[name], "output_dim", 0))
         elif isinstance(value, dict) and (made := _record(hint)):
             arguments[name] = _build(config, f"{section}.{name}", made, value, {}, None)
-    wanted = inspect.signature(target).parameters
+    parameters = inspect.signature(target).parameters
     with config.blame(section):
-        return target(**{name: size for name, size in supplied.items() if name in wanted}, **arguments)
+        return target(**{name: size for name, size in supplied.items() if name in parameters}, **arguments)
 
 
 def check_options(
@@ -178,8 +178,8 @@ def _check_sections(
         value = values.get(name)
         if hint in _WITHIN and name in values and not isinstance(value, str | dict):
             example = sorted(_WITHIN[hint][1])[0]
-            wanted = f"should be a name such as {example}, or a section such as {{type: {example}}}"
-            raise config.error(f"{section}.{name}", f"{show(value)} {wanted}")
+            form = f"should be a name such as {example}, or a section such as {{type: {example}}}"
+            raise config.error(f"{section}.{name}", f"{show(value)} {form}")
         if _record(hint) and float not in typing.get_args(hint) and not isinstance(value, dict | None):
             first = next(iter(inspect.signature(_record(hint)).parameters))
             raise config.error(
@@ -195,8 +195,8 @@ def _part_options(config: Config, section: str, hint: Any, value: Any) -> dict[s
     if not isinstance(name, str):
         raise config.error(section, f"type is missing; choose one of {', '.join(sorted(registry))}")
     target = _class(config, section, kind, name, registry)
-    own = {key: v for key, v in given.items() if key != "type"}
-    return {"type": name} | check_options(config, section, target, own, name)
+    options = {key: v for key, v in given.items() if key != "type"}
+    return {"type": name} | check_options(config, section, target, options, name)
 
 
 def _record(hint: Any) -> Any:
@@ -214,22 +214,22 @@ def _ids(config: Config, key: str, characters: str, vocabulary: Vocabulary | Non
     level = config.data.src.level if vocabulary is None else vocabulary.kind
     if characters and level != "char":
         raise config.error(key, f"needs data.src.level: char, not {level}")
-    found = [] if vocabulary is None else vocabulary.encode(characters)
-    if UNK in found:
+    ids = [] if vocabulary is None else vocabulary.encode(characters)
+    if UNK in ids:
         remedy = "leave it out, or raise data.src.voc_limit where that is what keeps it out"
         raise config.error(
-            key, f"{characters[found.index(UNK)]!r} is not in the vocabulary of the training text; {remedy}"
+            key, f"{characters[ids.index(UNK)]!r} is not in the vocabulary of the training text; {remedy}"
         )
-    return found
+    return ids
 
 
 def _class(config: Config, section: str, part: str, name: str, registry: Mapping[str, Any]) -> Any:
     """The class that a part's `type` names; only registered ones, so that no config can run code."""
     if name not in registry:
-        known = ", ".join(sorted(registry))
+        names = ", ".join(sorted(registry))
         others = [kind for kind, parts in _WITHIN.values() if name in parts and kind != part]
         hint = f"; {name} is a {others[0]}: {others[0]}: {name}" if others else ""
-        raise config.error(f"{section}.type", f"unknown {part} '{name}'; there are {known}{hint}")
+        raise config.error(f"{section}.type", f"unknown {part} '{name}'; there are {names}{hint}")
     target = registry[name]
     if isinstance(target, str):
         module, _, attribute = target.partition(":")

@@ -205,17 +205,17 @@ class BaseTranslator(nn.Module):
         With K cuttings, each sum is a mean over the cuttings.
         """
         copies = segments.cuts.copies
-        found = [count.double() / copies for count in count_cuts(segments.ends, lengths.repeat(copies))]
-        found += [*sums(self.segmenter.figures, segments.cuts, lengths, real).flatten()]
+        counts = [count.double() / copies for count in count_cuts(segments.ends, lengths.repeat(copies))]
+        counts += [*sums(self.segmenter.figures, segments.cuts, lengths, real).flatten()]
         if self.decoder.segmenting:
-            nothing = torch.zeros_like(found[0])
+            nothing = torch.zeros_like(counts[0])
             symbols, written, live = nothing, nothing, nothing
             if decoded.ends is not None:  # minimum risk forces many targets, which do not measure the text
                 ends, every = decoded.ends, trg_lengths.repeat(copies)
                 symbols, written = (count.double() / copies for count in count_cuts(ends, every))
                 live = symbols - (ends.sum() - (every > 0).sum()) / copies
-            found += [symbols, written, live, (decoded.penalty * real.repeat(copies)).sum() / copies]
-        return dict(zip(self.counted, found, strict=True))
+            counts += [symbols, written, live, (decoded.penalty * real.repeat(copies)).sum() / copies]
+        return dict(zip(self.counted, counts, strict=True))
 
     def __call__(self, batch: Batch) -> Loss:
         return super().__call__(batch)

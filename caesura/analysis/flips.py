@@ -113,7 +113,7 @@ def all_flips(
         for _ in range(rounds):
             if not search.step():
                 break
-        pulls = _pulls(pairs, search.own, flipped - search.hard[:, None])
+        pulls = _pulls(pairs, search.cuts, flipped - search.hard[:, None])
     results = []
     for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
         spans = model.src_vocabulary.encode_spans(source)[1]
@@ -124,7 +124,7 @@ def all_flips(
                 source=source,
                 target=target,
                 symbols=[source[start:end] for start, end in spans],
-                cuts=search.own[i, :gaps].tolist(),
+                cuts=search.cuts[i, :gaps].tolist(),
                 soft=float(search.soft[i]),
                 hard=float(search.hard[i]),
                 flipped=[None if math.isnan(loss) else loss for loss in losses],
@@ -143,16 +143,16 @@ class _Search:
         self._pairs, self._inner = pairs, pairs.inner
         count, device = len(pairs.batch), pairs.batch.src.device
         rows = torch.arange(count, device=device)
-        self.own = torch.zeros_like(self._inner)  # [B, T]
+        self.cuts = torch.zeros_like(self._inner)  # [B, T]
         self._marks = torch.zeros_like(pairs.batch.src, dtype=torch.int8)  # 0: free
         self.soft = torch.zeros(count, dtype=torch.float64, device=device)
         self.hard = torch.zeros_like(self.soft)
         for part in pairs.chunks(rows):
             self.soft[part], segments = pairs.forced(part)
-            self.own[part, : segments.ends.shape[1]] = segments.ends
-            self._marks[part] = torch.where(self.own[part], 1, -1).to(torch.int8) * self._inner[part]
+            self.cuts[part, : segments.ends.shape[1]] = segments.ends
+            self._marks[part] = torch.where(self.cuts[part], 1, -1).to(torch.int8) * self._inner[part]
             self.hard[part] = pairs.losses(part, given=self._marks[part])
-        self.own &= self._inner
+        self.cuts &= self._inner
         self.taken: list[list[int]] = [[] for _ in range(count)]
         self.loss, self.flipped = self.hard.clone(), self._flipped(rows)
         self._next = self.flipped

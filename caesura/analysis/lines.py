@@ -54,18 +54,18 @@ class Sample:
 
     size: int
     seed: int
-    wanted: Collection[int] = ()  # numbers of lines that are kept beside the sample
+    numbers: Collection[int] = ()  # of lines that are kept beside the sample
     seen: int = 0
     _kept: list[Line] = field(default_factory=list)
-    _wanted: dict[int, Line] = field(default_factory=dict)
+    _by_number: dict[int, Line] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
     def add(self, line: Line) -> None:
         """Look at one more line (Vitter's algorithm R)."""
-        if line.number in self.wanted:
-            self._wanted[line.number] = line
+        if line.number in self.numbers:
+            self._by_number[line.number] = line
         self.seen += 1
         if len(self._kept) < self.size:
             self._kept.append(line)
@@ -80,7 +80,7 @@ class Sample:
     @property
     def chosen(self) -> list[Line]:
         """The lines that were wanted by their number."""
-        return [self._wanted[number] for number in self.wanted if number in self._wanted]
+        return [self._by_number[number] for number in self.numbers if number in self._by_number]
 
 
 def subsample(lines: Sequence[Line], size: int, seed: int) -> list[Line]:

@@ -149,8 +149,8 @@ def _chunks(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
         chunk: list[Line] = []
         try:
             chunk.extend(islice(lines, size))
-        except InputError as found:
-            problem = found
+        except InputError as error:
+            problem = error
         if chunk:
             yield chunk
         elif problem is None:

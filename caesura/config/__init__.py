@@ -302,11 +302,11 @@ class Config(Section):
             wrong = problems(invalid, options, self._places, path, given, whole=Config)
             missing = [problem for problem in wrong if problem.message == "missing"]
             if missing and path in self._replaced:
-                wanted = " and ".join(".".join(problem.key) for problem in missing)
+                keys = " and ".join(".".join(problem.key) for problem in missing)
                 old, kind = self._replaced[path], (*path, "type")
-                said = f"{name} does not inherit options from {old}; give {wanted} as well"
+                message = f"{name} does not inherit options from {old}; give {keys} as well"
                 wrong = [p for p in wrong if p not in missing]
-                wrong.append(yamlfile.Problem(place_of(self._places, kind), kind, said))
+                wrong.append(yamlfile.Problem(place_of(self._places, kind), kind, message))
             yamlfile.refuse(wrong)
             raise
 
@@ -358,8 +358,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), bas
 
 def _config_in(folder: Path) -> str:
     """What to name in place of a folder."""
-    there = sorted(folder.glob("*.yaml"))
-    return f"name a config, such as {there[0]}" if there else "name a config, a .yaml file"
+    configs = sorted(folder.glob("*.yaml"))
+    return f"name a config, such as {configs[0]}" if configs else "name a config, a .yaml file"
 
 
 def differences(old: Config, new: Config) -> list[str]:
@@ -375,10 +375,10 @@ def differences(old: Config, new: Config) -> list[str]:
 
 def flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """A tree by dotted keys."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
-    return found
+        values |= flat(value, f"{above}{key}.") if isinstance(value, dict) else {above + key: value}
+    return values
 
 
 def _read_with_bases(path: Path, depth: int | None) -> Source:

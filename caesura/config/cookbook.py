@@ -42,8 +42,8 @@ def find(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
     if here.is_file():
         say(f"{here}: using the file in this folder, not the recipe of that name")
         return here
-    own = f"the recipe {name_of(recipe)} that comes with Caesura" if home() in recipe.parents else recipe
-    say(f"{name}: no such file in this folder; using {own}")
+    origin = f"the recipe {name_of(recipe)} that comes with Caesura" if home() in recipe.parents else recipe
+    say(f"{name}: no such file in this folder; using {origin}")
     return recipe
 
 

@@ -70,7 +70,7 @@ def problems(
 
     A missing key is not named beside its misspelling; one in a wrong place is looked for in all of `whole`.
     """
-    found: dict[Key, list[str]] = {}
+    messages: dict[Key, list[str]] = {}
     absent, guessed = set(), set()
     for error in invalid.errors(include_url=False):
         # <: a union's tag; [key]: the name of an entry, not its value
@@ -82,13 +82,13 @@ def problems(
             key = (*key, error["ctx"]["key"])
         if error["type"] == "extra_forbidden":
             names = dict.fromkeys(_keys(whole)) if whole else {}
-            elsewhere = [".".join(known) for known in names if known[-1] == key[-1]]
-            known = [*_fields(model, path[:-1]), *(_fields(whole, section) if whole and section else ())]
+            elsewhere = [".".join(name) for name in names if name[-1] == key[-1]]
+            fields = [*_fields(model, path[:-1]), *(_fields(whole, section) if whole and section else ())]
             alias = ALIASES.get(key[-1].lower().replace("-", "_"), "") if whole and not elsewhere else ""
             here = alias.split(".")[-1]
-            if alias and here not in known:
+            if alias and here not in fields:
                 elsewhere = [alias]
-            guess = None if elsewhere else here or nearest(key[-1], known)
+            guess = None if elsewhere else here or nearest(key[-1], fields)
             guessed.add((*key[:-1], guess))
             meant = f"'{guess}'" if guess else " or ".join(elsewhere)
             text = "unknown key" + (f"; did you mean {meant}?" if meant else "")
@@ -102,11 +102,11 @@ def problems(
             text = f"missing: {about}" if about else "missing"
         else:
             text = _phrase(error, section + key, place_of(places, section + key))
-        found.setdefault(key, []).append(text)
+        messages.setdefault(key, []).append(text)
     for key in absent & guessed:
-        del found[key]
+        del messages[key]
     return [
-        Problem(place_of(places, section + k), section + k, "; ".join(texts)) for k, texts in found.items()
+        Problem(place_of(places, section + k), section + k, "; ".join(texts)) for k, texts in messages.items()
     ]
 
 
@@ -151,8 +151,8 @@ def _phrase(error: ErrorDetails, key: Key, place: Place) -> str:
         return f"{show(value)} may hold letters, digits, spaces and . _ + - only, and not start with a mark"
     if kind == "string_too_short":
         return "is empty"
-    wanted = _WANTED.get(kind.split("_")[0])
-    if wanted is None:
+    expectation = _WANTED.get(kind.split("_")[0])
+    if expectation is None:
         return f"{show(value)}: {error['msg']}"
     remedy = ""
     if kind == "string_type" and isinstance(value, bool | int | float | None):  # None: a space, perhaps
@@ -164,12 +164,12 @@ def _phrase(error: ErrorDetails, key: Key, place: Place) -> str:
             remedy = f"; {in_shell(name, typed)}"
     if kind.startswith("int_") and isinstance(value, float) and value.is_integer():
         remedy = f"; write {value:.0f}"
-    return f"{show(value)} is not {wanted}{remedy}"
+    return f"{show(value)} is not {expectation}{remedy}"
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, words: Iterable[str]) -> str | None:
     """The known word that another one was probably meant to be."""
-    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1)), None)
+    return next(iter(difflib.get_close_matches(word.lower(), list(words), n=1)), None)
 
 
 def _fields(model: type[BaseModel], path: Key) -> dict[str, FieldInfo]:

@@ -67,15 +67,15 @@ class GruModel:
 
     def entropies(self, texts: Sequence[str]) -> list[Floats]:
         """Per character of each text, its entropy given the characters before it, in bits."""
-        found: list[Floats] = [np.empty(0)] * len(texts)
+        results: list[Floats] = [np.empty(0)] * len(texts)
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         at = 0
         while at < len(order):
             rows = order[at : at + max(1, min(_ROWS, _CELLS // max(1, len(texts[order[at]]))))]
             for i, values in zip(rows, self._together([texts[i] for i in rows]), strict=True):
-                found[i] = values
+                results[i] = values
             at += len(rows)
-        return found
+        return results
 
     def _together(self, texts: Sequence[str]) -> Iterator[Floats]:
         """The same for texts computed together, the longest first."""
@@ -113,15 +113,15 @@ class GruModel:
     def _uncertainty(self, states: Singles) -> Floats:
         """The entropy of the next character after each state, in bits."""
         logits = (states @ self._output) * self._output_unit + self.weights["output_bias"]
-        found = np.empty(len(states))
+        entropies = np.empty(len(states))
         rows = max(1, _CELLS // logits.shape[1])
         for at in range(0, len(states), rows):
             part = logits[at : at + rows].astype(np.float64)
             part -= part.max(1, keepdims=True)
             shares = np.exp(part)
             total = shares.sum(1)
-            found[at : at + rows] = np.log2(total) - (shares * part).sum(1) / (total * np.log(2))
-        return np.rint(np.maximum(found, 0) * ENTROPY) / ENTROPY
+            entropies[at : at + rows] = np.log2(total) - (shares * part).sum(1) / (total * np.log(2))
+        return np.rint(np.maximum(entropies, 0) * ENTROPY) / ENTROPY
 
 
 def _whole(weights: Singles) -> tuple[Singles, Singles]:

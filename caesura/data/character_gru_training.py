@@ -45,7 +45,7 @@ def train_gru(
     device: str = "cpu",
     progress: Callable[[int], None] = lambda lines: None,
 ) -> GruModel:
-    """Train for a number of updates; each pass over the lines has another order.
+    """Train for a number of updates; the lines are batched and shuffled anew for each pass.
 
     The seed is fixed, and the caller's random state stays as it is. `progress` gets the number of lines
     trained on so far, repetitions included.
@@ -112,4 +112,4 @@ _NAMES = {
 
 def _model(alphabet: NDArray[np.uint32], network: _Network) -> GruModel:
     weights = network.state_dict()
-    return GruModel(alphabet, {name: weights[own].cpu().numpy() for name, own in _NAMES.items()})
+    return GruModel(alphabet, {name: weights[key].cpu().numpy() for name, key in _NAMES.items()})

@@ -321,7 +321,7 @@ class _Filter:
 
 
 def _announced(pairs: Iterator[Pair], cuts: CutsReader) -> Iterator[Pair]:
-    """The pairs; `cuts` gets their sources beforehand, many at a time."""
+    """Yield the pairs; before each block of AHEAD, pass the sources of the block to `cuts`."""
     while some := [*islice(pairs, AHEAD)]:
         cuts.ahead(src for src, _, _ in some)
         yield from some

@@ -79,11 +79,11 @@ class RuledCuts(TextCuts):
         return [self.rule.type, self.rule.characters, self.rule.side, self.rule.most]
 
     def offsets(self, text: str) -> list[int]:
-        found = [at for at in self._by_character(text) if 0 < at < len(text)]
+        offsets = [at for at in self._by_character(text) if 0 < at < len(text)]
         most = self.rule.most
         if most is None:
-            return found
-        return [at for a, b in pairwise([0, *found, len(text)]) for at in range(a, b, most) if at]
+            return offsets
+        return [at for a, b in pairwise([0, *offsets, len(text)]) for at in range(a, b, most) if at]
 
     def _by_character(self, text: str) -> Iterator[int]:
         after = self.rule.side == "after"
@@ -275,21 +275,21 @@ def symbols_before(
 
 
 def combine(
-    given: GivenCuts, own: NDArray[np.int8] | None, text: str, places: NDArray[np.int32], place: str
+    given: GivenCuts, default: NDArray[np.int8] | None, text: str, places: NDArray[np.int32], place: str
 ) -> NDArray[np.int8] | None:
-    """Merge the cuts that a caller has `given` with the model's `own`, per symbol.
+    """Merge the cuts that a caller has `given` with the model's `default` cuts, per symbol.
 
     A sequence of offsets replaces what the model has: no other gap is cut. A mapping is laid over it. The gap
     before </s> stays free. `place` names the sentence where something is wrong with what is given.
     """
     if given is None:
-        return own
+        return default
     offsets, values = _checked(given, text, place)
     after, between = symbols_before(offsets, places)
     if not between.all():
         raise InputError(f"{place}: {_within(offsets, between)}")
     if isinstance(given, Mapping):
-        marks = np.zeros(len(places), np.int8) if own is None else own.copy()
+        marks = np.zeros(len(places), np.int8) if default is None else default.copy()
     else:
         marks = np.full(len(places), -1, np.int8)
         marks[-1:] = 0

@@ -60,15 +60,15 @@ class EntropyModelCuts(TextCuts):
 
     def several_scores(self, texts: Sequence[str]) -> list[Floats]:
         """The same for several texts."""
-        found = self.entropies(texts)
-        return [np.diff(values, prepend=np.nan) for values in found] if self.rise else found
+        entropies = self.entropies(texts)
+        return [np.diff(values, prepend=np.nan) for values in entropies] if self.rise else entropies
 
     def offsets(self, text: str) -> list[int]:
         return self.several_offsets([text])[0]
 
     def several_offsets(self, texts: Sequence[str]) -> list[list[int]]:
-        found = self.several_scores(texts)
-        return [(np.flatnonzero(scores[1:] > self.threshold) + 1).tolist() for scores in found]
+        results = self.several_scores(texts)
+        return [(np.flatnonzero(scores[1:] > self.threshold) + 1).tolist() for scores in results]
 
 
 class NgramCuts(EntropyModelCuts):

@@ -122,12 +122,12 @@ def load_gru(path: Path, settings: EntropyCuts) -> GruCuts:
 
 def _expect(kinds: Kinds) -> None:
     """Refuse tensors other than those of a GRU, before allocating memory for them."""
-    found = {name: (str(kind.dtype), kind.shape) for name, kind in kinds.items()}
-    rows, columns = (found[name][1] if name in found else () for name in ("alphabet", "hidden"))
+    tensors = {name: (str(kind.dtype), kind.shape) for name, kind in kinds.items()}
+    rows, columns = (tensors[name][1] if name in tensors else () for name in ("alphabet", "hidden"))
     if len(rows) != 1 or not 1 <= rows[0] <= CLASSES or len(columns) != 2 or not 1 <= columns[1] <= SIZE:
         raise ValueError(f"it should have an alphabet of at most {CLASSES} and a state of at most {SIZE}")
-    wanted = {name: ("torch.float32", shape) for name, shape in shapes(rows[0] + 2, columns[1]).items()}
-    if found != wanted | {"alphabet": ("torch.int32", rows)}:
+    expected = {name: ("torch.float32", shape) for name, shape in shapes(rows[0] + 2, columns[1]).items()}
+    if tensors != expected | {"alphabet": ("torch.int32", rows)}:
         raise ValueError("its tensors should have the names, types and shapes of a GRU's")
 
 

@@ -64,18 +64,18 @@ class NgramModel:
         numbers[1:] = numbers_of(points_of(text), self.alphabet)
         history = numbers[:-1]  # what is before each character ends here
         tables = self.tables.entropies
-        found = np.full(len(text), tables[0][0])
+        entropies = np.full(len(text), tables[0][0])
         places = np.zeros(len(text), np.int64)
         for n, keys in enumerate(self._keys[:-1], 1):
             if n > 1:
                 places[1:] = places[:-1]
                 places[:1] = -1
-            wanted = places * self.base + history  # below 0 where the level before does not have it
-            at = np.searchsorted(keys, wanted)
-            known = keys[at] == wanted
-            places = np.where(known, at, -1)
-            found[known] = tables[n][at[known]]
-        return found
+            contexts = places * self.base + history  # below 0 where the level before does not have it
+            at = np.searchsorted(keys, contexts)
+            matches = keys[at] == contexts
+            places = np.where(matches, at, -1)
+            entropies[matches] = tables[n][at[matches]]
+        return entropies
 
     @cached_property
     def _keys(self) -> list[Ints]:
@@ -89,18 +89,18 @@ class NgramModel:
         size = len(self.alphabet) + 1  # characters that can follow, the boundary included
         entropies: list[Floats] = []
         suffixes: list[Ints] = []
-        found, shares = np.full(1, np.log2(size)), np.full(1, 1 / size)  # of p_{k-1}, where k - 1 = 0
+        values, shares = np.full(1, np.log2(size)), np.full(1, 1 / size)  # of p_{k-1}, where k - 1 = 0
         for n, level in enumerate(self.levels):
-            before = found[suffixes[-1]] if n else found
+            before = values[suffixes[-1]] if n else values
             if n == 0:
                 suffix = np.zeros(len(level.symbols), np.int64)
             else:
-                wanted = suffixes[-1][level.parents] * self.base + level.symbols
-                suffix = np.searchsorted(self._keys[n - 1], wanted)
-                if (self._keys[n - 1][suffix] != wanted).any():
+                keys = suffixes[-1][level.parents] * self.base + level.symbols
+                suffix = np.searchsorted(self._keys[n - 1], keys)
+                if (self._keys[n - 1][suffix] != keys).any():
                     raise ValueError("an n-gram should be there without its first character as well")
-            found, shares = _smoothed(level, shares[suffix], before)
-            entropies.append(found)
+            values, shares = _smoothed(level, shares[suffix], before)
+            entropies.append(values)
             suffixes.append(suffix)
         return Tables(entropies, suffixes)
 
@@ -191,8 +191,8 @@ def _counted(words: Ints) -> tuple[Ints, Ints]:
     """The distinct words, sorted, and how often each occurs."""
     if len(words) > 1:
         return _merged(words, np.ones(words.shape[1], np.int64))
-    found, counts = np.unique(words[0], return_counts=True)
-    return found[None], counts
+    distinct, counts = np.unique(words[0], return_counts=True)
+    return distinct[None], counts
 
 
 def _merged(words: Ints, counts: Ints, *more: Ints) -> tuple[Ints, Ints]:
@@ -216,10 +216,10 @@ def _levels(words: Ints, counts: Ints, order: int, width: int) -> list[Level]:
         last = (order - 1 if n // room == (order - 1) // room else (n // room + 1) * room - 1) - n
         symbols = words[n // room] >> last * width & (1 << width) - 1
         new[1:] |= symbols[1:] != symbols[:-1]
-        there = symbols > 0
-        first = np.flatnonzero(new & there)
-        places = np.cumsum(new & there) - 1
-        sums = np.bincount(places[there], counts[there], len(first)).astype(np.int64)
+        mask = symbols > 0
+        first = np.flatnonzero(new & mask)
+        places = np.cumsum(new & mask) - 1
+        sums = np.bincount(places[mask], counts[mask], len(first)).astype(np.int64)
         levels.append(Level(above[first], symbols[first], sums))
         above = places
     return levels

@@ -116,10 +116,10 @@ class ActSegmenter(BaseSegmenter):
 
     def extra_repr(self) -> str:
         """The settings that its modules do not show: epsilon, and those that are not the default."""
-        said = [f"epsilon={self.epsilon:g}"]
-        said += [] if self.learn_halting else ["learn_halting=False"]
-        said += [] if self.back is None else ["bidirectional=True"]
-        return ", ".join(said + ([f"cut_after={[*self.cut_after]}"] if self.cut_after else []))
+        settings = [f"epsilon={self.epsilon:g}"]
+        settings += [] if self.learn_halting else ["learn_halting=False"]
+        settings += [] if self.back is None else ["bidirectional=True"]
+        return ", ".join(settings + ([f"cut_after={[*self.cut_after]}"] if self.cut_after else []))
 
     def cut(
         self,
@@ -302,12 +302,12 @@ def _ids(given: SymbolIds, vocab_size: int) -> tuple[int, ...]:
     if isinstance(given, str):
         raise TypeError("cut_after should be ids of symbols, not text; a config takes characters")
     try:
-        found = tuple(dict.fromkeys(map(index, given)))
+        ids = tuple(dict.fromkeys(map(index, given)))
     except TypeError:
         raise TypeError("cut_after should be a list of symbol ids, whole numbers") from None
-    if wrong := [symbol for symbol in found if not 0 <= symbol < vocab_size]:
+    if wrong := [symbol for symbol in ids if not 0 <= symbol < vocab_size]:
         raise ValueError(f"cut_after should be ids from 0 to {vocab_size - 1}, not {wrong[0]}")
-    return found
+    return ids
 
 
 def _penalty(state: ActState) -> Tensor:

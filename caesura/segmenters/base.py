@@ -159,8 +159,8 @@ class BaseSegmenter(nn.Module):
         if given is not None:
             _check_given(given, symbols)
         if shift.shape != symbols.shape:
-            wanted = f"the shape of symbols, {list(symbols.shape)}"
-            raise ValueError(f"shift should have {wanted}, not {list(shift.shape)}")
+            shape = f"the shape of symbols, {list(symbols.shape)}"
+            raise ValueError(f"shift should have {shape}, not {list(shift.shape)}")
         draft = self.cut_shifted(symbols, lengths, shift, given)
         return self.emit(draft, int(draft.cuts.segments))
 
@@ -274,5 +274,5 @@ def _check_given(given: object, symbols: Tensor) -> None:
     what = type(given).__name__
     if isinstance(given, Tensor):
         what = f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
-    wanted = f"an int8 tensor with the shape of symbols, {list(symbols.shape)}"
-    raise ValueError(f"given should be {wanted} (1 cut here, -1 do not, 0 free), not {what}")
+    form = f"an int8 tensor with the shape of symbols, {list(symbols.shape)}"
+    raise ValueError(f"given should be {form} (1 cut here, -1 do not, 0 free), not {what}")

@@ -73,7 +73,7 @@ class FigureSums:
 
     def values(self) -> dict[str, float]:
         """The figures of all sentences, by name; one with nothing to count is left out."""
-        return {name: found for name, sums in self._sums.items() if (found := value(sums)) is not None}
+        return {name: ratio for name, sums in self._sums.items() if (ratio := value(sums)) is not None}
 
 
 def value(sums: tuple[float, float]) -> float | None:

@@ -209,8 +209,8 @@ class Segmenter(BaseSegmenter):
             reason = f"ignores the weights through which {cutter.kind} learns; take weighted"
             raise ValueError(f"pooling {pooling.kind} {reason}")
         if cutter.input_dim not in (None, reader.output_dim):
-            own = f"cutter {cutter.kind} has input_dim {cutter.input_dim}"
-            raise ValueError(f"{own}, but states of reader {reader.kind} have {reader.output_dim}")
+            what = f"cutter {cutter.kind} has input_dim {cutter.input_dim}"
+            raise ValueError(f"{what}, but states of reader {reader.kind} have {reader.output_dim}")
         if output_dim is not None:
             check_sizes(output_dim=output_dim)
         self.reader, self.cutter, self.pooling = reader, cutter, pooling
@@ -373,8 +373,8 @@ def _most(ends: Tensor) -> Tensor | int:
 
 def _check_kinds(reader: object, cutter: object, pooling: object, rate: object) -> None:
     """Refuse arguments that are swapped, classes or plain numbers, before they fail somewhere deep."""
-    wanted = {"reader": (reader, Reader), "cutter": (cutter, Cutter), "pooling": (pooling, Pooling)}
-    for name, (part, kind) in wanted.items():
+    parts = {"reader": (reader, Reader), "cutter": (cutter, Cutter), "pooling": (pooling, Pooling)}
+    for name, (part, kind) in parts.items():
         if not isinstance(part, kind):
             what = part.__name__ if isinstance(part, type) else repr(part)[:40]
             raise TypeError(f"{name} should be a {kind.__name__}, such as {_SUCH_AS[name]}, not {what}")

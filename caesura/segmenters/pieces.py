@@ -35,7 +35,7 @@ def joined(
         mask = positions_mask(lengths, symbols.shape[1])
         return Reading(states, symbols, lengths, mask, torch.zeros_like(lengths)), given
     marks = torch.zeros_like(symbols, dtype=torch.int8) if given is None else given
-    known = given is not None or bool(state.given.any())
+    any_given = given is not None or bool(state.given.any())
     waiting, total = state.symbols.shape[1], state.lengths + lengths
     places = torch.arange(waiting + symbols.shape[1], device=symbols.device).expand(len(symbols), -1)
     behind = places - state.lengths[:, None]
@@ -48,7 +48,7 @@ def joined(
     mask = positions_mask(total, places.shape[1])
     together = joint(state.states, states).masked_fill(~mask[..., None], 0)
     reading = Reading(together, joint(state.symbols, symbols), total, mask, state.begun)
-    return reading, joint(state.given, marks) if known else None
+    return reading, joint(state.given, marks) if any_given else None
 
 
 def waiting(reading: Reading, given: Tensor | None, ends: Tensor, reader: object) -> OpenSegments:

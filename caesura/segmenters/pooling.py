@@ -86,8 +86,8 @@ class Attention(Pooling):
     def forward(self, states: Tensor, cuts: Cuts, size: int) -> Tensor:
         """Shares in float32 or better."""
         if states.shape[2] != self.project.in_features:
-            own = f"pooling attention has input_dim {self.project.in_features}"
-            raise ValueError(f"{own}, but its states have {states.shape[2]}")
+            what = f"pooling attention has input_dim {self.project.in_features}"
+            raise ValueError(f"{what}, but its states have {states.shape[2]}")
         full = torch.promote_types(states.dtype, torch.float32)
         scores = self.query(torch.tanh(self.project(states))).squeeze(2).to(full)
         members = _members(slots(cuts.ends), size)

@@ -158,8 +158,8 @@ class RateControl(nn.Module):
     @property
     def loss_weights(self) -> dict[str, Knob]:
         """The weights that it sets, by the names of losses."""
-        found = {"rate": self.weight, "penalty": self.tau}
-        return {name: knob for name, knob in found.items() if knob is not None}
+        weights = {"rate": self.weight, "penalty": self.tau}
+        return {name: knob for name, knob in weights.items() if knob is not None}
 
     def remedy(self, short: bool) -> str:
         """The setting to change where segments are too short for the target, or too long."""
@@ -209,8 +209,8 @@ class RateControl(nn.Module):
         share = torch.where(self.characters > 0, 1 - SMOOTHING, 1.0)  # the first update counts in full
         usual = torch.where(self.characters > 0, self.characters, count.characters.double().clamp(min=1))
         # Both counts are smoothed, not their ratio: a batch of short sentences has few characters.
-        for own, now in ((self.characters, count.characters), (self.segments_seen, count.segments)):
-            own.copy_(torch.where(good, (1 - share) * own + share * now, own))
+        for mean, value in ((self.characters, count.characters), (self.segments_seen, count.segments)):
+            mean.copy_(torch.where(good, (1 - share) * mean + share * value, mean))
         error = (1 - self.seen * self.target.value).clamp(-1.0, 1.0)  # above 0: too few cuts
         if self.training_threshold is not None:
             before = self.training_threshold.value
@@ -263,5 +263,5 @@ def start_logit(target: Setting, whole: float = 1.0) -> float:
 
 def kept_control(module: nn.Module) -> RateControl | None:
     """The rate control that was added to a module, if any."""
-    found = module._modules.get("rate_control")
-    return found if isinstance(found, RateControl) else None
+    control = module._modules.get("rate_control")
+    return control if isinstance(control, RateControl) else None

@@ -40,9 +40,9 @@ class Gaps:
     keep: Tensor  # [B, T] bool: no segment ends here; padding included
     given: Tensor | None = None  # [B, 1] bool: cuts are given for this sentence; None: for no sentence
 
-    def settle(self, own: Tensor) -> Tensor:
-        """Apply a cutter's `own` cuts [B, T] wherever nothing is decided yet."""
-        return (own & ~self.keep) | self.cut
+    def settle(self, ends: Tensor) -> Tensor:
+        """Apply a cutter's `ends` [B, T] wherever nothing is decided yet."""
+        return (ends & ~self.keep) | self.cut
 
     @classmethod
     def of(cls, lengths: Tensor, mask: Tensor, given: Tensor | None, final: bool = True) -> Gaps:

@@ -168,8 +168,8 @@ class Step:
                 self._inputs[key] = torch.empty_like(tensor, device=self.model.device)
             return self._inputs[key].copy_(tensor, non_blocking=True)
 
-        there = {name: tensor for name in TENSORS if (tensor := getattr(batch, name)) is not None}
-        inputs: dict[str, Any] = {name: placed(name, tensor) for name, tensor in there.items()}
+        tensors = {name: tensor for name in TENSORS if (tensor := getattr(batch, name)) is not None}
+        inputs: dict[str, Any] = {name: placed(name, tensor) for name, tensor in tensors.items()}
         return replace(batch, **inputs)
 
     def _cut(self, inputs: Batch) -> Draft:

@@ -27,7 +27,7 @@ def test_every_line_is_as_likely() -> None:
 
 
 def test_lines_that_are_wanted_are_kept_beside() -> None:
-    sample = Sample(1, 1, wanted=(7, 3, 99))
+    sample = Sample(1, 1, numbers=(7, 3, 99))
     for number in range(1, 20):
         sample.add(Line(number, "x"))
     assert [line.number for line in sample.chosen] == [7, 3]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli.program import caesura, refusal, write_config, write_corpus
+from wording import wording
 
 from caesura.evaluation.boundaries import segment_length
 from caesura.inference import Translator
@@ -55,4 +56,6 @@ def test_a_rate_is_of_characters_and_says_so(corpus: Path, tmp_path: Path) -> No
     config = write_config(corpus / "rated.yaml", "bpe")
     rated = SEGMENTERS["parts"].removesuffix("}") + ", rate: {target: 4.0}}"
     done = caesura("train", config, "--out", tmp_path / "model", *settings(rated))
-    assert "rate: counts characters; it needs data.src.level: char, not bpe" in refusal(done)
+    message = wording(refusal(done))
+    assert "model.segmenter.rate: " in message
+    assert "data.src.level" in message

@@ -11,6 +11,7 @@ from combinations import VOCABULARY, made
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wording import refuses
 
 from caesura.kernels.cif import accumulate
 from caesura.segmenters.cutters.act import Act
@@ -138,7 +139,7 @@ def test_a_higher_tau_shortens_segments() -> None:
 
 
 def test_with_carry_an_epsilon_has_no_meaning() -> None:
-    with pytest.raises(ValueError, match=r"^epsilon is 0\.3, but with carry"):
+    with refuses(ValueError, "epsilon ", 0.3, "carry"):
         Act(4, epsilon=0.3, carry=True)
     assert "carry=True" in repr(Act(4, carry=True))
     assert Act(4, carry=True).sums_to == 1.0

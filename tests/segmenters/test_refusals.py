@@ -174,9 +174,7 @@ def test_a_cutter_has_to_fit_its_reader() -> None:
 
 def test_a_pooling_has_to_fit_its_reader() -> None:
     segmenter = Segmenter(Lookup(9, 4), Fixed(2), Attention(5))
-    with pytest.raises(
-        ValueError, match=r"^pooling attention has input_dim 5, but its states have 4"
-    ) as problem:
+    with pytest.raises(ValueError, match=r"^pooling attention .*input_dim 5.* 4") as problem:
         segmenter(SYMBOLS, LENGTHS)
     one_sentence(problem)
 

@@ -33,7 +33,7 @@ REMAINDER = Figure(
     definition="what a segment's earlier symbols left to its last one, over the symbols of the sentence",
     count=lambda cuts, lengths: (
         (cuts.weights * cuts.ends).sum(1) / lengths.clamp(min=1),
-        torch.ones_like(cuts.weights[:, 0]) if cuts.weights.shape[1] else cuts.weights.sum(1),
+        torch.ones_like(lengths),
     ),
 )
 FIGURES = (LIVE, PENALTY, REMAINDER)

@@ -1,4 +1,4 @@
-"""Shared by cutters that add up weights and carry the surplus over: CIF, and ACT with carry."""
+"""A figure and given cuts for CIF and ACT with carry, which add up weights and carry the surplus over."""
 
 from __future__ import annotations
 

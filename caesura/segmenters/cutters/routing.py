@@ -7,7 +7,7 @@ t - 1. A cut has no gradient: the loss reaches p through the confidence of a seg
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from caesura.segmenters.rate import Kind
 from caesura.segmenters.spans import even_weights, slots
 
 Smoothing = Literal["segment", "character", "none"]
-SMOOTHINGS = ("segment", "character", "none")
+SMOOTHINGS: tuple[Smoothing, ...] = get_args(Smoothing)
 HALF = 0.5  # a segment ends where the score is above this, unless the rate is kept by quantile
 BOUND = math.log((1 - 1e-4) / 1e-4)  # of logits: H-Net keeps p between 1e-4 and 1 - 1e-4
 TINY = 1e-6  # the same before a shift is added, so that every logit is finite

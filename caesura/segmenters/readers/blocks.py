@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from caesura.layers.checks import check_sizes
 from caesura.layers.masks import positions_mask
+from caesura.segmenters.parts import Reader
 from caesura.segmenters.readers.conv import windows
 from caesura.segmenters.readers.lookup import Lookup
 
@@ -53,9 +54,7 @@ class Blocks(Lookup):
         mixed = torch.einsum("btm,btmd->btd", shares.to(blocks.dtype), blocks)
         return mixed.masked_fill(~mask[..., None], 0)
 
-    def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
-        """Never called: it reads whole sentences only."""
-        raise NotImplementedError
+    resume = Reader.resume  # it reads whole sentences only
 
     def whole_only(self) -> str:
         """A block has symbols on both sides."""

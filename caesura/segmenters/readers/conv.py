@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from caesura.layers.checks import check_sizes
 from caesura.layers.masks import positions_mask
+from caesura.segmenters.parts import Reader
 from caesura.segmenters.readers.lookup import Lookup
 
 FILTERS = (100, 100, 125, 125, 150, 150, 150, 150)  # of widths 1 to 8; the paper has twice as many of each
@@ -59,9 +60,7 @@ class Conv(Lookup):
             states = layer(states)
         return states.masked_fill(~mask[..., None], 0)
 
-    def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
-        """Never called: it reads whole sentences only."""
-        raise NotImplementedError
+    resume = Reader.resume  # it reads whole sentences only
 
     def whole_only(self) -> str:
         """Its windows are centred."""
