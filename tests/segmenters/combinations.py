@@ -40,9 +40,9 @@ CUTTERS: dict[str, Callable[[], Cutter]] = {
     "cif": lambda: Cif(WIDTH),
     "bernoulli": lambda: Bernoulli(WIDTH, threshold=0.5),
     "carry": lambda: Act(WIDTH, halting_bias=-0.5, carry=True),
-    "routing": lambda: Routing(WIDTH),
+    "routing": lambda: Routing(WIDTH, "segment"),
     "routing, by character": lambda: Routing(WIDTH, "character"),
-    "routing, plain": lambda: Routing(WIDTH, "none"),
+    "routing, plain": lambda: Routing(WIDTH),
 }
 POOLINGS: dict[str, Callable[[], Pooling]] = {
     "mean": Mean,

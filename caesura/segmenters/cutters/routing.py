@@ -32,15 +32,17 @@ class Routing(Cutter):
 
     The confidence P of a segment is the p of the gap that opens it, and 1 for the first segment. A segment's
     vector is multiplied by a factor with the value 1 and the gradient of P. `smoothing`: with "segment", a
-    vector becomes P times itself plus 1 - P times that of the segment before it (H-Net); with "character",
-    the states are smoothed in this way before pooling, with the p of every gap (SOMBRERO, 2601.22805).
+    vector becomes P times itself plus 1 - P times that of the segment before it; with "character", the states
+    are smoothed in this way before pooling, with the p of every gap (SOMBRERO, 2601.22805). H-Net smooths
+    what comes out of the network behind the segments. Here that is a decoder, so "segment" smooths what goes
+    in, and is not H-Net's own.
     """
 
     figures = (LIVE,)
     shiftable = True
     rate_kinds: tuple[Kind, ...] = ("ratio", "logits", "quantile")
 
-    def __init__(self, input_dim: int, smoothing: Smoothing = "segment") -> None:
+    def __init__(self, input_dim: int, smoothing: Smoothing = "none") -> None:
         super().__init__()
         check_sizes(input_dim=input_dim)
         if smoothing not in SMOOTHINGS:
