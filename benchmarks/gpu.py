@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from systems import ACT_DEC_SIZE, ACT_SIZE, ENCODER, PARTS, SYSTEMS, Ceilings, System, Work
+from systems import ACT_DEC_SIZE, ACT_SIZE, CUTTINGS, ENCODER, PARTS, SYSTEMS, Ceilings, System, Work
 from timing import environment, fresh, milliseconds
 
 from caesura.data.batching import Batch
@@ -47,6 +47,7 @@ def main() -> None:
     )
     tables: dict[str, Callable[[int, bool], None]] = {
         "training": training,
+        "cuttings": cuttings,
         "layers": layers,
         "decoding": decoding,
         "scaling": scaling,
@@ -113,6 +114,21 @@ def training(rounds: int, joeynmt: bool) -> None:
             print(
                 f"{'JoeyNMT 2.3 char, 1 layer':29}{B:6}{ms:9.2f}{1000 * B / ms:9.0f}{peak:7.2f}", flush=True
             )
+
+
+def cuttings(rounds: int, _: bool) -> None:
+    """A step with several cuttings of each sentence, beside one with one; two should take at most 1.9 times."""
+    print("\nSeveral cuttings of each sentence in one step")
+    print(f"{'':33}{'batch':>6}{'ms':>9}{'ratio':>7}")
+    for B in BATCHES:
+        alone_ms = 0.0
+        for number, system in CUTTINGS.items():
+            fresh()
+            ms, _ = training_step(
+                system.model(), system, B, rounds, warm=12
+            )  # draws need graphs of more sizes
+            alone_ms = ms if number == 1 else alone_ms
+            print(f"{system.name:33}{B:6}{ms:9.2f}{ms / alone_ms:7.2f}", flush=True)
 
 
 def training_step(

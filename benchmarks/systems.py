@@ -84,6 +84,18 @@ PARTS = {
 }
 
 
+def _drawn(cuttings: int) -> System:
+    options = (
+        {"gradient": "straight-through"} if cuttings == 1 else {"gradient": "score", "cuttings": cuttings}
+    )
+    cutter, pooling = {"type": "bernoulli", **options}, "weighted" if cuttings == 1 else "mean"
+    parts = {"cutter": cutter, "pooling": pooling, "rate": {"target": 4.0}}
+    return System(f"bigru, {cuttings} drawn cuttings at 4", parts=parts)
+
+
+CUTTINGS = {number: _drawn(number) for number in (1, 2, 4)}
+
+
 def _vocabulary(size: int) -> CharVocabulary:
     return CharVocabulary([chr(0x4E00 + i) for i in range(size - len(SPECIALS))])
 
