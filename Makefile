@@ -46,7 +46,7 @@ test: setup-dev ## the quick tests
 	$(TESTS) -m "not slow and not soak"
 
 slow: setup-dev ## the tests that take longer: real text, learning
-	$(TESTS) -m slow
+	$(TESTS) -m "slow and not soak"
 
 soak: setup-dev ## kills, damage, bad text, memory and ACT-DEC at length
 	$(TESTS) -rPs -m soak

@@ -117,7 +117,7 @@ def training(rounds: int, joeynmt: bool) -> None:
 
 
 def cuttings(rounds: int, _: bool) -> None:
-    """A step with several cuttings of each sentence, beside one with one; two should take at most 1.9 times."""
+    """A step with several cuttings of each sentence, beside one with one; two should cost 1.9 at most."""
     print("\nSeveral cuttings of each sentence in one step")
     print(f"{'':33}{'batch':>6}{'ms':>9}{'ratio':>7}")
     for B in BATCHES:

@@ -407,7 +407,7 @@ def test_figures_go_to_tensorboard_where_it_is_installed(
     assert sent == {path.stem for path in (tmp_path / "figures").glob("*.png")}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_test_set_is_analysed_in_less_than_a_minute(tmp_path: Path) -> None:
     """The demo's sizes, 6,750 sentences of 97 characters as in IWSLT14, all that needs no translation.
 

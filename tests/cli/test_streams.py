@@ -212,11 +212,12 @@ QUICK_DEMO = PROGRAM.replace("updates=1000000", "updates=3")
             0,
             "sweep.json",
         ),
-        (
+        pytest.param(
             "-m caesura.cli reproduce TEXT --only word --data TEXT --out OUT",
             "> /dev/full 2>&1",
             0,
             "report/report.html",
+            marks=pytest.mark.soak,
         ),
         ("-c DEMO demo --out OUT", "<&- >&- 2>&-", 1, "report/report.html"),
         ("-m caesura.data.numerals --size 50 --out OUT", "> /dev/full 2>&1", 0, "train.tsv"),

@@ -96,7 +96,10 @@ def weights(folder: Path) -> dict[str, list[float]]:
     return {name: value.flatten().tolist() for name, value in load_tensors(folder / WEIGHTS)[0].items()}
 
 
-@pytest.mark.parametrize(("name", "pause"), [("demo", 0.1), ("sweep", 0.05), ("reproduce", 0.15)])
+@pytest.mark.parametrize(
+    ("name", "pause"),
+    [("demo", 0.1), ("sweep", 0.05), pytest.param("reproduce", 0.15, marks=pytest.mark.soak)],
+)
 def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     recipe: Path, tmp_path: Path, name: str, pause: float
 ) -> None:
