@@ -19,6 +19,7 @@ def with_report(recipe: Path, *options: object) -> Done:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_the_report_is_of_the_best_seed_of_each_and_made_once(recipe: Path) -> None:
     done = with_report(recipe, "--parallel", 2)
     page = recipe.parent / "out" / "report" / "report.html"

@@ -98,7 +98,11 @@ def weights(folder: Path) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize(
     ("name", "pause"),
-    [("demo", 0.1), ("sweep", 0.05), pytest.param("reproduce", 0.15, marks=pytest.mark.soak)],
+    [
+        ("demo", 0.1),
+        pytest.param("sweep", 0.05, marks=pytest.mark.soak),
+        pytest.param("reproduce", 0.15, marks=pytest.mark.soak),
+    ],
 )
 def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     recipe: Path, tmp_path: Path, name: str, pause: float

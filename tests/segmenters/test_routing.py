@@ -173,13 +173,13 @@ def kept(by: Kind | None, target: float = 3.0, seed: int = 0) -> Segmenter:
     return Segmenter(BiGru(VOCABULARY, 6, 4), Routing(8), Start(), rate=rate).double()
 
 
-def test_the_usual_rate_is_that_of_the_ratio_loss_with_weight_1() -> None:
-    segmenter = kept(None)
+def test_the_usual_rate_is_kept_by_quantile_and_the_ratio_loss_has_weight_1() -> None:
+    assert kept(None).control.by == "quantile"
+    segmenter = kept("ratio")
     assert segmenter.control is not None
-    assert segmenter.control.by == "ratio"
     assert float(segmenter.loss_weights["rate"].value) == 1.0  # type: ignore[union-attr]
     with refuses(ValueError, "by ratio ", "target"):
-        kept(None, 1.0)
+        kept("ratio", 1.0)
 
 
 @pytest.mark.parametrize("by", KINDS)

@@ -32,7 +32,7 @@ def got(folder: Path, by: str, target: float, updates: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [2.0, 3.0, 4.0, 6.0])
+@pytest.mark.parametrize("target", [2.0, 6.0])
 def test_the_rate_on_dev_is_within_three_percent(numbers: Path, target: float) -> None:
     # After so few updates, quantile alone is that close: 0.3% at most, pi up to 6%, logits and ratio 4%.
     assert got(numbers, "quantile", target, 100) == pytest.approx(target, rel=0.03)

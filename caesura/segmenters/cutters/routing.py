@@ -40,7 +40,7 @@ class Routing(Cutter):
 
     figures = (LIVE,)
     shiftable = True
-    rate_kinds: tuple[Kind, ...] = ("ratio", "logits", "quantile")
+    rate_kinds: tuple[Kind, ...] = ("quantile", "ratio", "logits")
 
     def __init__(self, input_dim: int, smoothing: Smoothing = "none") -> None:
         super().__init__()
