@@ -67,8 +67,8 @@ LONG = {"update", "validation", "checkpoint"}
 
 @pytest.mark.slow
 def test_killed_at_many_random_moments(tmp_path: Path) -> None:
-    found = killed(tmp_path, "clock", 20, 2)
-    assert sum(found.values()) >= 20
+    found = killed(tmp_path, "clock", 30, 2)
+    assert sum(found.values()) >= 30
     assert set(found) >= LONG, "in the middle of everything that takes long"
 
 
