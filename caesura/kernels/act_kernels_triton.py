@@ -184,7 +184,8 @@ def _saved(states, gates, g_segments, here, segment, a, tile, WIDE: tl.constexpr
     `segment` [ROWS] is the row of the segment that may end there.
     """
     at, four = here[:, None] * A + a[None, :], gates + here[:, None] * (4 * A) + a[None, :]
-    s, (r, z, n) = tl.load(states + at, tile, 0.0), load_gates(four, tile, A)
+    s = tl.load(states + at, tile, 0.0)
+    r, z, n = load_gates(four, tile, A)
     h_n = tl.load(four + 3 * A, tile, 0.0)
     g_m = _optional(g_segments, segment[:, None] * WIDE + a[None, :], tile, s)
     return s, r, z, n, h_n, g_m.to(tl.float32)
