@@ -45,7 +45,7 @@ def test_a_poisoned_batch_is_named_and_kept_and_training_goes_on(
     with poison(3, 8):
         heard = run(config, tmp_path)
     assert [r["update"] for r in records(tmp_path, "skipped")] == [3, 8]
-    assert [line.split(":")[0] for line in heard.said if "skipped" in line] == [
+    assert [line.split(":")[0] for line in heard.messages if "skipped" in line] == [
         "update 3 skipped",
         "update 8 skipped",
     ]
@@ -75,12 +75,12 @@ def test_a_skipped_update_leaves_weights_moments_and_counts_as_they_were(
     numbers = (f"training.device={device}", f"training.precision={precision}")
     rest = (f"training.clip_grad_norm={clipping}", "training.validation_freq=1000")
     config = configured(corpus, "word", *numbers, *rest)
-    found = []
+    outcomes = []
     for stop in (3, 5, 6):
         with poison(3, 4):
             stopped(config, tmp_path, stop)
-        found.append(state(tmp_path))
-    (before, counts), (after, later), (beyond, _) = found
+        outcomes.append(state(tmp_path))
+    (before, counts), (after, later), (beyond, _) = outcomes
     assert before.keys() == after.keys() == beyond.keys()
     for name, value in before.items():
         assert value.equal(after[name]), name
@@ -151,10 +151,10 @@ def test_looking_later_finds_the_same(corpus: Path, tmp_path: Path, monkeypatch:
         run(config, tmp_path / "at once")
         later(monkeypatch)
         run(config, tmp_path / "later")
-    found, wanted = outcome(tmp_path / "later"), outcome(tmp_path / "at once")
-    for result in (found, wanted):  # the log names a skipped update when it is looked at
+    delayed, expected = outcome(tmp_path / "later"), outcome(tmp_path / "at once")
+    for result in (delayed, expected):  # the log names a skipped update when it is looked at
         result["metrics"].sort(key=lambda record: (record["kind"], record["update"]))
-    assert found == wanted
+    assert delayed == expected
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
