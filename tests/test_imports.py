@@ -43,9 +43,9 @@ def imported(path: str, source: str) -> Iterator[str]:
 def against_the_order(path: str, source: str) -> list[str]:
     """What a module (its path inside the package) imports from after its own place."""
     places = {part: place for place, part in enumerate(ORDER)}
-    own = places.get(path.split("/")[0].removesuffix(".py"), len(ORDER))
+    position = places.get(path.split("/")[0].removesuffix(".py"), len(ORDER))
     parts = [name.partition(".")[2].split(".")[0] for name in imported(path, source)]
-    return [part for part in parts if places.get(part, len(ORDER)) > own]
+    return [part for part in parts if places.get(part, len(ORDER)) > position]
 
 
 def test_every_module_has_its_place_in_the_order() -> None:
