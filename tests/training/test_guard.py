@@ -16,6 +16,7 @@ from wording import refuses
 from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus
 from caesura.errors import TrainingError
+from caesura.kernels.adam import Adam
 from caesura.training.checkpoint import list_checkpoints, read_progress
 from caesura.training.guard import Guard, Seen
 from caesura.training.loop import train
@@ -178,7 +179,8 @@ def test_without_trouble_guarded_updates_are_adams(corpus: Path, tmp_path: Path)
     torch.manual_seed(0)
     models = [torch.nn.Linear(4, 3) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    optimizers = [torch.optim.Adam(model.parameters(), lr=0.01, fused=True) for model in models]
+    kinds = (torch.optim.Adam, Adam)
+    optimizers = [k(m.parameters(), lr=0.01, fused=True) for k, m in zip(kinds, models, strict=True)]
     optimizers[1].found_inf = torch.zeros(())  # type: ignore[attr-defined]
     for _ in range(5):
         inputs = torch.randn(6, 4)
@@ -187,3 +189,6 @@ def test_without_trouble_guarded_updates_are_adams(corpus: Path, tmp_path: Path)
             model(inputs).square().sum().backward()
             optimizer.step()
     assert models[0].weight.equal(models[1].weight)
+    moments, ours = (optimizer.state_dict()["state"] for optimizer in optimizers)
+    for name in ("exp_avg", "exp_avg_sq", "step"):
+        assert all(ours[index][name].equal(moments[index][name]) for index in (0, 1)), name

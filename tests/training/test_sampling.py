@@ -13,6 +13,7 @@ from caesura.config import Training
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD
 from caesura.encoders.base import Encoded
+from caesura.kernels.adam import Adam
 from caesura.search.scheduled import scheduled_inputs
 from caesura.training import risk
 from caesura.training.risk import risk_loss
@@ -170,7 +171,7 @@ def test_draws_depend_on_the_sentence_and_the_update_not_on_its_company() -> Non
 def test_minimum_risk_raises_the_score_that_is_at_risk() -> None:
     model = tiny_model(training={"risk_candidates": 12, "risk_alpha": 1.0, "risk_after": 1})
     batch, step = collate(PAIRS), Step(model, model.config.training)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    optimizer = Adam(model.parameters(), lr=0.02)
     losses = []
     for update in range(60):
         sums = step(batch, update)
