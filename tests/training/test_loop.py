@@ -27,6 +27,7 @@ from caesura.data.vocabulary import Spans, WordVocabulary
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
 from caesura.inference import Translator
+from caesura.kernels.adam import Adam
 from caesura.output import Output
 from caesura.training import loop
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
@@ -204,13 +205,13 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
-    step = torch.optim.Adam.step
+    step = Adam.step
 
-    def watched(self: torch.optim.Adam) -> None:
+    def watched(self: Adam) -> None:
         used.append(self.param_groups[0]["lr"])
         step(self)
 
-    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    monkeypatch.setattr(Adam, "step", watched)
     # Lowered after the second validation, while it still rises.
     settings = ("training.patience=1", "training.learning_rate=1e-9", "training.warmup=10")
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
