@@ -323,9 +323,10 @@ def test_a_loss_that_is_not_finite_ends_training_and_is_never_saved(
     assert read_progress(checkpoint).update == 0, "the last good state"
 
 
-def test_the_model_in_the_folder_is_the_one_of_the_best_validation(corpus: Path, tmp_path: Path) -> None:
+def test_the_model_in_the_folder_is_the_one_of_the_best_validation(tmp_path: Path) -> None:
     settings = ("training.updates=60", "training.validation_freq=40", "training.learning_rate=2e-2")
-    config = configured(corpus, "word", *settings)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
+    config = configured(tmp_path, "word", *settings)
     heard = run(config, tmp_path / "out")
     best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
     assert best.bleu == max(validation.bleu for validation in heard.validations) > 0
