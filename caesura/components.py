@@ -6,11 +6,12 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import torch
-from pydantic import ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from caesura.config import Config
 from caesura.config.yamlfile import show
@@ -141,33 +142,39 @@ def check_options(
     characters; a part, given as {type: NAME, ...} or just its name; and a dataclass. Options of parts and of
     dataclasses come out as mappings, all defaults written out.
     """
-    hints = _hints(target)
+    hints, model = _hints(target), _options(target)
     _check_sections(config, section, hints, values)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(target).parameters.items():
-        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if named and name not in _SUPPLIED:
-            default = ... if parameter.default is parameter.empty else parameter.default
-            if hints.get(name) == SymbolIds:
-                hints[name], default = str, ""
-            elif hints.get(name) in _WITHIN:
-                hints[name] = str | dict[str, Any]
-            elif _record(hints.get(name)):
-                others = tuple(t for t in typing.get_args(hints[name]) if not is_dataclass(t))
-                hints[name] = typing.Union[(dict[str, Any], *others)]
-            # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
-            fields[f"option_{name}"] = (hints.get(name, Any), Field(default, alias=name))
-    settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-    model = create_model("Options", __config__=settings, **fields)
     checked = config.check(section, values, model, _SUPPLIED, kind)
-    options = {field.removeprefix("option_"): getattr(checked, field) for field in fields}
-    for name, hint in _hints(target).items():
+    options = {field.removeprefix("option_"): getattr(checked, field) for field in model.model_fields}
+    for name, hint in hints.items():
         key, value = f"{section}.{name}", options.get(name)
         if hint in _WITHIN:
             options[name] = _part_options(config, key, hint, value)
         elif isinstance(value, dict) and (record := _record(hint)):
             options[name] = check_options(config, key, record, value)
     return options
+
+
+@cache
+def _options(target: Callable[..., Any]) -> type[BaseModel]:
+    """The model that checks the options of `target`, by its signature."""
+    hints, fields = _hints(target), dict[str, Any]()
+    for name, parameter in inspect.signature(target).parameters.items():
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and name not in _SUPPLIED:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            hint = hints.get(name, Any)
+            if hint == SymbolIds:
+                hint, default = str, ""
+            elif hint in _WITHIN:
+                hint = str | dict[str, Any]
+            elif _record(hint):
+                others = tuple(t for t in typing.get_args(hint) if not is_dataclass(t))
+                hint = typing.Union[(dict[str, Any], *others)]
+            # The prefix keeps an option called `copy` or `json` from hiding a method of the model.
+            fields[f"option_{name}"] = (hint, Field(default, alias=name))
+    settings = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    return create_model("Options", __config__=settings, **fields)
 
 
 def _check_sections(
@@ -205,7 +212,9 @@ def _record(hint: Any) -> Any:
     return next((choice for choice in choices if inspect.isclass(choice) and is_dataclass(choice)), None)
 
 
-def _hints(target: Callable[..., Any]) -> dict[str, Any]:
+@cache
+def _hints(target: Callable[..., Any]) -> Mapping[str, Any]:
+    """The types of a constructor's or a function's arguments."""
     return typing.get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
 
 

@@ -14,6 +14,8 @@ from sketches import sketch
 pytest_plugins = ["wording"]
 
 torch.set_num_threads(1)
+if not torch.cuda.is_available():  # PyTorch would format the stack for each kind of device that is not here
+    torch.manual_seed = torch.default_generator.manual_seed
 settings.register_profile("caesura", deadline=None, max_examples=40)
 settings.load_profile("caesura")
 
@@ -44,6 +46,14 @@ def _unsynced() -> Iterator[None]:
     """No waiting for the disk: it would show only where the machine itself goes down."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _timed_once() -> Iterator[None]:
+    """Speeds are of one run instead of a median of several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("caesura.analysis.speed.REPEATS", 1)
         yield
 
 

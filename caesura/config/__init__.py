@@ -211,7 +211,9 @@ class Training(Section):
     @model_validator(mode="after")
     def _decay_needs_an_end(self) -> "Training":
         if self.decay != "none" and (self.updates is None or self.updates <= self.warmup):
-            raise wrong("decay", f"{self.decay} needs training.updates, more than training.warmup")
+            needs = f"{self.decay} decay needs training.updates above training.warmup"
+            numbers = f"; they are {'not set' if self.updates is None else self.updates} and {self.warmup}"
+            raise wrong("decay", needs + numbers, "updates", "warmup")
         return self
 
 

@@ -79,11 +79,11 @@ def problems(
         if section:
             path = key = key[:1]
         if error["type"] == "rule" and error["ctx"]["key"]:
-            key = (*key, error["ctx"]["key"])
+            key = (*key, _broken_at(error["ctx"], section + key, places))
         if error["type"] == "extra_forbidden":
             names = dict.fromkeys(_keys(whole)) if whole else {}
             elsewhere = [".".join(name) for name in names if name[-1] == key[-1]]
-            fields = [*_fields(model, path[:-1]), *(_fields(whole, section) if whole and section else ())]
+            fields = _fields(model, path[:-1]) | (_fields(whole, section) if whole and section else {})
             alias = ALIASES.get(key[-1].lower().replace("-", "_"), "") if whole and not elsewhere else ""
             here = alias.split(".")[-1]
             if alias and here not in fields:
@@ -92,6 +92,8 @@ def problems(
             guessed.add((*key[:-1], guess))
             meant = f"'{guess}'" if guess else " or ".join(elsewhere)
             text = "unknown key" + (f"; did you mean {meant}?" if meant else "")
+            if section and not meant and (options := _fields(model, path[:-1])):
+                text += f"; it takes {', '.join(options)}"
             if section + key in names:
                 text = "not a key of this type"
             if key[-1] in given:
@@ -108,6 +110,13 @@ def problems(
     return [
         Problem(place_of(places, section + k), section + k, "; ".join(texts)) for k, texts in messages.items()
     ]
+
+
+def _broken_at(context: Mapping[str, Any], section: Key, places: Mapping[Key, Place]) -> str:
+    """The key of a rule between several: the one that the command line has set, by default the first."""
+    names = (context["key"], *context["others"])
+    set_here = (n for n in names if (place := places.get((*section, n))) and place.file and not place.line)
+    return next(set_here, context["key"])
 
 
 _LIMITS = {

@@ -25,9 +25,12 @@ Level = Literal["char", "word", "bpe", "wordpiece"]
 MOST_PIECES = 1_000_000  # of a vocabulary: memory for all is taken before the first is learned
 
 
-def wrong(key: str, message: str) -> PydanticCustomError:
-    """A rule of our own, broken at `key` of the section being checked ("" for the value itself)."""
-    return PydanticCustomError("rule", "{message}", {"key": key, "message": message})
+def wrong(key: str, message: str, *others: str) -> PydanticCustomError:
+    """A rule of our own, broken at `key` of the section being checked ("" for the value itself).
+
+    It is reported at one of the `others` if only that was set on the command line.
+    """
+    return PydanticCustomError("rule", "{message}", {"key": key, "message": message, "others": others})
 
 
 def _file(path: Path) -> Path:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -256,7 +257,7 @@ def _other_type(old: dict[str, Any], new: dict[str, Any]) -> bool:
 def _read(text: str, key: Key, source: Source, place: Callable[[int], Place]) -> Any:
     """The value of a YAML text that stands at `key`; places and problems go to `source`."""
     try:
-        node = _Loader(text).get_single_node()
+        node = _composed(text)
         return None if node is None else _value(node, key, source, place)
     except yaml.reader.ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
@@ -270,6 +271,11 @@ def _read(text: str, key: Key, source: Source, place: Callable[[int], Place]) ->
         elif isinstance(problem, yaml.scanner.ScannerError | yaml.parser.ParserError):
             message = f"not valid YAML: {message}"
     raise InputError(place(line).says(key, message))
+
+
+@lru_cache(maxsize=64)  # systems of a recipe share their bases, and runs of a sweep their settings
+def _composed(text: str) -> yaml.Node | None:
+    return _Loader(text).get_single_node()
 
 
 def _value(node: yaml.Node, key: Key, source: Source, place: Callable[[int], Place]) -> Any:

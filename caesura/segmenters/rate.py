@@ -25,7 +25,7 @@ NEEDS = {  # what each kind asks of a cutter
     "quantile": "scores that a threshold cuts",
     "logits": "logits that a loss can push",
     "ratio": "scores that a loss can push",
-    "prior": "drawn cuts that pass a gradient on",
+    "prior": "drawn cuts with gradient: straight-through",
     "pi": "a penalty whose weight can be controlled",
 }
 REMEDIES = {  # what keeps a rate better, by kind; {way}: lower or raise

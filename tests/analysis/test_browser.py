@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from analysis.test_report import LINES, SMALL, keep_chapters, subject
+from analysis.subjects import LINES, SMALL, subject
+from analysis.test_report import keep_chapters
 from analysis.test_report_parts import CIF
 from browser import Browser, check_layout, check_page, needed_browser
 from helpers import ACT, LOOKUP
@@ -31,10 +32,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("report")
-    models = [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
-    return Report(models).write(out)
+def report(written: Path) -> Path:
+    return written / "report.html"
 
 
 @pytest.mark.parametrize("screen", SCREENS)

@@ -6,8 +6,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from analysis.subjects import LINES, SMALL, subject
 from analysis.test_flips import CIF, FIXED
-from analysis.test_report import LINES, SMALL, Page, keep_chapters, subject
+from analysis.test_report import Page, keep_chapters
 from helpers import ACT, LOOKUP, tiny_model
 
 import caesura

@@ -16,6 +16,7 @@ from unittest import mock
 
 import pytest
 import torch
+from analysis.subjects import LINES, SMALL, TRAINING, subject
 from helpers import ACT, ACT_DECODER, LOOKUP, make_config, tiny_model
 from wording import refuses
 
@@ -29,34 +30,14 @@ from caesura.analysis.speed import Speed
 from caesura.analysis.study import AnalysisSettings, Subject, Translations, analyse
 from caesura.analysis.training_text import TrainingText
 from caesura.data.vocabulary import CharVocabulary
-from caesura.data.words import WordCounts
 from caesura.errors import InputError
 from caesura.evaluation.scores import score
 from caesura.inference import Translator
-
-WORDS = WordCounts({"abc": 3, "ab": 20}, 23, True)
-TRAINING = TrainingText(WORDS, WORDS)
-LINES = [Line(n, "abc de fgh."[: 3 + n % 9], "ab cd"[: 1 + n % 5], (1,)) for n in range(1, 30)]
-SMALL = AnalysisSettings(sample=8, beam=1)
-
-
-def subject(segmenter: dict = ACT, name: str = "act") -> Subject:
-    return Subject(name, Path("nowhere"), tiny_model(segmenter), TRAINING)
-
-
-@pytest.fixture(scope="module")
-def analyses() -> list[Analysis]:
-    return [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
 
 
 @pytest.fixture(scope="module")
 def shown(analyses: list[Analysis]) -> tuple[str, Figures]:
     return Report(analyses).page()
-
-
-@pytest.fixture(scope="module")
-def written(analyses: list[Analysis], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Report(analyses).write(tmp_path_factory.mktemp("report")).parent
 
 
 def keep_chapters(monkeypatch: pytest.MonkeyPatch, *keys: str) -> None:

@@ -5,7 +5,8 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from analysis.test_report import SMALL, keep_chapters, subject
+from analysis.subjects import SMALL, subject
+from analysis.test_report import keep_chapters
 
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report

@@ -5,7 +5,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from analysis.test_report import LINES, SMALL, Page, keep_chapters, subject
+from analysis.subjects import LINES, SMALL, subject
+from analysis.test_report import Page, keep_chapters
 from helpers import RECURRENT, make_config
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from analysis.test_report import LINES, SMALL, keep_chapters, subject
+from analysis.subjects import LINES, SMALL, subject
+from analysis.test_report import keep_chapters
 
 from caesura.analysis import speed as timing
 from caesura.analysis import tables
@@ -19,6 +20,7 @@ from caesura.analysis.study import analyse
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Wall and processor time, which stand still until a piece of work moves them; nobody else is there."""
     now = [0.0, 0.0]
+    monkeypatch.setattr(timing, "REPEATS", REPEATS)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(time, "process_time", lambda: now[1])
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)

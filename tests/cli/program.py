@@ -133,11 +133,14 @@ def refusal(done: Done, status: int = 2, answered: int = 0) -> str:
     return done.err.removeprefix("caesura: ").rstrip("\n")
 
 
-def write_corpus(folder: Path, train: int = 60, dev: int = 12) -> None:
-    """Write train.de, train.en, dev.de and dev.en: one to five digits in words per line."""
+def write_corpus(folder: Path, train: int = 60, dev: int = 12, digits: int = 3) -> None:
+    """Write train.de, train.en, dev.de and dev.en: up to so many digits in words per line.
+
+    More than three are needed for a BLEU above 0, which counts four words in a row.
+    """
     rng = random.Random(1)
     for name, count in (("train", train), ("dev", dev)):
-        drawn = [[rng.randrange(9) for _ in range(rng.randint(1, 5))] for _ in range(count)]
+        drawn = [[rng.randrange(9) for _ in range(rng.randint(1, digits))] for _ in range(count)]
         for language, words in (("de", GERMAN), ("en", ENGLISH)):
             lines = (" ".join(words[i] for i in digits) + "\n" for digits in drawn)
             (folder / f"{name}.{language}").write_text("".join(lines), encoding="utf-8")

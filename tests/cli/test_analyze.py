@@ -15,7 +15,6 @@ from caesura.experiments import comparison
 Write = Callable[[str, bytes | str], Path]
 
 
-@pytest.mark.usefixtures("drawn")
 def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report"
     done = caesura(

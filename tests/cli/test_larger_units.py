@@ -20,7 +20,7 @@ SEGMENTERS = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder, 30, 6)
+    write_corpus(folder, 30, 6, digits=5)
     return folder
 
 

@@ -195,6 +195,12 @@ def test_a_wrong_override_is_named_as_it_was_written(folder: Path, override: str
     assert refusal(GOOD, override).startswith(f"--set {override}: ")
 
 
+def test_a_rule_between_keys_is_broken_where_the_command_line_broke_it(folder: Path) -> None:
+    text = GOOD.replace("patience: 3", "decay: linear\n  warmup: 9\n  updates: 90")
+    assert refusal(text, "training.updates=5").startswith("--set training.updates=5: ")
+    assert refusal(text, "training.warmup=100").startswith("--set training.warmup=100: ")
+
+
 @pytest.mark.parametrize("base", ["gone.yaml", "bad.yaml"])
 def test_a_base_that_cannot_be_had(folder: Path, base: str) -> None:
     assert refusal(f"name: a\nbase: {base}\n").startswith("bad.yaml:2: base: ")

@@ -37,8 +37,13 @@ def assert_same(segments: Segments, b: int, expected: Segments, tolerance: float
         close(loss[b], expected.cuts.losses[name][0], tolerance, name)
 
 
-@every_combination
-@pytest.mark.parametrize("choice", ["fused", "reference"])
+@pytest.mark.parametrize(
+    ("parts", "choice"),
+    [
+        *((parts, "fused") for parts in COMBINATIONS),
+        *((parts, "reference") for parts in COMBINATIONS if "gru" in parts[0] and parts[2] == "weighted"),
+    ],
+)
 def test_batch_mates_padding_and_what_stands_in_it_do_not_matter(
     parts: tuple[str, str, str], choice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,13 +52,14 @@ def test_batch_mates_padding_and_what_stands_in_it_do_not_matter(
     symbols, sizes = ragged(lengths, VOCABULARY - 1, torch.Generator().manual_seed(1))
     wider = torch.cat((symbols, symbols[:, :3]), 1)
     beyond = torch.arange(wider.shape[1]) >= sizes[:, None]
+    alone = [run(segmenter, symbols[b : b + 1, :n], sizes[b : b + 1]) for b, n in enumerate(lengths)]
     for poison in (0.0, torch.nan, torch.inf):
         with torch.no_grad():  # the last symbol is in no sentence
             segmenter.reader.embedding.weight[VOCABULARY - 1] = poison
         segmenter.zero_grad()
         segments = run(segmenter, wider.masked_fill(beyond, VOCABULARY - 1), sizes)
-        for b, n in enumerate(lengths):
-            assert_same(segments, b, run(segmenter, symbols[b : b + 1, :n], sizes[b : b + 1]))
+        for b, single in enumerate(alone):
+            assert_same(segments, b, single)
         (segments.vectors.square().sum() + segments.penalty.sum()).backward()
         for name, parameter in segmenter.named_parameters():
             assert parameter.grad is None or parameter.grad.isfinite().all(), name

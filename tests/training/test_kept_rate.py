@@ -114,6 +114,8 @@ def test_act_enc_is_kept_at_its_rate_by_tau(corpus: Path, tmp_path: Path) -> Non
         ("rate={target: {start: 3.0, end: 2.0, updates: 5, shape: wavy}}", "shape"),
         ("rate=null", "rate=null: "),
         ("cutter={type: cif, temperature: 0.0}", "cutter.temperature: "),
+        ("cutter={type: cif, zoom: 1}", "cutter.zoom: "),
+        ("rate={target: 3.0, by: prior}", "model.segmenter.rate.by: "),
         ("tau=1.0", "tau=1.0: "),
         ("tau={start: 1.0, end: 2.0}", "tau.updates: "),
     ],

@@ -27,6 +27,7 @@ from caesura.data.vocabulary import Spans, WordVocabulary
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import evaluate
 from caesura.inference import Translator
+from caesura.kernels.adam import Adam
 from caesura.output import Output
 from caesura.training import loop
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
@@ -204,13 +205,13 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
-    step = torch.optim.Adam.step
+    step = Adam.step
 
-    def watched(self: torch.optim.Adam) -> None:
+    def watched(self: Adam) -> None:
         used.append(self.param_groups[0]["lr"])
         step(self)
 
-    monkeypatch.setattr(torch.optim.Adam, "step", watched)
+    monkeypatch.setattr(Adam, "step", watched)
     # Lowered after the second validation, while it still rises.
     settings = ("training.patience=1", "training.learning_rate=1e-9", "training.warmup=10")
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
@@ -322,9 +323,10 @@ def test_a_loss_that_is_not_finite_ends_training_and_is_never_saved(
     assert read_progress(checkpoint).update == 0, "the last good state"
 
 
-def test_the_model_in_the_folder_is_the_one_of_the_best_validation(corpus: Path, tmp_path: Path) -> None:
+def test_the_model_in_the_folder_is_the_one_of_the_best_validation(tmp_path: Path) -> None:
     settings = ("training.updates=60", "training.validation_freq=40", "training.learning_rate=2e-2")
-    config = configured(corpus, "word", *settings)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
+    config = configured(tmp_path, "word", *settings)
     heard = run(config, tmp_path / "out")
     best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
     assert best.bleu == max(validation.bleu for validation in heard.validations) > 0

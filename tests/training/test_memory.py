@@ -42,12 +42,13 @@ def too_large(monkeypatch: pytest.MonkeyPatch, most: int, problem: RuntimeError 
     return tried
 
 
-@pytest.mark.parametrize("normalization", ["symbols", "sentences"])
 @pytest.mark.parametrize(
     ("segmenter", "decoder"), [(LOOKUP, RECURRENT), (ACT, ACT_DECODER)], ids=["plain", "act"]
 )
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
-@pytest.mark.parametrize("most", [1, 4])
+@pytest.mark.parametrize(
+    ("normalization", "smoothing", "most"),
+    [("symbols", 0.0, 4), ("symbols", 0.3, 1), ("sentences", 0.0, 1), ("sentences", 0.3, 4)],
+)
 def test_a_batch_in_pieces_has_the_gradients_and_sums_of_the_whole(
     monkeypatch: pytest.MonkeyPatch,
     segmenter: dict[str, Any],
@@ -138,7 +139,7 @@ def test_where_memory_is_short_the_sentence_is_ours(
 
 
 def test_sizes_that_no_memory_holds_are_refused_by_section(tmp_path: Path) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
     path = write_config(tmp_path / "config.yaml", "act")
     for size in (60_000, 1 << 30):
         with little_memory(1 << 28):
@@ -187,7 +188,7 @@ def test_a_line_that_does_not_fit_alone_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_validation_that_fails_loses_no_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
     config = configured(tmp_path)
     run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
@@ -220,7 +221,7 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch: pytest.Mon
 
 
 def test_training_goes_on_with_split_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
     too_large(monkeypatch, 4)
     heard = run(configured(tmp_path, "act"), tmp_path / "out")
     assert [line for line in heard.messages if "does not fit" in line] == [
@@ -231,7 +232,7 @@ def test_training_goes_on_with_split_batches(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("updates", [200, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_memory_is_flat_over_many_updates(tmp_path: Path, updates: int) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
     used: list[int] = []
 
     class Meter(Listener):

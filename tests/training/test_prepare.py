@@ -19,7 +19,7 @@ from caesura.training.prepare import Prepared, prepare, small_text
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_corpus(tmp_path)
+    write_corpus(tmp_path, digits=5)
     return tmp_path
 
 

@@ -97,7 +97,7 @@ def test_of_a_checkpoint_without_the_chrf_of_its_best_a_tie_is_no_new_best() -> 
 
 
 def test_training_is_judged_by_bleu_and_where_it_is_equal_by_chrf(tmp_path: Path) -> None:
-    write_corpus(tmp_path, train=45, dev=5)
+    write_corpus(tmp_path, train=45, dev=5, digits=5)
     settings = ("training.patience=1", "training.validation_freq=15", "training.learning_rate=0.02")
     heard = run(configured(tmp_path, "word", *settings), tmp_path / "out")
     scores = [(validation.bleu, validation.chrf) for validation in heard.validations]
