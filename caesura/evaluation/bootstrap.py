@@ -1,8 +1,8 @@
 """A paired bootstrap from counts of n-grams: any two systems can be compared without their translations.
 
 Sums of such counts say all that BLEU and chrF2 need. They are kept packed, for each line or, in much less
-room, for a few neighbouring lines at a time, which are then drawn together. Lines are drawn as sacrebleu draws
-them: for two trainings and single lines, the p-value is sacrebleu's.
+room, for a few neighbouring lines at a time, which are then drawn together. Lines are drawn as sacrebleu
+draws them: for two trainings and single lines, the p-value is sacrebleu's.
 """
 
 from __future__ import annotations
@@ -124,9 +124,7 @@ def replicates(
     )
 
 
-def difference(
-    system: Sequence[Replicates], other: Sequence[Replicates], seed: int = SEED
-) -> Difference:
+def difference(system: Sequence[Replicates], other: Sequence[Replicates], seed: int = SEED) -> Difference:
     """One system above another, each with one or more trainings; their seeds are drawn again as well."""
     rng = np.random.default_rng(seed)
     mean = float(np.mean([one.score for one in system]) - np.mean([one.score for one in other]))
@@ -177,7 +175,9 @@ def _shared(sums: Ints) -> list[Shared]:
 
 def _differences(counts: Ints) -> Ints:
     """[C, U] numbers that are small and not negative: from order to order, counts change little."""
-    written, expected, matched, judged = counts.reshape(-1, len(Shared._fields), counts.shape[1]).swapaxes(0, 1)
+    written, expected, matched, judged = counts.reshape(-1, len(Shared._fields), counts.shape[1]).swapaxes(
+        0, 1
+    )
     longer = written[0] - expected[0]
     first = np.where(longer < 0, -2 * longer - 1, 2 * longer)
     fewer = -np.diff(written, axis=0), -np.diff(expected, axis=0)

@@ -10,11 +10,11 @@ from wording import refuses
 
 from caesura.errors import InputError
 from caesura.evaluation import ngrams
-from caesura.evaluation.bootstrap import UnitCounts, Replicates, difference, replicates
+from caesura.evaluation.bootstrap import Replicates, UnitCounts, difference, replicates
 from caesura.evaluation.scores import paired_bootstrap, score
 
 lines = st.lists(st.tuples(*[st.text("ab é.", max_size=14)] * 2), min_size=1, max_size=6)
-WORDS = "the a cat dog sat ran on under mat tree , . quickly".split()
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", ",", ".", "quickly"]
 
 
 def texts(seed: int, count: int = 60) -> tuple[list[str], dict[str, list[str]]]:
