@@ -42,7 +42,7 @@ freedom: setup ## draw the tables and figures of docs/results/freedom.md from it
 	  fixed-variations.json words.json --out words-or-not --over '$(SEGMENTER).cut_after=""," "'
 	$(BIN)/python benchmarks/pull.py --draw docs/results/freedom/pull/pull.json --out docs/results/freedom/pull > /dev/null
 
-answer: setup ## draw the tables, figures and the appendix of docs/results/answer.md from its metrics
+answer: setup ## draw the tables, figures and the appendix of docs/results/answer from its metrics
 	@ls docs/results/answer/metrics/*.jsonl > /dev/null 2>&1 || { echo "no results yet: recipes/answer/reproduce.yaml says how to get them"; exit 0; }; \
 	  $(BIN)/caesura reproduce answer --draw --out docs/results/answer
 

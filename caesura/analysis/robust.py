@@ -17,7 +17,7 @@ from caesura.evaluation.scores import score
 from caesura.inference import Translator
 
 BEAMS = (1, 2, 5, 10, 20, 50)
-HYPOTHESES = 5_000  # side by side, whatever the beam, so that no beam takes more memory than another
+HYPOTHESES = 2_500  # side by side, whatever the beam, so that no beam takes more memory than another
 
 
 @dataclass(frozen=True)
