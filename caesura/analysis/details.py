@@ -29,10 +29,10 @@ def details(
     ]
     scoring = testing.bleu_tokenize, testing.lowercase
     errors = error_statistics(lines, training.src, training.trg, *scoring)
-    known = training.trg if "translation" not in errors.unspaced else None
+    words = training.trg if "translation" not in errors.unspaced else None
     counts = UnitCounts.of(translations, references, *scoring, unit=UNIT)
     shares = {name: value.share for name, value in vars(errors).items() if isinstance(value, Count)}
-    frequency = by_frequency(translations, references, known) if known and known.complete else None
+    frequency = by_frequency(translations, references, words) if words and words.complete else None
     return {
         "errors": shares,
         "by_length": plain(errors.by_length),

@@ -291,11 +291,11 @@ def _only_robust(
     translator.read_cuts(src)
     text, name = [*read_text(src, trg, errors, translator.config.testing.max_input)], name_of(src)
     with terminal.stages(f"translating with {folder}") as report:
-        found = measure_robust(translator, text, name, sample, seed, report)
+        measures = measure_robust(translator, text, name, sample, seed, report)
     if as_json:
-        print_json({"model": str(folder), "text": name, "seed": seed, **found.record()})
+        print_json({"model": str(folder), "text": name, "seed": seed, **measures.record()})
     else:
-        terminal.say("\n".join(table.text() for table in found.tables()))
+        terminal.say("\n".join(table.text() for table in measures.tables()))
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:
@@ -339,8 +339,8 @@ def _details(
 
     training = training_text(translator, folder, None, errors)
     best = [output.best for output in result.outputs]
-    found = details(text.sources, best, text.references, training, translator.config.testing)
-    return {"seconds": seconds, "device": translator.device.type, **found}
+    numbers = details(text.sources, best, text.references, training, translator.config.testing)
+    return {"seconds": seconds, "device": translator.device.type, **numbers}
 
 
 def _files(

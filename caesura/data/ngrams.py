@@ -64,8 +64,8 @@ class NgramModel:
         tables = self.tables.entropies
         entropies = np.full(len(text), tables[0][0])
         for entropy, places in zip(tables[1:], [*self._contexts(text)][1:], strict=True):
-            there = places >= 0
-            entropies[there] = entropy[places[there]]
+            seen = places >= 0
+            entropies[seen] = entropy[places[seen]]
         return entropies
 
     def surprisals(self, text: str) -> Floats:

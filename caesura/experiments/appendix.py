@@ -86,8 +86,8 @@ def differences_table(results: Sequence[SystemResult]) -> Table:
     for name in [*bleu][1:]:
         cells: list[Cell] = [name, len(bleu[name])]
         for scores in (bleu, chrf):
-            found = difference(scores[name], scores[first])
-            cells += [found.mean, f"{found.low:+.2f} to {found.high:+.2f}", found.p_value]
+            above = difference(scores[name], scores[first])
+            cells += [above.mean, f"{above.low:+.2f} to {above.high:+.2f}", above.p_value]
         rows.append(cells)
     return Table("differences", f"Against {first}", columns, rows)
 
@@ -101,11 +101,11 @@ def _drawn(results: Sequence[SystemResult]) -> tuple[dict[str, list[Replicates]]
             if (packed := outcome.measured.get("test", {}).get("units")) is not None:
                 counts.append(_unpacked(outcome, lambda p: UnitCounts.unpacked(p["packed"]), packed))
                 titles.append(result.system.title)
-    found: tuple[dict[str, list[Replicates]], ...] = {}, {}
-    for by_title, metric in zip(found, replicates(counts), strict=True):
+    drawn: tuple[dict[str, list[Replicates]], ...] = {}, {}
+    for by_title, metric in zip(drawn, replicates(counts), strict=True):
         for title, scores in zip(titles, metric, strict=True):
             by_title.setdefault(title, []).append(scores)
-    return found
+    return drawn
 
 
 def agreement_of(result: SystemResult) -> tuple[Spread, Spread] | None:
@@ -115,8 +115,8 @@ def agreement_of(result: SystemResult) -> tuple[Spread, Spread] | None:
         for outcome in result.counted
         if (record := outcome.measured.get("cuts", {}).get("cuts")) is not None
     ]
-    found = [pair for a, b in combinations(cuts, 2) if (pair := a.agreement(b)) is not None]
-    f1, chance = spread(pair[0] for pair in found), spread(pair[1] for pair in found)
+    pairs = [pair for a, b in combinations(cuts, 2) if (pair := a.agreement(b)) is not None]
+    f1, chance = spread(pair[0] for pair in pairs), spread(pair[1] for pair in pairs)
     return (f1, chance) if f1 and chance else None
 
 
@@ -124,8 +124,8 @@ def agreement_table(results: Sequence[SystemResult]) -> Table:
     """Every system with more than one seed."""
     rows: list[list[Cell]] = []
     for result in results:
-        if (found := agreement_of(result)) is not None:
-            f1, chance = found
+        if (agreement := agreement_of(result)) is not None:
+            f1, chance = agreement
             rows.append([result.system.title, f1.count, f1.mean, chance.mean])
     columns = [Column("system"), Column("pairs of seeds", "d"), Column("F1", ".3f")]
     return Table("agreement", "Do seeds cut alike?", [*columns, Column("by chance", ".3f")], rows)
@@ -147,13 +147,13 @@ def wide(
     numbers: Callable[[Outcome], Numbers],
 ) -> Table:
     """One row per system and one column per name of its numbers, means over seeds."""
-    found = {r.system.title: [some for o in r.counted if (some := numbers(o))] for r in results}
-    names = list(dict.fromkeys(name for each in found.values() for some in each for name in some))
+    by_title = {r.system.title: [some for o in r.counted if (some := numbers(o))] for r in results}
+    names = list(dict.fromkeys(name for each in by_title.values() for some in each for name in some))
     rows: list[list[Cell]] = []
-    for title_of, each in found.items():
+    for system, each in by_title.items():
         if each:
             values = ([some[name] for some in each if name in some] for name in names)
-            rows.append([title_of, len(each), *(fmean(v) if v else None for v in values)])
+            rows.append([system, len(each), *(fmean(v) if v else None for v in values)])
     return Table(
         key, title, [Column("system"), Column("seeds", "d"), *(Column(n, form) for n in names)], rows
     )

@@ -20,8 +20,8 @@ Value = Callable[[SystemResult], float | None]
 
 def _mean(name: str, times: float = 1.0) -> Value:
     def find(result: SystemResult) -> float | None:
-        found = result.figure(name)
-        return None if found is None else times * found.mean
+        figure = result.figure(name)
+        return None if figure is None else times * figure.mean
 
     return find
 
@@ -37,13 +37,13 @@ def _above(name: str, chance: str) -> Value:
 
 
 def _agreement(result: SystemResult) -> float | None:
-    found = agreement_of(result)
-    return None if found is None else found[0].mean - found[1].mean
+    agreement = agreement_of(result)
+    return None if agreement is None else agreement[0].mean - agreement[1].mean
 
 
 def _length(result: SystemResult) -> float | None:
-    found = result.figure("segment_length")
-    return None if found is None else found.mean
+    figure = result.figure("segment_length")
+    return None if figure is None else figure.mean
 
 
 @dataclass(frozen=True)

@@ -59,12 +59,12 @@ def test_cuts_before_hard_characters_have_more_than_their_share() -> None:
     assert model is not None
     text = "abab"
     bits = model.surprisals(text)
-    found = surprisal(model, [text, "a"], [[3], []])
-    assert found is not None
-    assert found.at_cuts == pytest.approx(bits[3])
-    assert found.everywhere == pytest.approx(bits[1:].mean())
-    assert (found.cuts, found.gaps) == (1, 3)
-    assert found.enrichment > 2
+    results = surprisal(model, [text, "a"], [[3], []])
+    assert results is not None
+    assert results.at_cuts == pytest.approx(bits[3])
+    assert results.everywhere == pytest.approx(bits[1:].mean())
+    assert (results.cuts, results.gaps) == (1, 3)
+    assert results.enrichment > 2
     every = surprisal(model, [text], [[1, 2, 3]])
     assert every is not None
     assert every.enrichment == pytest.approx(1)
@@ -74,27 +74,29 @@ def test_cuts_before_hard_characters_have_more_than_their_share() -> None:
 
 def test_words_are_grouped_by_their_number_in_training() -> None:
     words = WordCounts({"the": 5000, "cat": 99, "sat": 9, "mat": 1}, 5109, True)
-    found = by_frequency(["the cat cat dog", "Mat"], ["the cat sat", "dog mat"], words)
-    assert [group.name for group in found] == ["0", "1–9", "10–99", "100–999", "1,000 or more"]
-    assert [(g.expected, g.written, g.matched) for g in found] == [
+    results = by_frequency(["the cat cat dog", "Mat"], ["the cat sat", "dog mat"], words)
+    assert [group.name for group in results] == ["0", "1–9", "10–99", "100–999", "1,000 or more"]
+    assert [(g.expected, g.written, g.matched) for g in results] == [
         (1, 1, 0), (2, 1, 0), (1, 2, 1), (0, 0, 0), (1, 1, 1),
     ]  # fmt: skip
-    assert [group.recall for group in found] == [0.0, 0.0, 1.0, 0.0, 1.0]
+    assert [group.recall for group in results] == [0.0, 0.0, 1.0, 0.0, 1.0]
 
 
 def test_details_have_what_a_bootstrap_needs() -> None:
     references, written = ["the cat sat", "a mat", "the dog", "ran on"], ["the cat", "a mat", "a dog", "on"]
     counts = WordCounts({"the": 20, "cat": 1}, 21, True)
     testing = tiny_model().config.testing
-    found = details(["die katze", "x", "y", "z"], written, references, TrainingText(counts, counts), testing)
-    found = json.loads(json.dumps(found, allow_nan=False))
-    units = UnitCounts.unpacked(found["units"]["packed"])
-    assert (len(units), found["units"]["lines"]) == (math.ceil(4 / UNIT), UNIT)
+    results = details(
+        ["die katze", "x", "y", "z"], written, references, TrainingText(counts, counts), testing
+    )
+    results = json.loads(json.dumps(results, allow_nan=False))
+    units = UnitCounts.unpacked(results["units"]["packed"])
+    assert (len(units), results["units"]["lines"]) == (math.ceil(4 / UNIT), UNIT)
     scores = score(written, references)
     assert (units.bleu, units.chrf) == (scores.bleu, scores.chrf)
-    assert sum(group["sentences"] for group in found["by_length"]) == 4
-    assert found["by_frequency"][1]["expected"] == 1
-    assert {"unknown_output", "copied", "repeating"} <= {*found["errors"]}
+    assert sum(group["sentences"] for group in results["by_length"]) == 4
+    assert results["by_frequency"][1]["expected"] == 1
+    assert {"unknown_output", "copied", "repeating"} <= {*results["errors"]}
     bare = details(["die katze"], ["a b"], ["a c"], TrainingText(None, None, Path()), testing)
     assert (bare["by_frequency"], bare["by_rarity"]) == (None, None)
 
@@ -103,15 +105,15 @@ def test_noise_and_beams_on_the_same_lines_whatever_the_model() -> None:
     model = tiny_model()
     lines = [Line(i, "abcd efg"[: 3 + i], "ab") for i in range(1, 6)] + [Line(6, "abc")]
     done: list[int] = []
-    found = measure_robust(model, lines, "text", 4, report=lambda _, more, total: done.append(more))
-    assert found.sentences == 4
-    assert [one.beam for one in found.beams] == [*BEAMS]
-    assert found.noise is not None
-    assert [*found.noise.bleu] == ["drop", "swap", "keyboard", "case"]
-    assert found.beams[0].chrf == pytest.approx(found.noise.chrf["drop"][0])
-    assert all(one.seconds > 0 for one in found.beams)
-    assert [*json.loads(json.dumps(found.record()))] == ["sentences", "noise", "beams"]
-    assert [len(table.rows) for table in found.tables()] == [4, len(BEAMS)]
+    results = measure_robust(model, lines, "text", 4, report=lambda _, more, total: done.append(more))
+    assert results.sentences == 4
+    assert [one.beam for one in results.beams] == [*BEAMS]
+    assert results.noise is not None
+    assert [*results.noise.bleu] == ["drop", "swap", "keyboard", "case"]
+    assert results.beams[0].chrf == pytest.approx(results.noise.chrf["drop"][0])
+    assert all(one.seconds > 0 for one in results.beams)
+    assert [*json.loads(json.dumps(results.record()))] == ["sentences", "noise", "beams"]
+    assert [len(table.rows) for table in results.tables()] == [4, len(BEAMS)]
     again = measure_robust(model, lines[:5], "text", 4)
-    assert again.noise == found.noise
+    assert again.noise == results.noise
     assert np.sum(done) > 4 * len(BEAMS)

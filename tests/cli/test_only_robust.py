@@ -31,14 +31,14 @@ def test_noise_and_beams_are_printed(models: dict[str, Path], corpus: Path) -> N
 
 def test_reproduce_calls_them_as_they_are(member: Member, corpus: Path) -> None:
     text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
-    found = {}
+    results = {}
     for measure in (DETAILED, ROBUST):
         words = measure.command(member)
         assert words is not None
         done = caesura(*words[1:], *text)
         assert (done.status, len(done.lines)) == (0, 1), done.err
-        found[measure.name] = json.loads(done.out, parse_constant=pytest.fail)
-    test, robust = found["test"], found["robust"]
+        results[measure.name] = json.loads(done.out, parse_constant=pytest.fail)
+    test, robust = results["test"], results["robust"]
     assert UnitCounts.unpacked(test["units"]["packed"]).bleu == pytest.approx(test["scores"]["bleu"])
     assert {"seconds", "by_length", "by_rarity", "by_frequency", "errors"} <= {*test}
     assert robust["sentences"] == 12

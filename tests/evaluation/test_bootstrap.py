@@ -54,9 +54,9 @@ def test_counts_come_back_from_their_packed_form_and_have_the_scores(pairs):
 def test_two_systems_have_sacrebleus_interval_and_p_value():
     references, systems = texts(1)
     counts = [UnitCounts.of(system, references) for system in systems.values()]
-    found = replicates(counts, samples=200)
+    results = replicates(counts, samples=200)
     wanted = paired_bootstrap(systems, references, samples=200)
-    for metric, drawn in zip(("bleu", "chrf"), found, strict=True):
+    for metric, drawn in zip(("bleu", "chrf"), results, strict=True):
         expected = getattr(wanted["two"], metric)
         tested = difference([drawn[1]], [drawn[0]])
         assert tested.p_value == pytest.approx(expected.p_value)
@@ -64,7 +64,7 @@ def test_two_systems_have_sacrebleus_interval_and_p_value():
         assert drawn[1].drawn.mean() == pytest.approx(expected.mean)
         assert tested.mean == pytest.approx(drawn[1].score - drawn[0].score)
         assert tested.low < tested.mean < tested.high
-    same = difference([found[0][0]], [found[0][0]])
+    same = difference([results[0][0]], [results[0][0]])
     assert same == (0.0, 0.0, 0.0, 1.0)
 
 
@@ -74,16 +74,16 @@ def test_lines_that_are_drawn_together_have_about_the_same_interval():
     for unit in (1, 5):
         counts = [UnitCounts.of(system, references, unit=unit) for system in systems.values()]
         bleu, _ = replicates(counts, samples=400)
-        found = difference([bleu[0]], [bleu[1]])
-        widths.append(found.high - found.low)
+        results = difference([bleu[0]], [bleu[1]])
+        widths.append(results.high - results.low)
     assert widths[1] == pytest.approx(widths[0], rel=0.25)
 
 
 def test_seeds_widen_the_interval_and_change_no_mean():
     steady = Replicates(20.0, np.full(400, 20.0))
     seeds = [Replicates(22.0 + i, np.full(400, 22.0 + i)) for i in (-1, 0, 1)]
-    found = difference(seeds, [steady])
-    assert (found.mean, found.low, found.high) == (2.0, 1.0, 3.0)
+    results = difference(seeds, [steady])
+    assert (results.mean, results.low, results.high) == (2.0, 1.0, 3.0)
     assert difference(seeds[1:2], [steady])[:3] == (2.0, 2.0, 2.0)
     assert difference([steady], seeds).mean == -2.0
 

@@ -113,8 +113,8 @@ def check_damage(recipe: Path, out: Path) -> None:
     broken = json.loads(end)
     broken["measured"]["test"]["units"]["packed"] = "AAAA"
     path.write_text("\n".join([*way, json.dumps(broken)]) + "\n", encoding="utf-8")
-    said = refusal(caesura("reproduce", recipe, "--draw", "--out", out))
-    assert said.startswith("metrics/main-cif-2.jsonl: not packed counts")
+    message = refusal(caesura("reproduce", recipe, "--draw", "--out", out))
+    assert message.startswith("metrics/main-cif-2.jsonl: not packed counts")
 
 
 def test_what_earlier_results_lack_is_left_out(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_what_earlier_results_lack_is_left_out(tmp_path: Path) -> None:
 
 def test_where_nothing_is_kept_there_is_nothing_to_draw(recipe: Path) -> None:
     out = recipe.parent / "out"
-    said = wording(refusal(caesura("reproduce", recipe, "--draw", "--out", out)))
-    assert said.startswith(f"{out}/metrics: ")
+    message = wording(refusal(caesura("reproduce", recipe, "--draw", "--out", out)))
+    assert message.startswith(f"{out}/metrics: ")
     assert "--out" in wording(refusal(caesura("reproduce", recipe, "--draw")))
     assert not out.exists()
