@@ -104,8 +104,8 @@ def serve(beam: int) -> None:
         began = time.perf_counter()
         for _ in range(count):
             data = batch(B, "cpu")
-            found, _, _ = search(built, data, 100, beam, 1.0, min_output_length=100)
-            assert found.shape == (B, 100)
+            symbols, _, _ = search(built, data, 100, beam, 1.0, min_output_length=100)
+            assert symbols.shape == (B, 100)
         print(time.perf_counter() - began, flush=True)
 
 

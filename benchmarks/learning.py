@@ -93,18 +93,18 @@ def train(
 
 def losses(options: argparse.Namespace, name: str) -> Losses:
     """What the runs of one way have logged."""
-    found: Losses = {}
+    curves: Losses = {}
     for seed in options.seeds:
         for line in (folder(options, seed, name) / "metrics.jsonl").read_text().splitlines():
             record = json.loads(line)
             if record["kind"] == "train":
-                found.setdefault(record["update"], []).append(record["cross_entropy"])
-    return {update: values for update, values in found.items() if len(values) == len(options.seeds)}
+                curves.setdefault(record["update"], []).append(record["cross_entropy"])
+    return {update: values for update, values in curves.items() if len(values) == len(options.seeds)}
 
 
-def verdict(found: dict[str, Losses]) -> str:
+def verdict(losses_by_name: dict[str, Losses]) -> str:
     """In how many logged updates the means lie closer than the seeds' spread (two standard errors)."""
-    one, other = found.values()
+    one, other = losses_by_name.values()
     shared, inside = sorted(one.keys() & other.keys()), 0
     for update in shared:
         a, b = one[update], other[update]
@@ -113,13 +113,13 @@ def verdict(found: dict[str, Losses]) -> str:
     return f"the means differ by at most two standard errors in {inside} of {len(shared)} points"
 
 
-def draw(found: dict[str, Losses]) -> Figure:
+def draw(curves: dict[str, Losses]) -> Figure:
     """Means as lines, one over the other; below, how far each run is from the mean of the first way."""
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    truth = {update: fmean(values) for update, values in next(iter(found.values())).items()}
+    truth = {update: fmean(values) for update, values in next(iter(curves.values())).items()}
     looks = (4.5, "solid", 0.4), (1.4, (0, (4, 2)), 1.0)
-    for (name, runs), colour, (width, dashes, alpha) in zip(found.items(), COLOURS, looks, strict=False):
+    for (name, runs), colour, (width, dashes, alpha) in zip(curves.items(), COLOURS, looks, strict=False):
         updates = sorted(truth.keys() & runs.keys())
         look = {"color": colour, "linestyle": dashes, "alpha": alpha}
         above.plot(updates, [fmean(runs[u]) for u in updates], linewidth=width, label=name, **look)

@@ -146,8 +146,8 @@ def windows(records: Iterable[dict[str, Any]]) -> Windows:
         for record in window:
             longer = [shift for shift in SHIFTS if shift < 0 and record.get(f"longer {shift}", 0) >= 1.1]
             if longer:
-                told, came = record["slope"] * longer[-1], record[f"anew {longer[-1]}"]
-                record |= {"told": told, "came": came, "wrong": float(told * came < 0)}
+                predicted, came = record["slope"] * longer[-1], record[f"anew {longer[-1]}"]
+                record |= {"told": predicted, "came": came, "wrong": float(predicted * came < 0)}
             for key, value in record.items():
                 values.setdefault(key, []).append(value)
         averages.append({"update": start} | {key: averaged(column) for key, column in values.items()})

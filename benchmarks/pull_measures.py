@@ -57,8 +57,8 @@ def score_gradients(model: Translator, batch: Batch) -> tuple[Segments, Tensor]:
     """The segments, and dCE/dh [2, B, T] with the cuts as they are: as emitted and as carried on."""
     nudges = model.segmenter.output.weight.new_zeros(2, *batch.src.shape, requires_grad=True)
     segments = segment(model.segmenter, batch, nudges)
-    [found] = torch.autograd.grad(model.loss(batch, segments).cross_entropy, nudges)
-    return segments, found
+    [gradient] = torch.autograd.grad(model.loss(batch, segments).cross_entropy, nudges)
+    return segments, gradient
 
 
 def places(segments: Segments) -> tuple[Tensor, Tensor]:
@@ -79,28 +79,28 @@ def measure(model: Translator, batch: Batch, shifted: bool) -> dict[str, float]:
     groups |= {f"distance {a}": inside & (left >= a) & (left < b) for a, b in pairwise(DISTANCES)}
     groups |= {f"weight {a}": inside & ~forced & (last >= a) & (last < b) for a, b in pairwise(LAST_WEIGHTS)}
     halts = segments.ends & ~forced
-    found = {"last_weight": last[halts].mean().item()} if halts.any() else {}
+    record = {"last_weight": last[halts].mean().item()} if halts.any() else {}
     for name, chosen in groups.items():
         if chosen.any():
             parts = {"emitted": emitted[chosen], "carried": carried[chosen]}
             parts["total"] = parts["emitted"] + parts["carried"]
             parts["above"] = (parts["total"] > 0).float()
-            found |= {f"{part} {name}".strip(): values.mean().item() for part, values in parts.items()}
-    return found | (shifts(model, batch, segments.ends) if shifted else {})
+            record |= {f"{part} {name}".strip(): values.mean().item() for part, values in parts.items()}
+    return record | (shifts(model, batch, segments.ends) if shifted else {})
 
 
 @torch.no_grad()
 def shifts(model: Translator, batch: Batch, ends: Tensor) -> dict[str, float]:
     """By the shift of b_h: how many times as long segments get; the change of CE, cut anew and as before."""
-    layer, found = model.segmenter, {}
+    layer, record = model.segmenter, {}
     was, symbols = layer.halting.bias.clone(), batch.trg_lengths.sum()
     before = model(batch).cross_entropy
     for shift in SHIFTS:
         layer.halting.bias.copy_(was + shift)
         anew, held = (segment(layer, batch, ends=cuts) for cuts in (None, ends))
         cuts = [count_cuts(way, batch.src_lengths)[1] for way in (anew.ends, ends)]
-        found[f"longer {shift}"] = (cuts[1] / cuts[0]).item()
+        record[f"longer {shift}"] = (cuts[1] / cuts[0]).item()
         for name, way in (("anew", anew), ("held", held)):
-            found[f"{name} {shift}"] = ((model.loss(batch, way).cross_entropy - before) / symbols).item()
+            record[f"{name} {shift}"] = ((model.loss(batch, way).cross_entropy - before) / symbols).item()
     layer.halting.bias.copy_(was)
-    return found
+    return record

@@ -26,10 +26,10 @@ WINDOWS = (
 
 def digest() -> str:
     """Of the code that the picture shows at work, and of the models in it; not of their weights."""
-    found = hashlib.sha256(repr((demo.SYSTEMS, demo.CONFIG)).encode())
+    hashed = hashlib.sha256(repr((demo.SYSTEMS, demo.CONFIG)).encode())
     for file in (*(Path(page.__file__).with_name(name) for name in PARTS), Path(__file__)):
-        found.update(file.read_text(encoding="utf-8").encode())
-    return found.hexdigest()
+        hashed.update(file.read_text(encoding="utf-8").encode())
+    return hashed.hexdigest()
 
 
 def main(report: Path) -> None:
@@ -56,9 +56,9 @@ def main(report: Path) -> None:
     for shot in shots:
         sheet.paste(shot, (left, MARGIN))
         left += shot.width + MARGIN
-    told = PngInfo()
-    told.add_text(KEY, digest())
-    sheet.quantize(128).save(PICTURE, optimize=True, pnginfo=told)
+    metadata = PngInfo()
+    metadata.add_text(KEY, digest())
+    sheet.quantize(128).save(PICTURE, optimize=True, pnginfo=metadata)
     print(PICTURE)
 
 

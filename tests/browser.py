@@ -32,20 +32,20 @@ os.execv(sys.argv[3], sys.argv[3:])
 def find_browser() -> str | None:
     """Where a browser of Chromium's kind is installed; $CAESURA_BROWSER first."""
     named = os.environ.get("CAESURA_BROWSER")
-    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
+    return named or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def needed_browser() -> str:
     """The browser; without one the test is skipped loudly, or fails where $CAESURA_NEEDS_BROWSER is set."""
     if program := find_browser():
         return program
-    said = f"NO BROWSER: the report was not opened; install one of {', '.join(NAMES)}"
+    message = f"NO BROWSER: the report was not opened; install one of {', '.join(NAMES)}"
     if os.environ.get("CAESURA_NEEDS_BROWSER"):
-        pytest.fail(said)
+        pytest.fail(message)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        warnings.warn(said, stacklevel=1)
-    pytest.skip(said)
+        warnings.warn(message, stacklevel=1)
+    pytest.skip(message)
 
 
 # Boxes whose contents are wider than they are, by what a reader sees of it.
@@ -186,9 +186,9 @@ class Browser:
 
     def ask(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        reply = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
     def unfold(self, what: str = "details") -> None:
         """Open folds."""

@@ -15,7 +15,7 @@ updates = st.integers(0, 50)
 
 
 @pytest.mark.parametrize(
-    ("shape", "wanted"),
+    ("shape", "expected"),
     [
         ("linear", [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]),
         ("cosine", [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]),
@@ -23,9 +23,9 @@ updates = st.integers(0, 50)
         ("constant", [1.0] * 6),
     ],
 )
-def test_the_shapes_on_worked_numbers(shape: Shape, wanted: list[float]) -> None:
+def test_the_shapes_on_worked_numbers(shape: Shape, expected: list[float]) -> None:
     schedule = Schedule(1.0, 3.0, 10, shape, after=10)
-    assert [schedule.at(update) for update in (0, 9, 10, 15, 20, 99)] == pytest.approx(wanted)
+    assert [schedule.at(update) for update in (0, 9, 10, 15, 20, 99)] == pytest.approx(expected)
 
 
 def test_a_cosine_is_slow_at_both_ends() -> None:

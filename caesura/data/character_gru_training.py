@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from caesura.data.character_gru import CLASSES, EMBEDDING, GruModel
 from caesura.data.ngrams import BOUNDARY, numbers_of, points_of
+from caesura.kernels.adam import Adam
 
 SEED = 1
 CHARACTERS = 3200  # of a batch, roughly: 32 lines of 100
@@ -55,7 +56,7 @@ def train_gru(
     with torch.random.fork_rng([device] if device != "cpu" else []):
         torch.manual_seed(SEED)
         network = _Network(len(alphabet) + 2, size).to(device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
+    optimizer = Adam(network.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=updates + 1)
     done = 0
     for numbers in islice(_batches(texts), updates):

@@ -31,6 +31,7 @@ from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.evaluation.rates import asked
 from caesura.inference import Translator
 from caesura.kernels import pick
+from caesura.kernels.adam import Adam
 from caesura.kernels.cores import own_cores, use_threads
 from caesura.model_folder import (
     CONFIG,
@@ -190,7 +191,7 @@ def open_run(
     vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
     model = Translator.build(begun or config, *vocabularies).to(device)
     _refuse_full_disk(folder, model, settings.keep_last)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    optimizer = Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:

@@ -30,16 +30,18 @@ lines = st.lists(
 
 
 @given(lines)
-def test_it_counts_as_the_evaluation_does(found: list[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> None:
-    sources, cuts, gold = map(list, zip(*found, strict=True))
+def test_it_counts_as_the_evaluation_does(
+    triples: list[tuple[str, tuple[int, ...], tuple[int, ...]]],
+) -> None:
+    sources, cuts, gold = map(list, zip(*triples, strict=True))
     ours = agreement("x", "gold", cuts, [GoldLine(t, g) for t, g in zip(sources, gold, strict=True)])
     assert ours.rows == boundary_table(sources, cuts, gold)
 
 
 def test_places_that_are_not_judged_do_not_count() -> None:
     line = GoldLine("ab cde", (4,), frozenset({4, 5}))
-    found = agreement("x", "gold", [(1, 4)], [line]).rows["model"]
-    assert (found.precision, found.recall, found.predicted) == (1.0, 1.0, 1)
+    row = agreement("x", "gold", [(1, 4)], [line]).rows["model"]
+    assert (row.precision, row.recall, row.predicted) == (1.0, 1.0, 1)
 
 
 def test_a_cut_after_the_space_is_one_before_it() -> None:
@@ -50,9 +52,9 @@ def test_a_cut_after_the_space_is_one_before_it() -> None:
 def test_a_text_is_compared_with_spaces_bpe_and_gold() -> None:
     text = "der tisch der tisch"
     bpe = train_bpe([text], 40)
-    found = Agreements(bpe, Gold("lexicon", lexicon={"tisch": (3,)}))
-    found.add(1, text, (4, 10), own_gold=(3,))
-    tables = {table.reference: table.rows for table in found.result()}
+    agreements = Agreements(bpe, Gold("lexicon", lexicon={"tisch": (3,)}))
+    agreements.add(1, text, (4, 10), own_gold=(3,))
+    tables = {table.reference: table.rows for table in agreements.result()}
     assert list(tables) == ["white space", "white space, either side", "BPE", "gold", "lexicon"]
     assert tables["white space"]["model"].f1 == 0
     assert tables["white space, either side"]["model"].precision == 1
@@ -63,13 +65,13 @@ def test_a_text_is_compared_with_spaces_bpe_and_gold() -> None:
 
 
 def test_a_reference_without_boundaries_is_left_out() -> None:
-    found = Agreements(None, None)
-    found.add(1, "einwort", (3,), None)
-    assert found.result() == []
+    agreements = Agreements(None, None)
+    agreements.add(1, "einwort", (3,), None)
+    assert agreements.result() == []
 
 
 @pytest.mark.parametrize(
-    ("gold", "told"),
+    ("gold", "messages"),
     [
         (None, []),
         (Gold("file", offsets=[(2,)]), ["file"]),
@@ -79,12 +81,12 @@ def test_a_reference_without_boundaries_is_left_out() -> None:
         (Gold("file", lexicon={"dcba": (2,)}), ["file, alone"]),
     ],
 )
-def test_sentences_of_the_gold_are_not_told_twice(gold: Gold | None, told: list[str]) -> None:
-    found = Agreements(None, gold)
-    found.add(1, "abcd", (1,), None)
-    tables = with_own_text(found.result(), tiny_model(), gold)
-    assert [table.reference for table in tables] == told
-    assert [table.alone for table in tables] == [name.endswith("alone") for name in told]
+def test_sentences_of_the_gold_are_not_told_twice(gold: Gold | None, messages: list[str]) -> None:
+    agreements = Agreements(None, gold)
+    agreements.add(1, "abcd", (1,), None)
+    tables = with_own_text(agreements.result(), tiny_model(), gold)
+    assert [table.reference for table in tables] == messages
+    assert [table.alone for table in tables] == [name.endswith("alone") for name in messages]
 
 
 @pytest.mark.parametrize("lines", [[], ["", " "], ["日本語の文字は多い"]])
@@ -93,9 +95,9 @@ def test_no_bpe_where_the_characters_alone_are_too_many(lines: list[str]) -> Non
 
 
 def test_a_baseline_that_is_right_everywhere_is_still_shown() -> None:
-    found = agreement("gold", "about", [()], [GoldLine("ab", (1,))])
-    scores = found.rows
-    rows, note = _against("gold", [("m", found)], 2)
+    result = agreement("gold", "about", [()], [GoldLine("ab", (1,))])
+    scores = result.rows
+    rows, note = _against("gold", [("m", result)], 2)
     assert "on 1 of 2 lines" in note
     assert scores["every character"].f1 == 1
     assert ("every character", 1.0, 1.0, 1.0) in rows

@@ -16,8 +16,8 @@ TEXTS, TARGETS = ["abcdefgh", "ab", "hgfeaab"], ["abc", "edcba", ""]
 def test_a_map_is_that_of_a_step_by_step_run(segmenter: dict) -> None:
     model = tiny_model(segmenter)
     cuts = [output.segmentation for output in model.process(TEXTS, None)]
-    found = list(attention_maps(model, TEXTS, TARGETS, cuts))
-    for text, target, one in zip(TEXTS, TARGETS, found, strict=True):
+    maps = list(attention_maps(model, TEXTS, TARGETS, cuts))
+    for text, target, one in zip(TEXTS, TARGETS, maps, strict=True):
         batch = collate([(model.src_vocabulary.encode(text), None)])
         _, encoded = model.encode(batch.src, batch.src_lengths)
         state = model.decoder.start(encoded)
@@ -35,11 +35,11 @@ def test_a_map_is_that_of_a_step_by_step_run(segmenter: dict) -> None:
 
 def test_shares_of_a_known_attention() -> None:
     """ab c: the first characters are a and c; two target symbols."""
-    found = AttentionMap(
+    attention = AttentionMap(
         ["a", "b", "␣", "c", "∎"], ["x", "∎"], [[0.5, 0.1, 0.1, 0.2, 0.1], [0.0, 0.3, 0.0, 0.7, 0.0]]
     )
     tally = AttentionTally()
-    tally.add(found, "ab c", cut("a|b| |c"))
+    tally.add(attention, "ab c", cut("a|b| |c"))
     s = tally.result("references")
     assert s is not None
     assert s.first == pytest.approx((0.7 + 0.7) / 2)
@@ -52,9 +52,9 @@ def test_shares_of_a_known_attention() -> None:
 
 
 def test_a_segment_that_holds_a_first_character_counts_as_first() -> None:
-    found = AttentionMap(["a", "b␣c∎"], ["∎"], [[0.25, 0.75]])
+    attention = AttentionMap(["a", "b␣c∎"], ["∎"], [[0.25, 0.75]])
     tally = AttentionTally()
-    tally.add(found, "ab c", cut("a|b c"))
+    tally.add(attention, "ab c", cut("a|b c"))
     s = tally.result("translations")
     assert s is not None
     assert (s.first, s.first_uniform, s.end) == (1.0, 1.0, 0.0)

@@ -33,8 +33,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
-    found = [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
-    return Report(found).write(out)
+    models = [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
+    return Report(models).write(out)
 
 
 @pytest.mark.parametrize("screen", SCREENS)
@@ -94,10 +94,10 @@ def uncut(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a model that never cuts."""
     never = ACT | {"halting_bias": -20.0, "learn_halting": False, "tau": 0.0}
     lines = [Line(1, "abc de fgh-" * 30, "ab " * 60), Line(2, "ab-cd ef")]
-    found = analyse(subject(never), lines, "text", None, replace(SMALL, translate=0, lines=(1, 2), moved=0))
+    model = analyse(subject(never), lines, "text", None, replace(SMALL, translate=0, lines=(1, 2), moved=0))
     with pytest.MonkeyPatch.context() as patch:
         keep_chapters(patch, "segments", "sentences")
-        return Report([found]).write(tmp_path_factory.mktemp("uncut"))
+        return Report([model]).write(tmp_path_factory.mktemp("uncut"))
 
 
 @pytest.mark.parametrize("screen", SCREENS)
@@ -144,10 +144,10 @@ def test_six_models_take_at_most_20_screens(browser: Browser, tmp_path: Path) ->
     segmenters = {"char": LOOKUP, "act": ACT, "act, tau 0.3": ACT | {"tau": 0.3, "halting_bias": -1.0}}
     segmenters |= {"cif": CIF | {"rate": {"target": 3.0}}, "cif at 2": CIF | {"rate": {"target": 2.0}}}
     segmenters |= {"every second": CIF | {"cutter": {"type": "fixed", "k": 2}, "pooling": {"type": "mean"}}}
-    found = [analyse(subject(s, n), LINES, "text", None, SMALL) for n, s in segmenters.items()]
+    analyses = [analyse(subject(s, n), LINES, "text", None, SMALL) for n, s in segmenters.items()]
     lines = [line.reference or "" for line in LINES]
-    compared = paired_bootstrap({a.name: lines for a in found}, lines, samples=20)
-    page = Report(found, compared).write(tmp_path)
+    compared = paired_bootstrap({a.name: lines for a in analyses}, lines, samples=20)
+    page = Report(analyses, compared).write(tmp_path)
     check_screens(browser, page, 20)
     for screen in SCREENS.values():
         browser.open(page, **screen)  # type: ignore[arg-type]

@@ -36,24 +36,24 @@ def test_nothing_invisible_is_left(text: str) -> None:
 
 def test_units_know_their_place_in_the_word() -> None:
     text = "in gru ."
-    found = units(text, cut("i|n |gr|u| ."))
-    assert [u.place for u in found] == [1, 2, 1, 3, 1]
-    assert [u.space for u in found] == [False, True, False, False, True]
-    assert [u.punctuation for u in found] == [False, False, False, False, True]
-    assert [u.start for u in found] == [0, 1, 3, 5, 6]
-    assert [u.first for u in found] == [True, False, True, False, False]
+    counts = units(text, cut("i|n |gr|u| ."))
+    assert [u.place for u in counts] == [1, 2, 1, 3, 1]
+    assert [u.space for u in counts] == [False, True, False, False, True]
+    assert [u.punctuation for u in counts] == [False, False, False, False, True]
+    assert [u.start for u in counts] == [0, 1, 3, 5, 6]
+    assert [u.first for u in counts] == [True, False, True, False, False]
 
 
 def test_a_unit_that_holds_a_first_character_is_first_wherever_it_begins() -> None:
-    found = units("in gru gri", cut("i|n g|ru |gri"))
-    assert [u.place for u in found] == [1, 1, 2, 1]
-    assert [u.first for u in found] == [True, True, False, True]
+    counts = units("in gru gri", cut("i|n g|ru |gri"))
+    assert [u.place for u in counts] == [1, 1, 2, 1]
+    assert [u.first for u in counts] == [True, True, False, True]
 
 
 def test_a_words_unit_begins_after_its_space() -> None:
     words = Segmentation(["in", " gru"], [2, 3], [True, True], [1.0, 1.0], None)
-    found = units("in gru", words)
-    assert [(u.text, u.start, u.place, u.space) for u in found] == [("in", 0, 1, False), ("gru", 3, 1, False)]
+    parts = units("in gru", words)
+    assert [(u.text, u.start, u.place, u.space) for u in parts] == [("in", 0, 1, False), ("gru", 3, 1, False)]
 
 
 def test_the_end_is_a_step_of_its_own_or_with_the_last() -> None:

@@ -68,9 +68,9 @@ def test_opposites_are_worse_than_chance():
 
 @pytest.mark.parametrize("end", [True, False])
 def test_single_characters_and_whole_sentences_leave_nothing_to_coordinate(end):
-    found = coordination([cut([end] * n) for n in (5, 5, 9)])
-    assert found.overhead == found.chance == 1.0
-    assert found.coordination is None
+    result = coordination([cut([end] * n) for n in (5, 5, 9)])
+    assert result.overhead == result.chance == 1.0
+    assert result.coordination is None
 
 
 def test_sentences_of_one_symbol_and_models_without_halting():

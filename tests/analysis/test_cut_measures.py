@@ -25,8 +25,8 @@ def spaced_model(segmenter: dict) -> Translator:
 
 def test_measures_of_cuts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [Line(1, "ab cd", "a"), Line(2, ""), Line(3, "abcd ef", "b"), Line(4, "ab")]
-    found = measure_cuts(spaced_model(FIXED), lines, "text", moved=20)
-    record = json.loads(json.dumps(found.record(), allow_nan=False))
+    measures = measure_cuts(spaced_model(FIXED), lines, "text", moved=20)
+    record = json.loads(json.dumps(measures.record(), allow_nan=False))
     assert [*record] == ["sentences", "fidelity", "flips", "boundaries", "surprisal", "cuts"]
     assert (record["surprisal"], record["cuts"]["lines"], record["cuts"]["gaps"]) == (None, 3, 4 + 6 + 1)
     assert (record["sentences"], record["fidelity"]) == (2, None)
@@ -41,16 +41,16 @@ def test_measures_of_cuts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (none["sentences"], none["flips"], none["boundaries"]) == (0, None, record["boundaries"])
     assert measure_cuts(tiny_model(LOOKUP), [Line(1, "abc", "a")], "text", 20).record()["boundaries"] == {}
     monkeypatch.setattr(module, "LINES", 1)
-    assert measure_cuts(spaced_model(FIXED), lines[2:], "text", moved=20).moved != found.moved
+    assert measure_cuts(spaced_model(FIXED), lines[2:], "text", moved=20).moved != measures.moved
     with refuses(InputError, "text: "):
         measure_cuts(tiny_model(FIXED), [Line(1, " ")], "text", 20)
 
 
 def test_what_is_no_number_is_null() -> None:
-    found = measure_cuts(spaced_model(ACT), [Line(1, "ab cd", "a")], "text", 1)
-    assert found.moved is not None
-    assert found.moved.fidelity is not None
-    broken = replace(found.moved.fidelity, true_sum=math.nan)
-    record = replace(found, moved=replace(found.moved, fidelity=broken)).record()
+    measures = measure_cuts(spaced_model(ACT), [Line(1, "ab cd", "a")], "text", 1)
+    assert measures.moved is not None
+    assert measures.moved.fidelity is not None
+    broken = replace(measures.moved.fidelity, true_sum=math.nan)
+    record = replace(measures, moved=replace(measures.moved, fidelity=broken)).record()
     assert record["fidelity"]["true_sum"] is None
     assert record["fidelity"]["cosine_error"] is None

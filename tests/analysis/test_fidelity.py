@@ -58,15 +58,15 @@ def test_steins_gradient_is_that_of_a_smooth_loss(factor: float, monkeypatch: py
         return losses, factor * slope  # what autograd would say, were it wrong
 
     monkeypatch.setattr(Pairs, "slopes", slopes)
-    found = fidelity(model, batch, samples=30_000)
+    measures = fidelity(model, batch, samples=30_000)
     exact = float((smooth.a * smooth.pairs.inner).sum(1).mean())
-    assert found.true_sum == pytest.approx(exact, abs=EXACT if factor == 1 else 0.15)
-    assert found.autograd_sum == pytest.approx(factor * exact, abs=EXACT)
-    assert found.cosine == pytest.approx(factor / abs(factor), abs=EXACT if factor == 1 else 0.02)
-    assert found.norm_ratio == pytest.approx(abs(factor), abs=EXACT if factor == 1 else 0.02)
-    assert found.positions == int(smooth.pairs.inner.sum())
-    assert sum(part.positions for part in found.bins) == pytest.approx(found.positions)
-    for part in found.bins:
+    assert measures.true_sum == pytest.approx(exact, abs=EXACT if factor == 1 else 0.15)
+    assert measures.autograd_sum == pytest.approx(factor * exact, abs=EXACT)
+    assert measures.cosine == pytest.approx(factor / abs(factor), abs=EXACT if factor == 1 else 0.02)
+    assert measures.norm_ratio == pytest.approx(abs(factor), abs=EXACT if factor == 1 else 0.02)
+    assert measures.positions == int(smooth.pairs.inner.sum())
+    assert sum(part.positions for part in measures.bins) == pytest.approx(measures.positions)
+    for part in measures.bins:
         assert part.truth * factor == pytest.approx(part.autograd, abs=EXACT if factor == 1 else 0.3)
 
 
@@ -84,8 +84,8 @@ def test_autograd_is_the_slope_of_the_loss(segmenter: dict) -> None:
     rise = pairs.losses(rows, shift=shift + step) - pairs.losses(rows, shift=shift - step)
     torch.testing.assert_close(rise / 2e-6, slopes.sum(1), rtol=0, atol=1e-7)
     with torch.no_grad():
-        own = pairs.losses(rows, shift=torch.zeros_like(shift)) * batch.trg_lengths
-        assert model(batch).cross_entropy.item() == pytest.approx(float(own.sum()))
+        each = pairs.losses(rows, shift=torch.zeros_like(shift)) * batch.trg_lengths
+        assert model(batch).cross_entropy.item() == pytest.approx(float(each.sum()))
     assert not losses.requires_grad  # nor does anything keep the graph
 
 
@@ -141,8 +141,8 @@ def test_gaps_that_are_given_are_not_measured() -> None:
     inner = Pairs.of(model, batch).inner
     cuts = torch.zeros_like(batch.src, dtype=torch.int8)
     cuts[:, 1] = 1
-    found = fidelity(model, replace(batch, src_cuts=cuts), samples=6)
-    assert found.positions == int(inner.sum() - inner[:, 1].sum())
+    measures = fidelity(model, replace(batch, src_cuts=cuts), samples=6)
+    assert measures.positions == int(inner.sum() - inner[:, 1].sum())
 
 
 def test_noise_does_not_pull_the_cosine_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,12 +157,12 @@ def test_noise_does_not_pull_the_cosine_to_zero(monkeypatch: pytest.MonkeyPatch)
         return losses + noise, slope + torch.randn(slope.shape, generator=generator, dtype=torch.float64)
 
     monkeypatch.setattr(Pairs, "slopes", slopes)
-    found = fidelity(model, batch, samples=60)
-    assert found.cosine is not None
-    assert found.cosine_error is not None
-    assert 0 < found.cosine_error < 0.15
-    assert abs(found.cosine - 1) < 3 * found.cosine_error
-    assert found.norm_ratio == pytest.approx(1, abs=0.2)
+    measures = fidelity(model, batch, samples=60)
+    assert measures.cosine is not None
+    assert measures.cosine_error is not None
+    assert 0 < measures.cosine_error < 0.15
+    assert abs(measures.cosine - 1) < 3 * measures.cosine_error
+    assert measures.norm_ratio == pytest.approx(1, abs=0.2)
 
 
 def test_what_noise_hides_has_no_cosine() -> None:
@@ -232,19 +232,20 @@ def test_acts_gradient_has_the_wrong_sign_and_cifs_is_the_true_one(toy: tuple[Tr
     model, batch = toy
     act = Act(SIZE, epsilon=0.01)
     with_cutter(model, act, act.halting, batch)
-    found = fidelity(model, batch, samples=60)
+    measures = fidelity(model, batch, samples=60)
     # Autograd would make segments longer, and the loss would rise: the run-away of docs/results/freedom.md.
-    assert found.signs_agree is False
-    assert found.autograd_sum > 0 > found.true_sum
-    assert found.cosine is not None
-    assert found.cosine < 0.7
+    assert measures.signs_agree is False
+    assert measures.autograd_sum > 0 > measures.true_sum
+    assert measures.cosine is not None
+    assert measures.cosine < 0.7
     cif = Cif(SIZE)
     with_cutter(model, cif, cif.score, batch, Rate(3.0))
-    found = fidelity(model, batch, samples=60)
-    assert (found.autograd_sum, found.true_sum, found.signs_agree) == (None, None, None)  # its rate decides
-    assert found.cosine is not None
-    assert found.cosine > 0.98
-    assert found.norm_ratio == pytest.approx(1, abs=0.05)
+    measures = fidelity(model, batch, samples=60)
+    # Its rate decides.
+    assert (measures.autograd_sum, measures.true_sum, measures.signs_agree) == (None, None, None)
+    assert measures.cosine is not None
+    assert measures.cosine > 0.98
+    assert measures.norm_ratio == pytest.approx(1, abs=0.05)
 
 
 def drawing(gradient: str) -> dict[str, object]:
@@ -253,16 +254,16 @@ def drawing(gradient: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("gradient", ["score", "disarm", "self-critical"])
 def test_estimates_from_losses_are_those_of_the_loss(gradient: str) -> None:
-    found = fidelity(tiny_model(drawing(gradient)), batch_of(), samples=1500)
-    assert found.cosine is not None
-    assert found.cosine_error is not None
-    assert found.cosine == pytest.approx(1.0, abs=max(0.15, 3 * found.cosine_error))
-    assert found.norm_ratio == pytest.approx(1.0, abs=0.2)
-    assert found.sigma is None
+    measures = fidelity(tiny_model(drawing(gradient)), batch_of(), samples=1500)
+    assert measures.cosine is not None
+    assert measures.cosine_error is not None
+    assert measures.cosine == pytest.approx(1.0, abs=max(0.15, 3 * measures.cosine_error))
+    assert measures.norm_ratio == pytest.approx(1.0, abs=0.2)
+    assert measures.sigma is None
 
 
 def test_straight_through_is_not() -> None:
-    found = fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500)
-    assert found.cosine is not None
-    assert found.cosine < 0.8
-    assert fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500) == found
+    measures = fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500)
+    assert measures.cosine is not None
+    assert measures.cosine < 0.8
+    assert fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500) == measures

@@ -45,8 +45,8 @@ def test_losses_are_those_of_score_one_by_one(segmenter: dict) -> None:
         assert [len(piece) for piece in pieces] == [
             b - a for a, b in zip([0, *offsets(one.cuts)], [*offsets(one.cuts), len(one.source)], strict=True)
         ]
-        [own] = model.score([one.source], [one.target])
-        assert one.soft == pytest.approx(-own / (len(one.target) + 1), abs=1e-12)
+        [baseline] = model.score([one.source], [one.target])
+        assert one.soft == pytest.approx(-baseline / (len(one.target) + 1), abs=1e-12)
         assert one.hard == pytest.approx(scored(model, one, one.cuts), abs=1e-12)
         assert len(one.flipped) == len(one.cuts) == len(one.source) - 1
         for gap, loss in enumerate(one.flipped):
@@ -56,8 +56,8 @@ def test_losses_are_those_of_score_one_by_one(segmenter: dict) -> None:
 
 @every_segmenter
 def test_only_soft_cuts_cost_something_to_harden(segmenter: dict) -> None:
-    found = all_flips(tiny_model(segmenter), SOURCES, TARGETS)
-    hardening = [one.hardening for one in found]
+    result = all_flips(tiny_model(segmenter), SOURCES, TARGETS)
+    hardening = [one.hardening for one in result]
     assert any(hardening) if segmenter is CIF else not any(hardening)
 
 
@@ -144,12 +144,13 @@ def test_means_over_sentences() -> None:
     def one(pull: Pull | None, *losses: float | None) -> Flips:
         return Flips("abc", "x", [*"abc"], [True, False], 0.9, 1.0, [*losses], [0], 0.5, pull)
 
-    found = flip_statistics([one(Pull([1.0, 1.0], 2, 0.5, 0.5, 0.0), 0.5, 1.5), one(None, None, 1.25)])
-    assert (found.sentences, found.gaps, found.soft, found.hard) == (2, 4, 0.9, 1.0)
-    assert found.hardening == pytest.approx(0.1)
-    assert (found.best, found.greedy, found.rounds) == (pytest.approx(0.125), 0.5, 1.0)
-    assert found.gaining == pytest.approx(1 / 3)
-    assert (found.compared, found.agreeing, found.weighted, found.cosine) == (2, 1.0, 1.0, pytest.approx(1.0))
+    statistics = flip_statistics([one(Pull([1.0, 1.0], 2, 0.5, 0.5, 0.0), 0.5, 1.5), one(None, None, 1.25)])
+    assert (statistics.sentences, statistics.gaps, statistics.soft, statistics.hard) == (2, 4, 0.9, 1.0)
+    assert statistics.hardening == pytest.approx(0.1)
+    assert (statistics.best, statistics.greedy, statistics.rounds) == (pytest.approx(0.125), 0.5, 1.0)
+    assert statistics.gaining == pytest.approx(1 / 3)
+    assert (statistics.compared, statistics.agreeing, statistics.weighted) == (2, 1.0, 1.0)
+    assert statistics.cosine == pytest.approx(1.0)
     single = flip_statistics([flips(tiny_model(FIXED), "a", "ab")])
     assert (single.gaps, single.best, single.gaining, single.agreeing) == (0, 0.0, None, None)
 

@@ -32,11 +32,11 @@ def test_the_states_are_the_encoders_own(layers: int) -> None:
     torch.manual_seed(1)
     encoder = RecurrentEncoder(4, 3, layers).double().eval()
     vectors, lengths = torch.randn(3, 6, 4, dtype=torch.float64), torch.tensor([6, 2, 5])
-    states, found = encoder_gates(encoder, vectors, lengths)
-    own = encoder(vectors, lengths).states
+    states, gates = encoder_gates(encoder, vectors, lengths)
+    expected = encoder(vectors, lengths).states
     for row, length in enumerate(lengths.tolist()):
-        torch.testing.assert_close(states[row, :length], own[row, :length], rtol=1e-12, atol=1e-12)
-    assert len(found) == 4 * layers
+        torch.testing.assert_close(states[row, :length], expected[row, :length], rtol=1e-12, atol=1e-12)
+    assert len(gates) == 4 * layers
 
 
 def test_gates_by_hand() -> None:
@@ -61,14 +61,14 @@ def test_a_sentence_has_the_same_gates_alone_and_in_company(segmenter: dict) -> 
     cuts = [output.segmentation for output in model.process(TEXTS, None)]
     together = list(gate_maps(model, TEXTS, cuts))
     assert len(together) == len(TEXTS)
-    for text, segmented, found in zip(TEXTS, cuts, together, strict=True):
+    for text, segmented, gates in zip(TEXTS, cuts, together, strict=True):
         [alone] = gate_maps(model, [text], [segmented])
-        assert alone.labels == found.labels
-        for a, b in zip(alone.rows, found.rows, strict=True):
+        assert alone.labels == gates.labels
+        for a, b in zip(alone.rows, gates.rows, strict=True):
             assert a.values == pytest.approx(b.values, abs=1e-12)
         batch = collate([(model.src_vocabulary.encode(text), None)])
         segments = model.segmenter(batch.src, batch.src_lengths)
-        assert len(found.labels) == int(segments.lengths[0])
+        assert len(gates.labels) == int(segments.lengths[0])
 
 
 def test_averages_by_hand() -> None:
@@ -77,11 +77,11 @@ def test_averages_by_hand() -> None:
     tally = GateTally()
     row = GateRow(1, "forward", "reset", [*values, 0.0])  # </s> is a step, but no part of the text
     tally.add(GateMap(list("ab cde.∎"), [row]), units("ab cde.", cut(shown)), gold=[4])
-    found = tally.result()
-    assert found is not None
-    assert (found.sentences, found.steps) == (1, 7)
-    assert (found.gold_boundaries, found.gold_given) == (1, 1)
-    [p] = found.profiles
+    gates = tally.result()
+    assert gates is not None
+    assert (gates.sentences, gates.steps) == (1, 7)
+    assert (gates.gold_boundaries, gates.gold_given) == (1, 1)
+    [p] = gates.profiles
     assert p.overall == pytest.approx(sum(values) / 7)
     assert p.space.values[AROUND - 2 : AROUND + 2] == pytest.approx([0.1, 0.2, 0.9, 0.3])
     assert p.space.counts == [0, 1, 1, 1, 1, 1, 1]
@@ -94,29 +94,29 @@ def test_averages_by_hand() -> None:
 def test_a_gold_boundary_at_the_beginning_of_a_word_is_no_boundary_inside_it() -> None:
     model = tiny_model()
     [output] = model.process(["abc"], None)
-    found = gate_statistics(model, ["abc"], [output.segmentation], [[0]])
-    assert found is not None
-    assert found.gold_boundaries == 0
-    assert all(map(math.isnan, found.profiles[0].gold.values))
+    gates = gate_statistics(model, ["abc"], [output.segmentation], [[0]])
+    assert gates is not None
+    assert gates.gold_boundaries == 0
+    assert all(map(math.isnan, gates.profiles[0].gold.values))
 
 
 def test_a_gold_boundary_that_the_model_did_not_cut_is_counted_but_not_measured() -> None:
     row = GateRow(1, "forward", "reset", [0.2, 0.6])
     tally = GateTally()
     tally.add(GateMap(["ab", "cd"], [row]), units("abcd", cut("ab|cd")), gold={1, 2})
-    found = tally.result()
-    assert found is not None
-    assert (found.gold_boundaries, found.gold_given) == (1, 2)
-    assert found.profiles[0].gold.values[AROUND] == 0.6
+    gates = tally.result()
+    assert gates is not None
+    assert (gates.gold_boundaries, gates.gold_given) == (1, 2)
+    assert gates.profiles[0].gold.values[AROUND] == 0.6
 
 
 def test_a_segment_with_a_space_is_the_first_of_its_word() -> None:
     row = GateRow(1, "forward", "reset", [0.2, 0.6, 0.9])
     tally = GateTally()
     tally.add(GateMap(["in", "␣gr", "u"], [row]), units("in gru", cut("in| gr|u")))
-    found = tally.result()
-    assert found is not None
-    [p] = found.profiles
+    gates = tally.result()
+    assert gates is not None
+    [p] = gates.profiles
     assert p.place.values[0] == pytest.approx((0.2 + 0.6) / 2)
     assert p.inside == 0.9
 
@@ -130,12 +130,12 @@ def test_points_of_few_observations_are_kept_but_not_drawn() -> None:
         GateMap(["a", "b", "c"], [GateRow(1, "forward", "reset", [0.2, 0.4, 0.9])]),
         units("abc", cut("a|b|c")),
     )
-    found = tally.result()
-    assert found is not None
-    place = found.profiles[0].place
+    gates = tally.result()
+    assert gates is not None
+    place = gates.profiles[0].place
     assert place.counts[:3] == [ENOUGH + 1, ENOUGH + 1, 1]
     assert place.values[2] == 0.9
-    reset = gate_profiles_figure(found).axes[0]
+    reset = gate_profiles_figure(gates).axes[0]
     drawn = list(reset.lines[0].get_ydata())
     assert drawn[:2] == pytest.approx([0.2, 0.4])
     assert all(map(math.isnan, drawn[2:]))

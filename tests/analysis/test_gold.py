@@ -17,57 +17,57 @@ def gold(tmp_path: Path, text: str, name: str = "gold.tsv") -> Gold:
 
 
 def test_compounds_are_looked_up_as_whole_words(tmp_path: Path) -> None:
-    found = gold(tmp_path, "warnhinweise\twarn hinweise\twarn+hinweis(e)\nweitere\tweitere\tweitere\n")
-    line = found.in_text(1, "Die Warnhinweise, weitere Warnhinweise")
+    boundaries = gold(tmp_path, "warnhinweise\twarn hinweise\twarn+hinweis(e)\nweitere\tweitere\tweitere\n")
+    line = boundaries.in_text(1, "Die Warnhinweise, weitere Warnhinweise")
     assert line is not None
     assert line.bounds == (30,)  # the first has a comma: not the whole word
     assert line.judged == {*range(19, 25), *range(27, 38)}
-    assert found.in_text(2, "nichts davon") is None
-    assert found.own_text() == [GoldLine("warnhinweise", (4,)), GoldLine("weitere", ())]
+    assert boundaries.in_text(2, "nichts davon") is None
+    assert boundaries.own_text() == [GoldLine("warnhinweise", (4,)), GoldLine("weitere", ())]
 
 
 def test_morphemes_that_do_not_spell_the_word_are_left_out(tmp_path: Path) -> None:
-    found = gold(tmp_path, "merchandizes\tmerchandize @@s\t100\nsubsidised\tsubside @@y @@ise @@ed\t110\n")
-    assert found.lexicon == {"merchandizes": (11,)}
+    standard = gold(tmp_path, "merchandizes\tmerchandize @@s\t100\nsubsidised\tsubside @@y @@ise @@ed\t110\n")
+    assert standard.lexicon == {"merchandizes": (11,)}
 
 
 def test_a_lexicon_may_have_entries_of_several_words(tmp_path: Path) -> None:
-    found = gold(tmp_path, "afghans\tafghan s\nde facto\tde facto\nincult\tincult\n")
-    assert found.lexicon == {"afghans": (6,), "incult": ()}
+    boundaries = gold(tmp_path, "afghans\tafghan s\nde facto\tde facto\nincult\tincult\n")
+    assert boundaries.lexicon == {"afghans": (6,), "incult": ()}
 
 
 def test_sentences_in_morphemes_are_judged_where_their_words_are_spelled(tmp_path: Path) -> None:
-    found = gold(tmp_path, "It comes , having\tIt come @@s , have @@ing\n***\t***\na b\ta b\n")
-    assert found.lines == [
+    boundaries = gold(tmp_path, "It comes , having\tIt come @@s , have @@ing\n***\t***\na b\ta b\n")
+    assert boundaries.lines == [
         GoldLine("It comes , having", (7,), frozenset({1, *range(4, 8)})),
         GoldLine("***", (), frozenset({1, 2})),
         GoldLine("a b", (), frozenset()),
     ]
-    assert found.in_text(1, "It comes , having") == found.lines[0]
-    assert found.in_text(1, "another text") is None
-    assert found.in_text(4, "beyond the file") is None
+    assert boundaries.in_text(1, "It comes , having") == boundaries.lines[0]
+    assert boundaries.in_text(1, "another text") is None
+    assert boundaries.in_text(4, "beyond the file") is None
 
 
 def test_words_of_a_language_without_spaces(tmp_path: Path) -> None:
-    found = gold(tmp_path, "これ に 不快 感\n私 は\n", "ja.words")
-    assert found.lines == [GoldLine("これに不快感", (2, 3, 5)), GoldLine("私は", (1,))]
-    assert found.in_text(1, "これに不快感") == found.lines[0]
+    boundaries = gold(tmp_path, "これ に 不快 感\n私 は\n", "ja.words")
+    assert boundaries.lines == [GoldLine("これに不快感", (2, 3, 5)), GoldLine("私は", (1,))]
+    assert boundaries.in_text(1, "これに不快感") == boundaries.lines[0]
 
 
 def test_words_are_found_in_a_text_with_other_spaces(tmp_path: Path) -> None:
-    found = gold(tmp_path, "a bc d\n", "words")
-    assert found.in_text(1, "ab  cd") == GoldLine("ab  cd", (1, 5))
+    boundaries = gold(tmp_path, "a bc d\n", "words")
+    assert boundaries.in_text(1, "ab  cd") == GoldLine("ab  cd", (1, 5))
 
 
 def test_offsets_of_the_source(tmp_path: Path) -> None:
-    found = gold(tmp_path, "2 4\n\n1\n", "x.bounds")
-    assert found.in_text(1, "abcdef") == GoldLine("abcdef", (2, 4))
-    assert found.in_text(2, "abc") == GoldLine("abc", ())
-    assert found.own_text() == []
+    boundaries = gold(tmp_path, "2 4\n\n1\n", "x.bounds")
+    assert boundaries.in_text(1, "abcdef") == GoldLine("abcdef", (2, 4))
+    assert boundaries.in_text(2, "abc") == GoldLine("abc", ())
+    assert boundaries.own_text() == []
     with refuses(InputError, "x.bounds:3: "):
-        found.in_text(3, "a")
+        boundaries.in_text(3, "a")
     with refuses(InputError, "x.bounds: "):
-        found.in_text(4, "a")
+        boundaries.in_text(4, "a")
 
 
 def test_a_compressed_file(tmp_path: Path) -> None:
@@ -85,5 +85,5 @@ def test_what_is_no_gold_is_refused(tmp_path: Path, text: str, place: str) -> No
 
 def test_a_line_over_the_limit_does_not_move_those_after_it(tmp_path: Path) -> None:
     with mock.patch("caesura.analysis.gold.read_lines", return_value=[None, "a bc"]):
-        found = read_gold(tmp_path / "words")
-    assert found.in_text(2, "abc") == GoldLine("abc", (1,))
+        boundaries = read_gold(tmp_path / "words")
+    assert boundaries.in_text(2, "abc") == GoldLine("abc", (1,))

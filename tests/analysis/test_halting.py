@@ -40,39 +40,39 @@ def counted_in(cuts: Iterable[Segmentation]) -> HaltingStatistics | None:
 
 def test_the_running_sum_starts_again_after_a_halt() -> None:
     model = tiny_model(ACT | {"epsilon": 0.2})
-    found = halting_trace(model, "ab cd", cut("ab| |cd", [0.5, 0.75, 0.875, 0.25, 0.5]))
-    assert found is not None
-    assert found.labels == ["a", "b", "␣", "c", "d"]
-    assert found.sums == [0.5, 1.25, 0.875, 0.25, 0.75]
-    assert found.halts == [False, True, True, False, True]
-    assert found.threshold == pytest.approx(0.8)
+    trace = halting_trace(model, "ab cd", cut("ab| |cd", [0.5, 0.75, 0.875, 0.25, 0.5]))
+    assert trace is not None
+    assert trace.labels == ["a", "b", "␣", "c", "d"]
+    assert trace.sums == [0.5, 1.25, 0.875, 0.25, 0.75]
+    assert trace.halts == [False, True, True, False, True]
+    assert trace.threshold == pytest.approx(0.8)
 
 
 def test_a_models_trace_halts_where_its_sum_reaches_the_threshold() -> None:
     model = tiny_model(ACT)
     for text, output in zip(TEXTS, model.process(TEXTS, None), strict=True):
-        found = halting_trace(model, text, output.segmentation)
-        assert found is not None
+        trace = halting_trace(model, text, output.segmentation)
+        assert trace is not None
         # Every symbol but </s>, which is left out, halts by the sum alone.
-        assert found.halts == [total >= found.threshold for total in found.sums]
+        assert trace.halts == [total >= trace.threshold for total in trace.sums]
 
 
 def test_scores_are_counted_by_what_they_do() -> None:
-    found = counted_in([cut("ab|c", [0.04, 0.96, 1.0]), cut("d", [0.5])])
-    assert found is not None
-    assert (found.symbols, found.live) == (4, 0.25)
-    assert found.mean == pytest.approx(0.625)
-    assert [i for i, n in enumerate(found.going_on) if n] == [0]
-    assert {i: n for i, n in enumerate(found.halting) if n} == {10: 1, 19: 2}
+    counts = counted_in([cut("ab|c", [0.04, 0.96, 1.0]), cut("d", [0.5])])
+    assert counts is not None
+    assert (counts.symbols, counts.live) == (4, 0.25)
+    assert counts.mean == pytest.approx(0.625)
+    assert [i for i, n in enumerate(counts.going_on) if n] == [0]
+    assert {i: n for i, n in enumerate(counts.halting) if n} == {10: 1, 19: 2}
 
 
 @pytest.mark.parametrize("learns", [True, False])
 def test_the_share_is_the_evaluations(learns: bool) -> None:
     model = tiny_model(ACT | {"learn_halting": learns, "tau": 0.0, "halting_bias": -0.3})
-    found = [output.segmentation for output in model.process(TEXTS, None)]
-    counted = counted_in(found)
+    segmentations = [output.segmentation for output in model.process(TEXTS, None)]
+    counted = counted_in(segmentations)
     assert counted is not None
-    assert counted.live == figure_values(found).get("live")
+    assert counted.live == figure_values(segmentations).get("live")
     assert (counted.live is not None) == counted.learns == learns
     assert sum(counted.going_on) > 0
     if learns:
@@ -84,22 +84,22 @@ def test_what_cif_has_too_much_at_an_end_counts_for_the_next_segment() -> None:
     assert not has_halting_unit(model.segmenter)
     for text, output in zip(TEXTS, model.process(TEXTS, None), strict=True):
         cut = output.segmentation
-        found = halting_trace(model, text, cut)
-        assert found is not None
-        assert found.sums is not None
-        assert found.threshold == 1.0
-        assert sum(found.scores) == pytest.approx(max(1, round(len(text) / 2.5)), abs=1e-4)
-        for total, end in zip(found.sums[:-1], found.halts, strict=False):
+        trace = halting_trace(model, text, cut)
+        assert trace is not None
+        assert trace.sums is not None
+        assert trace.threshold == 1.0
+        assert sum(trace.scores) == pytest.approx(max(1, round(len(text) / 2.5)), abs=1e-4)
+        for total, end in zip(trace.sums[:-1], trace.halts, strict=False):
             assert (total >= 1 - 1e-6) == end  # at the last character </s> ends the last segment
-        assert found.sums[-1] == pytest.approx(1.0, abs=1e-4)
+        assert trace.sums[-1] == pytest.approx(1.0, abs=1e-4)
 
 
 def test_scores_that_are_not_summed_have_no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(ACT)
     monkeypatch.setattr(model.segmenter, "sums_to", None)
-    found = halting_trace(model, "ab", cut("a|b", [0.5, 0.75]))
-    assert found is not None
-    assert (found.scores, found.sums, found.threshold) == ([0.5, 0.75], None, None)
+    trace = halting_trace(model, "ab", cut("a|b", [0.5, 0.75]))
+    assert trace is not None
+    assert (trace.scores, trace.sums, trace.threshold) == ([0.5, 0.75], None, None)
 
 
 def test_a_model_without_a_halting_unit_has_none() -> None:
@@ -119,14 +119,14 @@ def test_the_history_of_a_run(tmp_path: Path, live: str) -> None:
     ]  # fmt: skip
     lines = [json.dumps(record) for record in records]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tr']))
-    found = history(tmp_path)
-    assert found is not None
-    assert (found.sentences, found.segment_length) == ([0.0, 50.0], [2.0, 3.0])
-    assert math.isnan(found.bleu[0])
-    assert math.isnan(found.exact[0])
-    assert (found.bleu[1], found.exact[1]) == (7.5, 0.25)
-    assert found.live == [0.5, 0.75]
-    assert (found.penalty_at, found.penalty) == ([50.0], [-0.1])
+    epochs = history(tmp_path)
+    assert epochs is not None
+    assert (epochs.sentences, epochs.segment_length) == ([0.0, 50.0], [2.0, 3.0])
+    assert math.isnan(epochs.bleu[0])
+    assert math.isnan(epochs.exact[0])
+    assert (epochs.bleu[1], epochs.exact[1]) == (7.5, 0.25)
+    assert epochs.live == [0.5, 0.75]
+    assert (epochs.penalty_at, epochs.penalty) == ([50.0], [-0.1])
 
 
 @pytest.mark.parametrize("content", [None, "", "\n", '{"kind": "start"}\n', "[]\nnull\n"])

@@ -40,24 +40,24 @@ def test_both_measures_are_public() -> None:
 
 def test_what_is_moved_is_what_fidelity_and_flips_measure() -> None:
     model = tiny_model(CIF)
-    found = move_cuts(model, [*SOURCES, "", "a", "abc"], [*TARGETS, "a", "a", " "])
-    assert found is not None
-    assert found.sentences == 3
-    assert found.fidelity == fidelity(model, model.batch(SOURCES, TARGETS))
-    assert found.flips == flip_statistics(all_flips(model, SOURCES, TARGETS))
+    moves = move_cuts(model, [*SOURCES, "", "a", "abc"], [*TARGETS, "a", "a", " "])
+    assert moves is not None
+    assert moves.sentences == 3
+    assert moves.fidelity == fidelity(model, model.batch(SOURCES, TARGETS))
+    assert moves.flips == flip_statistics(all_flips(model, SOURCES, TARGETS))
 
 
 def test_sentences_are_counted_as_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("caesura.analysis.moved.TOGETHER", 2)
     monkeypatch.setattr("caesura.analysis.losses.SYMBOLS", 200)
     stages: list[tuple[str, int, int]] = []
-    found = move_cuts(tiny_model(ACT), SOURCES, TARGETS, lambda *stage: stages.append(stage))
+    moves = move_cuts(tiny_model(ACT), SOURCES, TARGETS, lambda *stage: stages.append(stage))
     assert [stage[1:] for stage in stages if stage[0] == "flipping cuts"] == [(2, 3), (1, 3)]
     assert sum(done for what, done, _ in stages if what == "shifting scores") == 3
-    assert found is not None
-    assert found.flips is not None
+    assert moves is not None
+    assert moves.flips is not None
     whole = flip_statistics(all_flips(tiny_model(ACT), SOURCES, TARGETS))
-    assert asdict(found.flips) == pytest.approx(asdict(whole), abs=1e-12)
+    assert asdict(moves.flips) == pytest.approx(asdict(whole), abs=1e-12)
 
 
 def test_the_cuts_of_a_rule_are_the_baseline() -> None:
@@ -65,16 +65,16 @@ def test_the_cuts_of_a_rule_are_the_baseline() -> None:
     one = flips(model, "abcbde", "abc")
     assert one.cuts == [False, True, False, True, False]
     assert one.hardening == 0
-    [own] = model.score(["abcbde"], ["abc"])
-    assert one.hard == pytest.approx(-own / 4, abs=1e-12)
+    [loss] = model.score(["abcbde"], ["abc"])
+    assert one.hard == pytest.approx(-loss / 4, abs=1e-12)
     [joined] = model.score(["abcbde"], ["abc"], cuts=[[4]])
     assert one.flipped[1] == pytest.approx(-joined / 4, abs=1e-12)
-    found = move_cuts(model, SOURCES, TARGETS)
-    assert found is not None
-    assert found.fidelity is None
-    assert found.flips is not None
-    assert found.flips.gaps == sum(len(source) - 1 for source in SOURCES)
-    assert found.flips.agreeing is None
+    moves = move_cuts(model, SOURCES, TARGETS)
+    assert moves is not None
+    assert moves.fidelity is None
+    assert moves.flips is not None
+    assert moves.flips.gaps == sum(len(source) - 1 for source in SOURCES)
+    assert moves.flips.agreeing is None
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,16 @@ def test_a_sentence_needs_a_reference_and_must_not_be_too_long() -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Analysis]:
+def analyses() -> list[Analysis]:
     settings = replace(SMALL, translate=0, lines=(3, 6), moved=5)
     models = {"char": LOOKUP, "<i>act": ACT | {"cut_after": "b"}, "cif": CIF, "fixed": FIXED}
     return [analyse(subject(s, n), LINES, "text", None, settings) for n, s in models.items()]
 
 
-def test_settings_say_how_many_sentences(found: list[Analysis]) -> None:
+def test_settings_say_how_many_sentences(analyses: list[Analysis]) -> None:
     assert AnalysisSettings().moved == 20
-    assert [a.moved and a.moved.sentences for a in found] == [None, 5, 5, 5]
-    assert [[d.flips and d.flips.source for d in a.drawn] for a in found[:2]] == [
+    assert [a.moved and a.moved.sentences for a in analyses] == [None, 5, 5, 5]
+    assert [[d.flips and d.flips.source for d in a.drawn] for a in analyses[:2]] == [
         [None] * 2,
         ["abc de", "abc de fgh"[:9]],
     ]
@@ -115,10 +115,10 @@ def test_settings_say_how_many_sentences(found: list[Analysis]) -> None:
 
 
 def test_the_chapter_has_both_figures_and_says_what_there_is_not(
-    found: list[Analysis], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    analyses: list[Analysis], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     keep_chapters(monkeypatch, "moved")
-    html, figures = Report(found).page()
+    html, figures = Report(analyses).page()
     Page(html)
     drawn = {f"flips-{name}-{n}" for name in ("-i-act", "cif", "fixed") for n in (3, 6)}
     assert set(figures) == drawn | {"gradient--i-act", "gradient-cif"}
@@ -126,22 +126,22 @@ def test_the_chapter_has_both_figures_and_says_what_there_is_not(
     assert "&lt;i&gt;act" in html
     assert "<i>act" not in html
     assert html.count("The cosine between") + html.count("Noise hides how close") == 2  # fixed has no scores
-    Report(found).write(tmp_path)
+    Report(analyses).write(tmp_path)
     with (tmp_path / "tables" / "moved.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["<i>act", "cif", "fixed"]
-    assert float(rows[1]["best flip"]) == found[2].moved.flips.best  # type: ignore[union-attr]
+    assert float(rows[1]["best flip"]) == analyses[2].moved.flips.best  # type: ignore[union-attr]
     assert (rows[2]["cosine"], rows[2]["direction known"]) == ("", "")
     assert (tmp_path / "tables" / "gradients.csv").exists()
     numbers = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
-    assert numbers["models"][2]["moved"]["flips"]["best"] == found[2].moved.flips.best  # type: ignore[union-attr]
+    assert numbers["models"][2]["moved"]["flips"]["best"] == analyses[2].moved.flips.best  # type: ignore[union-attr]
     assert numbers["models"][0]["moved"] is None
 
 
-def test_the_direction_of_training_is_told_in_words(found: list[Analysis]) -> None:
-    assert found[1].moved is not None
-    assert found[1].moved.fidelity is not None
-    one = replace(found[1].moved.fidelity, cosine=0.5, cosine_error=0.1, true_sum_error=0.1)
+def test_the_direction_of_training_is_told_in_words(analyses: list[Analysis]) -> None:
+    assert analyses[1].moved is not None
+    assert analyses[1].moved.fidelity is not None
+    one = replace(analyses[1].moved.fidelity, cosine=0.5, cosine_error=0.1, true_sum_error=0.1)
     wrong = _gradient(replace(one, autograd_sum=1.0, true_sum=-1.0, signs_agree=False))
     assert "0.50 ± 0.10" in wrong
     assert "towards longer segments, but the loss would rise" in wrong
@@ -150,8 +150,8 @@ def test_the_direction_of_training_is_told_in_words(found: list[Analysis]) -> No
     assert "Noise hides whether" in _gradient(replace(one, signs_agree=None))
     assert "Noise hides how close" in _gradient(replace(one, cosine=None))
     assert "set by the rate" in _gradient(replace(one, autograd_sum=None))
-    assert found[1].moved.flips is not None
-    costly = _flips(replace(found[1].moved.flips, best=-0.5, hardening=-0.25))
+    assert analyses[1].moved.flips is not None
+    costly = _flips(replace(analyses[1].moved.flips, best=-0.5, hardening=-0.25))
     assert "costs 0.5000" in costly
     assert "hard gains 0.2500" in costly
 

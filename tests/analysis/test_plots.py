@@ -84,12 +84,12 @@ def test_labels_move_no_more_than_needed():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.2))
-def test_labels_keep_their_order_and_distance(wanted, gap):
-    placed = plots.spread(wanted, gap)
+def test_labels_keep_their_order_and_distance(places, gap):
+    placed = plots.spread(places, gap)
     assert all(b - a >= gap - 1e-9 for a, b in pairwise(sorted(placed)))
-    for i, j in pairwise(sorted(range(len(wanted)), key=wanted.__getitem__)):
+    for i, j in pairwise(sorted(range(len(places)), key=places.__getitem__)):
         assert placed[i] < placed[j]
-    if gap * (len(wanted) - 1) <= 1:
+    if gap * (len(places) - 1) <= 1:
         assert all(-1e-9 <= p <= 1 + 1e-9 for p in placed)
 
 

@@ -34,10 +34,10 @@ def last_segments(batch: Batch, left: Tensor) -> Tensor:
 @pytest.mark.parametrize("unit", UNITS)
 def test_segments_loss_and_slope_are_the_models(unit: dict[str, object], seed: int) -> None:
     model, batch = made(unit, seed)
-    wanted, found = model.segmenter(batch.src, batch.src_lengths), segment(model.segmenter, batch)
+    expected, segments = model.segmenter(batch.src, batch.src_lengths), segment(model.segmenter, batch)
     for name in ("vectors", "lengths", "ends", "weights"):
-        close(getattr(found, name), getattr(wanted, name), what=name)
-    losses = model.loss(batch, found).cross_entropy, model(batch).cross_entropy
+        close(getattr(segments, name), getattr(expected, name), what=name)
+    losses = model.loss(batch, segments).cross_entropy, model(batch).cross_entropy
     close(*losses)
     close(*(torch.autograd.grad(loss, model.segmenter.halting.bias)[0] for loss in losses))
 
@@ -115,8 +115,8 @@ def test_places_are_counted_from_the_segments_end() -> None:
 def test_groups_are_those_of_their_names(unit: dict[str, object]) -> None:
     model, batch = made(unit, 6)
     segments, gradients = score_gradients(model, batch)
-    found, (left, last) = measure(model, batch, False), places(segments)
-    assert found["total"] == pytest.approx(found["emitted"] + found["carried"])
+    measures, (left, last) = measure(model, batch, False), places(segments)
+    assert measures["total"] == pytest.approx(measures["emitted"] + measures["carried"])
     inside, final = left > 0, last_segments(batch, left)
     groups = {"": inside, " forced": inside & final, " own": inside & ~final}
     for a, b in pairwise(DISTANCES):
@@ -124,12 +124,12 @@ def test_groups_are_those_of_their_names(unit: dict[str, object]) -> None:
     for a, b in pairwise(LAST_WEIGHTS):
         groups[f" weight {a}"] = groups[" own"] & (last >= a) & (last < b)
     assert {f"total{name}" for name, group in groups.items() if group.any()} == {
-        key for key in found if key.startswith("total")
+        key for key in measures if key.startswith("total")
     }
     for name, group in groups.items():
         if group.any():
-            assert found[f"total{name}"] == pytest.approx(gradients.sum(0)[group].mean().item())
-            assert found[f"above{name}"] == pytest.approx(
+            assert measures[f"total{name}"] == pytest.approx(gradients.sum(0)[group].mean().item())
+            assert measures[f"above{name}"] == pytest.approx(
                 (gradients.sum(0)[group] > 0).double().mean().item()
             )
 
@@ -138,15 +138,15 @@ def test_a_shift_cuts_anew_and_is_taken_back() -> None:
     model, batch = made(ACT, 4)
     bias, segments = model.segmenter.halting.bias, model.segmenter(batch.src, batch.src_lengths)
     before, was = model(batch), bias.item()
-    found = shifts(model, batch, segments.ends)
+    moved = shifts(model, batch, segments.ends)
     assert bias.item() == was
-    assert found["longer -1.5"] > 1 > found["longer 1"]
+    assert moved["longer -1.5"] > 1 > moved["longer 1"]
     with torch.no_grad():
         bias += 1
     after, symbols = model(batch), int(batch.trg_lengths.sum())
-    assert found["anew 1"] == pytest.approx((after.cross_entropy - before.cross_entropy).item() / symbols)
-    assert found["longer 1"] == pytest.approx((before.counts["segments"] / after.counts["segments"]).item())
-    assert found["held 1"] != found["anew 1"]
+    assert moved["anew 1"] == pytest.approx((after.cross_entropy - before.cross_entropy).item() / symbols)
+    assert moved["longer 1"] == pytest.approx((before.counts["segments"] / after.counts["segments"]).item())
+    assert moved["held 1"] != moved["anew 1"]
 
 
 def test_what_the_slope_told_is_held_against_the_nearest_shift_that_lengthens() -> None:

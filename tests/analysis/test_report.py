@@ -45,18 +45,18 @@ def subject(segmenter: dict = ACT, name: str = "act") -> Subject:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Analysis]:
+def analyses() -> list[Analysis]:
     return [analyse(subject(s, n), LINES, "text", None, SMALL) for s, n in ((LOOKUP, "char"), (ACT, "act"))]
 
 
 @pytest.fixture(scope="module")
-def shown(found: list[Analysis]) -> tuple[str, Figures]:
-    return Report(found).page()
+def shown(analyses: list[Analysis]) -> tuple[str, Figures]:
+    return Report(analyses).page()
 
 
 @pytest.fixture(scope="module")
-def written(found: list[Analysis], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Report(found).write(tmp_path_factory.mktemp("report")).parent
+def written(analyses: list[Analysis], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Report(analyses).write(tmp_path_factory.mktemp("report")).parent
 
 
 def keep_chapters(monkeypatch: pytest.MonkeyPatch, *keys: str) -> None:
@@ -100,13 +100,13 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
 
-def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis], shown: tuple[str, Figures]) -> None:
+def test_the_page_is_whole_and_fetches_nothing(analyses: list[Analysis], shown: tuple[str, Figures]) -> None:
     html, figures = shown
     page = Page(html)
     assert page.svgs == page.figures == len(figures)
-    numbers = [reading.number for reading in found[0].readings[:2]]
-    expected = {f"{kind}-{a.name}-{n}" for kind in ("gates", "attention") for a in found for n in numbers}
-    expected |= {f"halting-act-{n}" for n in numbers} | {f"profiles-{a.name}" for a in found}
+    numbers = [reading.number for reading in analyses[0].readings[:2]]
+    expected = {f"{kind}-{a.name}-{n}" for kind in ("gates", "attention") for a in analyses for n in numbers}
+    expected |= {f"halting-act-{n}" for n in numbers} | {f"profiles-{a.name}" for a in analyses}
     expected |= {f"flips-act-{n}" for n in numbers} | {"gradient-act"}
     expected |= {"lengths", "characters-act", "scores-act", "attention-places", "typos", "price"}
     assert set(figures) == expected | {"bleu-by-length", "bleu-by-rarity"}
@@ -122,10 +122,10 @@ def test_the_page_is_whole_and_fetches_nothing(found: list[Analysis], shown: tup
 
 
 def test_models_that_cut_the_first_line_alike_are_named_together(
-    found: list[Analysis], monkeypatch: pytest.MonkeyPatch
+    analyses: list[Analysis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep_chapters(monkeypatch)
-    char, act = found
+    char, act = analyses
     html = Report([char, act, replace(char, name="deep <char>")]).page()[0]
     named = re.findall(r'<p class="who">(.*?)</p><div class="cut hero"', html)
     assert named == [
@@ -135,7 +135,7 @@ def test_models_that_cut_the_first_line_alike_are_named_together(
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "told", "also"),
+    ("given", "more", "message", "also"),
     [
         ("", "", "halts after 0%", ""),
         ("ac", ", cut_after ac", "segments end after 25%", ", and after ac"),
@@ -143,18 +143,18 @@ def test_models_that_cut_the_first_line_alike_are_named_together(
 )
 @pytest.mark.usefixtures("sketched")
 def test_cuts_that_are_given_are_not_told_as_the_units(
-    given: str, more: str, told: str, also: str, monkeypatch: pytest.MonkeyPatch
+    given: str, more: str, message: str, also: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep_chapters(monkeypatch, "halting")
     segmenter = ACT | {"cut_after": given, "halting_bias": -20.0, "learn_halting": False, "tau": 0.0}
     lines = [Line(1, "abbcde"), Line(2, "dd")]
     html = Report([analyse(subject(segmenter), lines, "text", None, replace(SMALL, translate=0))]).page()[0]
     assert f"tau 0, halting_bias -20, learn_halting false{more}, 1 encoder layer" in html
-    assert f"reads 8 symbols and {told} of them; no score gets a gradient." in html
+    assert f"reads 8 symbols and {message} of them; no score gets a gradient." in html
     assert f"reaches 0.99{also}.</p>" in html
 
 
-def test_everything_is_written(found: list[Analysis], shown: tuple[str, Figures], written: Path) -> None:
+def test_everything_is_written(analyses: list[Analysis], shown: tuple[str, Figures], written: Path) -> None:
     html, figures = shown
     assert (written / "report.html").read_text(encoding="utf-8") == html  # drawn twice, the same to the byte
     for name in figures:
@@ -168,53 +168,53 @@ def test_everything_is_written(found: list[Analysis], shown: tuple[str, Figures]
     assert {"segment_summary", "lengths", "sentences", "halting"} <= set(tables)
     with (written / "tables" / "lengths.csv").open(encoding="utf-8", newline="") as file:
         counted = [int(row["segments"]) for row in csv.DictReader(file) if row["model"] == "act"]
-    assert sum(counted) == found[1].segments.segments
+    assert sum(counted) == analyses[1].segments.segments
     with (written / "tables" / "overview.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["char", "act"]
-    assert float(rows[1]["segment length"]) == found[1].segments.mean
+    assert float(rows[1]["segment length"]) == analyses[1].segments.mean
 
 
 @pytest.mark.usefixtures("sketched")
 def test_a_second_report_takes_the_place_of_the_first(
-    found: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    analyses: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def files() -> set[Path]:
         return {p for p in tmp_path.rglob("*") if p.is_file() and "tensorboard" not in p.parts}
 
     keep_chapters(monkeypatch, "segments")  # one figure of all models, and one of act alone
-    assert Report(found[:1]).write(tmp_path) == tmp_path / "report.html"
+    assert Report(analyses[:1]).write(tmp_path) == tmp_path / "report.html"
     alone = files()
-    own = tmp_path / "figures" / "own.png"
-    own.touch()
-    Report(found).write(tmp_path)
-    assert files() > alone | {own, tmp_path / "figures" / "characters-act.png"}
-    Report(found[:1]).write(tmp_path)
-    assert files() == alone | {own}
+    foreign = tmp_path / "figures" / "own.png"
+    foreign.touch()
+    Report(analyses).write(tmp_path)
+    assert files() > alone | {foreign, tmp_path / "figures" / "characters-act.png"}
+    Report(analyses[:1]).write(tmp_path)
+    assert files() == alone | {foreign}
 
 
-def test_every_number_is_in_the_json(found: list[Analysis], written: Path) -> None:
+def test_every_number_is_in_the_json(analyses: list[Analysis], written: Path) -> None:
     numbers = json.loads((written / "analysis.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
     act = numbers["models"][1]
-    assert act["segments"]["mean"] == found[1].segments.mean
-    assert act["gates"]["profiles"][0]["overall"] == found[1].gates.profiles[0].overall  # type: ignore[union-attr]
-    assert act["attention"]["first"] == found[1].attention.first  # type: ignore[union-attr]
+    assert act["segments"]["mean"] == analyses[1].segments.mean
+    assert act["gates"]["profiles"][0]["overall"] == analyses[1].gates.profiles[0].overall  # type: ignore[union-attr]
+    assert act["attention"]["first"] == analyses[1].attention.first  # type: ignore[union-attr]
     assert act["drawn"][0]["halting"]["scores"]
     assert act["errors"]["by_length"][0]["bleu"] >= 0
 
 
 @pytest.mark.usefixtures("sketched")
-def test_a_model_without_a_halting_unit_says_so(found: list[Analysis]) -> None:
-    html, figures = Report(found[:1]).page()
+def test_a_model_without_a_halting_unit_says_so(analyses: list[Analysis]) -> None:
+    html, figures = Report(analyses[:1]).page()
     assert "char scores no symbols" in html
     assert not any(name.startswith(("halting", "scores", "output")) for name in figures)
-    assert "output" not in tables.overview(found, {}).text()
-    assert not any(table.key.startswith("output") for table in tables.tables(found))
+    assert "output" not in tables.overview(analyses, {}).text()
+    assert not any(table.key.startswith("output") for table in tables.tables(analyses))
 
 
 @pytest.mark.usefixtures("sketched")
 def test_a_decoder_that_cuts_shows_its_segments(
-    found: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    analyses: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny_model(ACT, decoder=ACT_DECODER)
     one = analyse(replace(subject(), model=model), LINES, "text", None, SMALL)
@@ -227,7 +227,7 @@ def test_a_decoder_that_cuts_shows_its_segments(
     assert {"lengths", "output-lengths"} <= set(figures)
     assert ">output segment length</th>" in html
     keep_chapters(monkeypatch)
-    Report([found[0], replace(one, name="act-act")]).write(tmp_path)
+    Report([analyses[0], replace(one, name="act-act")]).write(tmp_path)
 
     def rows(name: str) -> list[dict[str, str]]:
         with (tmp_path / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
@@ -329,9 +329,9 @@ def test_gates_and_attention_do_not_wait_for_translations() -> None:
     assert one.robustness is not None
     assert (one.gates.sentences, one.attention.sentences, one.robustness.sentences) == (8, 8, 2)
     bare = [replace(line, reference=None) for line in LINES]
-    told = analyse(subject(), bare, "text", None, replace(SMALL, translate=2)).attention
-    assert told is not None
-    assert (told.sentences, told.targets) == (2, "translations")
+    attention = analyse(subject(), bare, "text", None, replace(SMALL, translate=2)).attention
+    assert attention is not None
+    assert (attention.sentences, attention.targets) == (2, "translations")
 
 
 def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +339,7 @@ def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyP
     one = subject()
     outputs = one.model.process([line.source for line in LINES], one.model.searcher(1))
     scores, speed = score(["a"], ["b"]), Speed(10.0, 1.0, 5, 3)
-    found = analyse(
+    analysis = analyse(
         one,
         LINES,
         "text",
@@ -347,11 +347,11 @@ def test_known_translations_are_those_of_their_lines(monkeypatch: pytest.MonkeyP
         replace(SMALL, sample=3, translate=5),
         before=Translations(outputs, scores, speed),
     )
-    assert found.scores == scores
-    assert found.text.translated == 5
-    assert found.cost.translating == speed
-    assert found.readings
-    for r in found.readings:
+    assert analysis.scores == scores
+    assert analysis.text.translated == 5
+    assert analysis.cost.translating == speed
+    assert analysis.readings
+    for r in analysis.readings:
         assert r.translation == outputs[r.number - 1].best
 
 
@@ -386,8 +386,8 @@ def test_memory_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> 
     assert held[1600] - held[600] < 1000 * 100
 
 
-def test_the_sample_is_the_same_for_every_model(found: list[Analysis]) -> None:
-    char, act = found
+def test_the_sample_is_the_same_for_every_model(analyses: list[Analysis]) -> None:
+    char, act = analyses
     assert [r.number for r in char.readings] == [r.number for r in act.readings]
     assert char.text == act.text
     again = analyse(subject(), LINES, "text", None, SMALL)
@@ -396,12 +396,12 @@ def test_the_sample_is_the_same_for_every_model(found: list[Analysis]) -> None:
 
 @pytest.mark.usefixtures("sketched")
 def test_figures_go_to_tensorboard_where_it_is_installed(
-    found: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    analyses: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = mock.MagicMock()
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", mock.Mock(SummaryWriter=board))
     keep_chapters(monkeypatch, "segments", "gates")
-    Report(found[:1]).write(tmp_path)
+    Report(analyses[:1]).write(tmp_path)
     board.assert_called_once_with(tmp_path / "tensorboard")
     sent = {call.args[0] for call in board().__enter__().add_figure.call_args_list}
     assert sent == {path.stem for path in (tmp_path / "figures").glob("*.png")}

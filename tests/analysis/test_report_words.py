@@ -55,7 +55,7 @@ def test_what_did_not_move_goes_nowhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cut", "given_", "said"),
+    ("cut", "given_", "ending"),
     [
         (0, 0, ""),
         (0, 3, "None of the 3 gold boundaries was cut."),
@@ -63,19 +63,19 @@ def test_what_did_not_move_goes_nowhere() -> None:
         (2, 1000, "Measured at the 2 gold boundaries that it cut, of 1,000."),
     ],
 )
-def test_gold_boundaries_are_counted_in_words(one: Analysis, cut: int, given_: int, said: str) -> None:
+def test_gold_boundaries_are_counted_in_words(one: Analysis, cut: int, given_: int, ending: str) -> None:
     assert one.gates is not None
     gates = replace(one.gates, gold_boundaries=cut, gold_given=given_, profiles=one.gates.profiles[:1])
-    assert _gates_caption(gates).endswith(said)
+    assert _gates_caption(gates).endswith(ending)
 
 
 def test_one_of_everything_is_singular() -> None:
     single = analyse(subject(), [Line(1, "a", "b", (1,))], "text", None, SMALL)
     html = Report([single]).page()[0]
-    said = re.sub(r"<[^>]+>", " ", re.sub(r"<(style|svg).*?</\1>", " ", html, flags=re.DOTALL))
+    text = re.sub(r"<[^>]+>", " ", re.sub(r"<(style|svg).*?</\1>", " ", html, flags=re.DOTALL))
     plural = r"sentences|lines|segments|characters|symbols|boundaries|gaps|times|strings|steps|words"
-    assert re.findall(rf"(?<![\d.,])1 (?:{plural})\b", said) == []
-    assert "-0.0" not in said
+    assert re.findall(rf"(?<![\d.,])1 (?:{plural})\b", text) == []
+    assert "-0.0" not in text
 
 
 def test_references_that_give_the_same_numbers_share_a_table(

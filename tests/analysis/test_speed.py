@@ -40,34 +40,34 @@ def work(clock: list[float], seconds: list[float], share: float = 1.0) -> Callab
 def test_a_speed_is_the_median_of_repeats_that_take_turns(clock: list[float]) -> None:
     order: list[str] = []
     a, b = work(clock, [1.0, 2.0, 2.0, 2.0, 2.5]), work(clock, [0.5] * 5)
-    found = speeds([lambda: (order.append("a"), a()), lambda: (order.append("b"), b())], 20, "cuda")
+    timings = speeds([lambda: (order.append("a"), a()), lambda: (order.append("b"), b())], 20, "cuda")
     assert order == ["a", "b"] * REPEATS
-    assert [(s.median, s.spread, s.repeats, s.sentences) for s in found] == [(10, 6, 5, 20), (40, 0, 5, 20)]
-    assert "2.5 times" in found[0].problem
-    assert found[1].problem == ""
+    assert [(s.median, s.spread, s.repeats, s.sentences) for s in timings] == [(10, 6, 5, 20), (40, 0, 5, 20)]
+    assert "2.5 times" in timings[0].problem
+    assert timings[1].problem == ""
 
 
 def test_slow_work_is_repeated_less(clock: list[float]) -> None:
-    [found] = speeds([work(clock, [PATIENCE] * REPEATS)], 20, "cpu")
-    assert (found.repeats, found.problem) == (FEWEST, "")
+    [speed] = speeds([work(clock, [PATIENCE] * REPEATS)], 20, "cpu")
+    assert (speed.repeats, speed.problem) == (FEWEST, "")
 
 
 @pytest.mark.parametrize(
-    ("device", "share", "said"), [("cpu", 0.8, True), ("cpu", 0.95, False), ("cuda", 0.1, False)]
+    ("device", "share", "noticed"), [("cpu", 0.8, True), ("cpu", 0.95, False), ("cuda", 0.1, False)]
 )
 def test_a_process_that_waits_for_the_processor_tells_no_speed(
-    clock: list[float], device: str, share: float, said: bool
+    clock: list[float], device: str, share: float, noticed: bool
 ) -> None:
-    [found] = speeds([work(clock, [1.0] * REPEATS, share)], 20, device)
-    assert bool(found.problem) == said
+    [speed] = speeds([work(clock, [1.0] * REPEATS, share)], 20, device)
+    assert bool(speed.problem) == noticed
 
 
 def test_a_crowded_machine_tells_no_speed(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "own_cores", lambda: 4)
-    for load, said in ((4.9, False), (5.1, True)):
+    for load, noticed in ((4.9, False), (5.1, True)):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        [found] = speeds([work(clock, [1.0] * REPEATS)], 20, "cuda")
-        assert bool(found.problem) == said
+        [speed] = speeds([work(clock, [1.0] * REPEATS)], 20, "cuda")
+        assert bool(speed.problem) == noticed
     monkeypatch.delattr(os, "getloadavg")
     assert speeds([work(clock, [1.0] * REPEATS)], 20, "cuda")[0].problem == ""
 

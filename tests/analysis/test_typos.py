@@ -30,9 +30,9 @@ def test_a_word_has_at_most_one_typo(text: str, kind: str, rate: float, seed: in
 @pytest.mark.parametrize(("kind", "dropped"), [("drop", 1), ("swap", 0), ("keyboard", 0), ("case", 0)])
 def test_at_rate_1_every_word_has_one(kind: str, dropped: int) -> None:
     text = "abc bca cab"
-    found = add_typos(text, kind, 1.0).split()
-    assert all(a != b for a, b in zip(text.split(), found, strict=True))
-    assert [3 - len(word) for word in found] == [dropped] * 3
+    words = add_typos(text, kind, 1.0).split()
+    assert all(a != b for a, b in zip(text.split(), words, strict=True))
+    assert [3 - len(word) for word in words] == [dropped] * 3
 
 
 def test_at_rate_0_nothing_changes_and_short_words_never_do() -> None:
@@ -64,20 +64,20 @@ def test_a_line_has_its_typos_in_any_company() -> None:
 
 def test_without_references_the_translation_as_it_is_is_the_reference() -> None:
     model = tiny_model()
-    found = robustness(model, ["abcd efg", "hgf"], None)
-    assert found.rates == list(RATES)
-    assert set(found.bleu) == set(KINDS[:3])
+    results = robustness(model, ["abcd efg", "hgf"], None)
+    assert results.rates == list(RATES)
+    assert set(results.bleu) == set(KINDS[:3])
     assert set(robustness(model, ["abcd"], None, kinds=KINDS).chrf) == set(KINDS)
-    assert all(scores[0] == pytest.approx(100) for scores in found.chrf.values())
-    assert found.against.startswith("translations")
+    assert all(scores[0] == pytest.approx(100) for scores in results.chrf.values())
+    assert results.against.startswith("translations")
 
 
 def test_the_first_rate_is_the_text_as_it_is() -> None:
     model = tiny_model()
     texts, references = ["abcd efg", "hgf abc"] * 3, ["ab", "cde"] * 3
-    found = robustness(model, texts, references)
-    assert len({scores[0] for scores in found.chrf.values()}) == 1
-    assert found == robustness(model, texts, references)
+    results = robustness(model, texts, references)
+    assert len({scores[0] for scores in results.chrf.values()}) == 1
+    assert results == robustness(model, texts, references)
 
 
 @given(texts, st.sampled_from(KINDS), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99))
@@ -90,8 +90,8 @@ def test_the_typos_of_a_lower_rate_are_among_those_of_a_higher(
 
 
 def test_the_share_of_words_with_a_typo_is_told() -> None:
-    found = robustness(tiny_model(), [f"ab a{' ' * n}" for n in range(200)], None)
-    for shares in found.realised.values():
+    results = robustness(tiny_model(), [f"ab a{' ' * n}" for n in range(200)], None)
+    for shares in results.realised.values():
         assert shares == sorted(shares)
         assert shares[0] == 0
         assert 0.05 < shares[-1] < 0.15  # a fifth of every other word: one letter has no typo

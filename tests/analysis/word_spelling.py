@@ -11,6 +11,7 @@ from torch import Tensor
 from caesura.data.batching import Batch, collate
 from caesura.data.vocabulary import SPECIALS
 from caesura.inference import Translator
+from caesura.kernels.adam import Adam
 from caesura.segmenters.parts import Cutter, Segmenter
 from caesura.segmenters.pooling import Weighted
 from caesura.segmenters.rate import Rate
@@ -56,7 +57,7 @@ def trained(spelling: Spelling, updates: int, seed: int) -> Translator:
     config = make_config(parts, {"hidden_size": SIZE}, decoder)
     words = vocabulary(len(SPECIALS) + WORDS, "word")
     model = Translator.build(config, vocabulary(SPACE + 1), words)
-    optimizer = torch.optim.Adam(model.parameters(), 8e-3)
+    optimizer = Adam(model.parameters(), 8e-3)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, updates)
     for _ in range(updates):
         optimizer.zero_grad()

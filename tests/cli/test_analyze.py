@@ -86,9 +86,9 @@ def test_lines_can_be_chosen(models: dict[str, Path], corpus: Path, tmp_path: Pa
     assert caesura(*call, "--lines", "7,3,5").status == 0
     [act] = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))["models"]
     assert [r["number"] for r in act["readings"]] == [d["number"] for d in act["drawn"]] == [7, 3, 5]
-    said = wording(refusal(caesura(*call, "--lines", "99")))
-    assert said.startswith("dev.de: ")
-    assert "99" in said
+    message = wording(refusal(caesura(*call, "--lines", "99")))
+    assert message.startswith("dev.de: ")
+    assert "99" in message
     assert "--lines 3-4" in wording(refusal(caesura(*call, "--lines", "3-4")))
 
 
@@ -143,15 +143,15 @@ def test_what_cannot_be_analysed_is_refused(
     call = ["analyze", models["char"], "--out", tmp_path / "out", "--src"]
     assert wording(refusal(caesura(*call, write("empty", "")))).startswith("empty: ")
     assert "no/file" in wording(refusal(caesura(*call, "no/file")))
-    said = wording(refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty")))
-    assert said.startswith(f"{tmp_path}/empty: ")
+    message = wording(refusal(caesura(*call, corpus / "dev.de", "--gold", tmp_path / "empty")))
+    assert message.startswith(f"{tmp_path}/empty: ")
     for command in ("analyze", "compare"):
         gold = ("--src", corpus / "dev.de", "--out", tmp_path / "out", "--gold", "words")
         assert wording(refusal(caesura(command, models["char"], *gold))).startswith("--gold words: ")
     assert "--train " in wording(refusal(caesura(*call, corpus / "dev.de", "--train", "no/file")))
     in_the_way = write("file", "")
-    said = refusal(caesura("analyze", models["char"], "--src", corpus / "dev.de", "--out", in_the_way))
-    assert wording(said).startswith(f"{in_the_way}: ")
+    message = refusal(caesura("analyze", models["char"], "--src", corpus / "dev.de", "--out", in_the_way))
+    assert wording(message).startswith(f"{in_the_way}: ")
 
 
 def test_compare_refuses_before_it_translates_what_its_report_would_fail_at(
@@ -161,8 +161,8 @@ def test_compare_refuses_before_it_translates_what_its_report_would_fail_at(
     with mock.patch.object(comparison, "evaluate", side_effect=AssertionError("translated")):
         for out in (write("file", ""), "/proc/x"):
             assert wording(refusal(caesura(*call, "--out", out))).startswith(f"{out}: ")
-        said = refusal(caesura(*call, "--out", tmp_path / "out", "--gold", write("gold", "")))
-    assert wording(said).startswith(f"{tmp_path}/gold: ")
+        message = refusal(caesura(*call, "--out", tmp_path / "out", "--gold", write("gold", "")))
+    assert wording(message).startswith(f"{tmp_path}/gold: ")
     assert not (tmp_path / "out").exists()
 
 
@@ -240,13 +240,13 @@ def test_compare_calls_models_as_it_is_told(models: dict[str, Path], corpus: Pat
     assert [m["name"] for m in numbers["models"]] == [*numbers["bootstrap"]] == ["Zeichen, 1", "ACT"]
     assert {"figures/profiles-Zeichen-1.svg", "figures/profiles-ACT.svg"} <= set(numbers["files"])
     for names in (["ACT"], ["ACT", "ACT"], ["a", "b", "c"]):
-        said = refusal(caesura(*call, *(word for name in names for word in ("--name", name))))
-        assert wording(said).startswith("--name: ")
+        message = refusal(caesura(*call, *(word for name in names for word in ("--name", name))))
+        assert wording(message).startswith("--name: ")
 
 
 def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], tmp_path: Path) -> None:
-    said = refusal(caesura("compare", models["char"], "--src", "-", "--out", tmp_path / "out"))
-    assert wording(said).startswith("--src -: ")
+    message = refusal(caesura("compare", models["char"], "--src", "-", "--out", tmp_path / "out"))
+    assert wording(message).startswith("--src -: ")
     assert not (tmp_path / "out").exists()
 
 

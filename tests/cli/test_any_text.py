@@ -86,22 +86,22 @@ def many(examples: int) -> Callable[..., settings]:
 def refused(done: Done, path: Path, bad: tuple[int, int]) -> None:
     """What was refused is named by file, line and byte."""
     assert done.status == 2
-    found = re.search(
+    match = re.search(
         rf"caesura: {re.escape(str(path))}:(\d+): .* at byte (\d+) \(0x", done.err.split("\n")[-2]
     )
-    assert found is not None, done.err
-    assert (int(found[1]), int(found[2])) == bad
+    assert match is not None, done.err
+    assert (int(match[1]), int(match[2])) == bad
 
 
 def check_reader(path: Path, content: bytes) -> None:
     lines, bad = expected(content)
-    found, problem = [], ""
+    texts, problem = [], ""
     try:
         for line in read_lines(path):
-            found.append(line)
+            texts.append(line)
     except InputError as refusal:
         problem = str(refusal)
-    assert found == lines
+    assert texts == lines
     assert problem.startswith(f"{path}:{bad[0]}: " if bad else "")
     assert bool(problem) == bool(bad)
     rows = content.split(b"\n")
@@ -157,16 +157,16 @@ def test_a_text_named_by_a_config_is_read_from_a_file_alone(
     test = f"test:\n    src: {named}\n    trg: {named}\n"
     with_config(models["word"], tmp_path / "test", "test: null\n", test)
     with at_most(20):
-        said = refusal(caesura("evaluate", tmp_path / "test"))
-    assert wording(said).startswith(f"{named}: ")
-    assert "data.test" in said
+        message = refusal(caesura("evaluate", tmp_path / "test"))
+    assert wording(message).startswith(f"{named}: ")
+    assert "data.test" in message
     with_config(models["word"], tmp_path / "train", str(corpus / "train.de"), str(named))
     (tmp_path / "train" / WORDS).unlink()
     with at_most(20):
-        found = training_text(
+        sources = training_text(
             Translator.from_pretrained(tmp_path / "train"), tmp_path / "train", None, "strict"
         )
-    assert (found.src, found.trg, found.path) == (None, None, None)
+    assert (sources.src, sources.trg, sources.path) == (None, None, None)
 
 
 def test_the_words_of_a_folder_are_those_its_weights_were_saved_with(
@@ -251,14 +251,14 @@ def test_hostile_lines_come_out_line_for_line_and_at_a_terminal_so_that_they_can
     for _ in range(rounds):
         lines = ["x", *(hostile_line(rng) for _ in range(size - 1))]  # no BOM at the start
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-        wanted = [line.removesuffix("\r") for line in lines]
+        clean = [line.removesuffix("\r") for line in lines]
         with at_most(600):
             cut = caesura("segment", models["bpe"], path, *batches)
             written = caesura("translate", models["bpe"], path, "--beam", 1, *batches)
             shown = at_terminal("translate", models["bpe"], path, "--beam", 1, "--segments", *batches)
         assert (cut.status, written.status, shown.status) == (0, 0, 0)
         pieces = ["".join(split_pieces(line)) for line in cut.lines]
-        assert pieces == ["" if len(line) > LONGEST else line for line in wanted]
+        assert pieces == ["" if len(line) > LONGEST else line for line in clean]
         assert len(written.lines) == size
         warnings = cut.err.count("\n")
         assert len(shown.lines) == size + warnings

@@ -22,9 +22,9 @@ def model(models: dict[str, Path], tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", FILES)
 def test_a_model_folder_with_a_missing_file_is_refused_by_its_name(model: Path, name: str) -> None:
     (model / name).unlink()
-    said = wording(refusal(caesura("translate", model, stdin=b"eins\n")))
-    assert said.startswith(f"{model}: ")
-    assert name in said
+    message = wording(refusal(caesura("translate", model, stdin=b"eins\n")))
+    assert message.startswith(f"{model}: ")
+    assert name in message
 
 
 @pytest.mark.parametrize("name", ["translate", "evaluate"])
@@ -35,11 +35,11 @@ def test_a_folder_with_models_beneath_it_says_where_they_are(
     home = tmp_path / "sweep"
     (home / place).parent.mkdir(parents=True)
     model.rename(home / place)
-    said = wording(refusal(caesura(name, home, stdin=b"")))
-    assert said.startswith(f"{home}: ")
-    assert said.endswith(f" {home / place}")
+    message = wording(refusal(caesura(name, home, stdin=b"")))
+    assert message.startswith(f"{home}: ")
+    assert message.endswith(f" {home / place}")
     shutil.copytree(home / place, (home / place).with_name("z"))
-    assert wording(refusal(caesura(name, home, stdin=b""))).startswith(f"{said} and 1 ")
+    assert wording(refusal(caesura(name, home, stdin=b""))).startswith(f"{message} and 1 ")
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_model_folder_with_a_truncated_file_is_refused_by_its_name(
 
 def test_weights_of_another_model_are_refused(models: dict[str, Path], model: Path) -> None:
     shutil.copy(models["word"] / "model.safetensors", model)
-    said = wording(refusal(caesura("segment", model, stdin=b"eins\n")))
-    assert said.startswith(f"{model}/config.yaml: ")
+    message = wording(refusal(caesura("segment", model, stdin=b"eins\n")))
+    assert message.startswith(f"{model}/config.yaml: ")
 
 
 @pytest.mark.parametrize("name", ["translate", "segment"])
 def test_a_missing_model_folder_is_named_with_the_way_to_make_one(tmp_path: Path, name: str) -> None:
-    said = wording(refusal(caesura(name, tmp_path / "none")))
-    assert said.startswith(f"{tmp_path}/none: ")
-    assert "`caesura train CONFIG --out " in said
+    message = wording(refusal(caesura(name, tmp_path / "none")))
+    assert message.startswith(f"{tmp_path}/none: ")
+    assert "`caesura train CONFIG --out " in message
     (tmp_path / "some.de").write_text("eins\n")
     assert wording(refusal(caesura(name, tmp_path / "some.de"))).startswith(f"{tmp_path}/some.de: ")
 
@@ -161,8 +161,8 @@ def test_a_mistake_in_a_config_is_named_by_file_and_line(
     text = config.read_text().replace("  batch_size: 10", wrong)
     config.write_text(text)
     line = text.split("\n").index(wrong) + 1
-    said = wording(refusal(caesura("train", config, "--out", tmp_path / "out")))
-    assert said.startswith(f"{config}:{line}: {key}: ")
+    message = wording(refusal(caesura("train", config, "--out", tmp_path / "out")))
+    assert message.startswith(f"{config}:{line}: {key}: ")
     assert not (tmp_path / "out").exists()
 
 
@@ -191,8 +191,8 @@ def test_several_mistakes_in_a_config_have_a_line_each(corpus: Path, tmp_path: P
 )
 def test_a_bad_setting_is_refused_with_a_remedy(corpus: Path, tmp_path: Path, setting: str) -> None:
     config = write_config(tmp_path / "c.yaml", folder=corpus)
-    said = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--set", setting)))
-    assert said.startswith(f"--set {setting}: ")
+    message = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--set", setting)))
+    assert message.startswith(f"--set {setting}: ")
     assert not (tmp_path / "out").exists()
 
 
@@ -201,8 +201,8 @@ def test_a_bad_time_limit_is_refused_before_anything_is_written(
     corpus: Path, tmp_path: Path, limit: str
 ) -> None:
     config = write_config(tmp_path / "c.yaml", folder=corpus)
-    said = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--time-limit", limit)))
-    assert said.startswith(f"--time-limit {limit}: ")
+    message = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--time-limit", limit)))
+    assert message.startswith(f"--time-limit {limit}: ")
     assert not (tmp_path / "out").exists()
 
 
@@ -227,11 +227,11 @@ def test_a_device_that_is_not_here_is_refused(
     corpus: Path, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    said = wording(refusal(caesura("segment", models["word"], "--device", "cuda")))
-    assert said.startswith("--device cuda: ")
+    message = wording(refusal(caesura("segment", models["word"], "--device", "cuda")))
+    assert message.startswith("--device cuda: ")
     config = write_config(tmp_path / "c.yaml", folder=corpus)
-    said = refusal(caesura("train", config, "--out", tmp_path / "out", "--set", "training.device=cuda"))
-    assert wording(said).startswith("--set training.device=cuda: ")
+    message = refusal(caesura("train", config, "--out", tmp_path / "out", "--set", "training.device=cuda"))
+    assert wording(message).startswith("--set training.device=cuda: ")
 
 
 @pytest.mark.parametrize("arguments", [["translat"], ["translate"], ["segment", "m", "--bogus"]])
@@ -244,8 +244,8 @@ def test_what_the_command_line_does_not_know_has_status_2(arguments: list[str]) 
 
 def test_a_model_named_twice_cannot_be_compared(models: dict[str, Path], corpus: Path) -> None:
     given = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
-    said = refusal(caesura("compare", models["word"], models["word"] / ".", *given))
-    assert wording(said).startswith("compare: ")
+    message = refusal(caesura("compare", models["word"], models["word"] / ".", *given))
+    assert wording(message).startswith("compare: ")
 
 
 @pytest.mark.parametrize("below", ["", "out", "deep/er"])
@@ -254,8 +254,8 @@ def test_an_output_path_at_or_below_a_file_is_refused_and_the_file_kept(
 ) -> None:
     config = write_config(tmp_path / "c.yaml", folder=corpus)
     before = contents(tmp_path)
-    said = refusal(caesura("train", config, "--out", config / below))
-    assert wording(said).startswith(f"{config / below}: ")
+    message = refusal(caesura("train", config, "--out", config / below))
+    assert wording(message).startswith(f"{config / below}: ")
     assert contents(tmp_path) == before
 
 
@@ -266,9 +266,9 @@ def test_files_of_others_in_the_output_folder_are_not_overwritten(
     config = write_config(tmp_path / "c.yaml", folder=corpus)
     (tmp_path / name).write_text("# mine\n")
     before = contents(tmp_path)
-    said = wording(refusal(caesura("train", config, "--out", tmp_path)))
-    assert said.startswith(f"{tmp_path}: ")
-    assert name in said
+    message = wording(refusal(caesura("train", config, "--out", tmp_path)))
+    assert message.startswith(f"{tmp_path}: ")
+    assert name in message
     assert contents(tmp_path) == before
 
 
@@ -279,8 +279,8 @@ def test_training_does_not_write_through_a_link_out_of_its_folder(
     (model / name).rename(tmp_path / "precious")
     (model / name).symlink_to(tmp_path / "precious")
     before = contents(tmp_path)
-    said = refusal(caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10"))
-    assert wording(said).startswith(f"{model / name}: ")
+    message = refusal(caesura("train", corpus / "act.yaml", "--out", model, "--set", "training.updates=10"))
+    assert wording(message).startswith(f"{model / name}: ")
     assert contents(tmp_path) == before
 
 

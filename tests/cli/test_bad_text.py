@@ -24,9 +24,9 @@ def test_training_files_of_different_length_are_refused_with_both_counts(
 ) -> None:
     write("train.de", "eins\nzwei\ndrei\n"), write("train.en", "one\ntwo\n")
     write("dev.de", "eins\n"), write("dev.en", "one\n")
-    said = wording(refusal(caesura("train", write_config(tmp_path / "c.yaml"), "--out", tmp_path / "out")))
-    assert f"{tmp_path}/train.de has 3 " in said
-    assert f"{tmp_path}/train.en has 2 " in said
+    message = wording(refusal(caesura("train", write_config(tmp_path / "c.yaml"), "--out", tmp_path / "out")))
+    assert f"{tmp_path}/train.de has 3 " in message
+    assert f"{tmp_path}/train.en has 2 " in message
 
 
 @pytest.mark.parametrize("name", ["evaluate", "compare"])
@@ -34,9 +34,9 @@ def test_scored_files_of_different_length_are_refused_with_both_counts(
     models: dict[str, Path], write: Write, name: str
 ) -> None:
     src, trg = write("a.de", "eins\nzwei\n"), write("a.en", "one\ntwo\nthree\nfour\n")
-    said = wording(refusal(caesura(name, models["word"], "--src", src, "--trg", trg)))
-    assert f"{src} has 2 " in said
-    assert f"{trg} has 4 " in said
+    message = wording(refusal(caesura(name, models["word"], "--src", src, "--trg", trg)))
+    assert f"{src} has 2 " in message
+    assert f"{trg} has 4 " in message
 
 
 @pytest.mark.parametrize("system", ["char", "act", "word", "bpe"])
@@ -83,12 +83,12 @@ def test_invalid_utf8_is_named_by_file_line_and_byte(
     models: dict[str, Path], write: Write, name: str
 ) -> None:
     path = write("a.de", b"eins\nzw\xffei\n")
-    said = wording(refusal(caesura(name, models["char"], path), answered=1))
-    assert said.startswith(f"{path}:2: ")
-    assert "byte 3 (0xff)" in said
-    said = wording(refusal(caesura(name, models["char"], stdin=b"\xe4ins\n")))
-    assert said.startswith("standard input:1: ")
-    assert "byte 1 (0xe4)" in said
+    message = wording(refusal(caesura(name, models["char"], path), answered=1))
+    assert message.startswith(f"{path}:2: ")
+    assert "byte 3 (0xff)" in message
+    message = wording(refusal(caesura(name, models["char"], stdin=b"\xe4ins\n")))
+    assert message.startswith("standard input:1: ")
+    assert "byte 1 (0xe4)" in message
 
 
 def test_errors_replace_goes_on_after_invalid_utf8(models: dict[str, Path], write: Write) -> None:
@@ -129,9 +129,9 @@ def test_a_bad_byte_in_training_text_is_named_and_can_be_replaced(
 
 def test_a_nul_is_named_by_file_line_and_byte(models: dict[str, Path], write: Write) -> None:
     path = write("a.de", b"eins\nzwei\ndr\0i\n")
-    said = wording(refusal(caesura("translate", models["char"], path), answered=2))
-    assert said.startswith(f"{path}:3: ")
-    assert "byte 3 (0x00)" in said
+    message = wording(refusal(caesura("translate", models["char"], path), answered=2))
+    assert message.startswith(f"{path}:3: ")
+    assert "byte 3 (0x00)" in message
 
 
 @pytest.mark.parametrize("size", [201, 1_000_000, 3_000_000])
@@ -251,8 +251,8 @@ def test_an_empty_file_gives_an_empty_output(models: dict[str, Path], write: Wri
 @pytest.mark.parametrize("name", ["evaluate", "compare"])
 def test_empty_files_cannot_be_scored(models: dict[str, Path], write: Write, name: str) -> None:
     src, trg = write("a.de", ""), write("a.en", "")
-    said = wording(refusal(caesura(name, models["act"], "--src", src, "--trg", trg)))
-    assert said.startswith(f"{src}: ")
+    message = wording(refusal(caesura(name, models["act"], "--src", src, "--trg", trg)))
+    assert message.startswith(f"{src}: ")
 
 
 @pytest.mark.parametrize("text", ["", "\n \n\n"])
@@ -263,8 +263,8 @@ def test_empty_files_cannot_be_trained_on(
     src, trg = write("train.de", text), write("train.en", text)
     config = write_config(tmp_path / "c.yaml", system, corpus)
     empty = f"data.train={{src: {src}, trg: {trg}}}"
-    said = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--set", empty)))
-    assert said.startswith(f"{src}: ")
+    message = wording(refusal(caesura("train", config, "--out", tmp_path / "out", "--set", empty)))
+    assert message.startswith(f"{src}: ")
 
 
 def test_an_empty_dev_set_is_refused_before_anything_is_written(
@@ -298,17 +298,18 @@ def test_a_missing_reference_or_training_file_is_named(
 
 def test_a_source_without_references_is_refused(models: dict[str, Path], corpus: Path) -> None:
     for name in ("evaluate", "compare"):
-        said = refusal(caesura(name, models["act"], "--src", source := corpus / "dev.de"))
-        assert wording(said).startswith(f"{source}: --trg ")
+        message = refusal(caesura(name, models["act"], "--src", source := corpus / "dev.de"))
+        assert wording(message).startswith(f"{source}: --trg ")
 
 
 def test_a_cut_off_compressed_file_is_named(models: dict[str, Path], write: Write) -> None:
     path = write("a.gz", gzip.compress(b"eins\n" * 20)[:-12])
     done = caesura("segment", models["act"], path)
-    said = refusal(done, answered=len(done.lines))
-    wording(said, said[said.index(" line ") :])  # how many came through, and a sentence of the library
-    assert said.startswith(f"{path}: ")
-    assert f"line {len(done.lines)}: " in said
+    message = refusal(done, answered=len(done.lines))
+    # How many came through, and a sentence of the library.
+    wording(message, message[message.index(" line ") :])
+    assert message.startswith(f"{path}: ")
+    assert f"line {len(done.lines)}: " in message
 
 
 def test_bad_input_changes_nothing_in_the_model_folder(models: dict[str, Path], write: Write) -> None:

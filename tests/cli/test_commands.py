@@ -155,8 +155,8 @@ def test_given_translations_need_a_decoder_that_cuts_and_as_many_lines(
     models: dict[str, Path], corpus: Path, write: Write
 ) -> None:
     src, trg = corpus / "train.de", corpus / "train.en"
-    said = refusal(caesura("segment", models["act"], src, "--target", trg))
-    assert wording(said).startswith("--target: ")
+    message = refusal(caesura("segment", models["act"], src, "--target", trg))
+    assert wording(message).startswith("--target: ")
     short = caesura("segment", models["act-act"], src, "--target", write("short.en", "one\n"))
     assert short.status == 2
     assert "short.en" in short.err
@@ -221,33 +221,33 @@ def test_evaluate_scores_what_translate_prints(models: dict[str, Path], corpus: 
     references = trg.read_text().split("\n")[:-1]
     bleu = sacrebleu.corpus_bleu(translations, [references]).score
     chrf = sacrebleu.corpus_chrf(translations, [references]).score
-    found = json.loads(caesura("evaluate", models[system], "--src", src, "--trg", trg, "--json").out)
-    assert found["scores"]["bleu"] == bleu
-    assert found["scores"]["chrf"] == chrf
+    report = json.loads(caesura("evaluate", models[system], "--src", src, "--trg", trg, "--json").out)
+    assert report["scores"]["bleu"] == bleu
+    assert report["scores"]["chrf"] == chrf
     pairs = list(zip(translations, references, strict=True))
-    assert found["scores"]["exact"] == sum(a == b for a, b in pairs) / len(pairs)
-    assert set(found["scores"]["signatures"]) == {"bleu", "chrf", "chrf_bigram"}
-    assert ("live" in found["figures"]) == (system != "word")
-    assert found["boundaries"] is None
+    assert report["scores"]["exact"] == sum(a == b for a, b in pairs) / len(pairs)
+    assert set(report["scores"]["signatures"]) == {"bleu", "chrf", "chrf_bigram"}
+    assert ("live" in report["figures"]) == (system != "word")
+    assert report["boundaries"] is None
     done = caesura("evaluate", models[system], "--src", src, "--trg", trg)
     assert done.status == 0
-    for shown in (f"{bleu:.2f}", f"{chrf:.2f}", "tok:13a", f"{found['segments']['mean']:.3f}"):
+    for shown in (f"{bleu:.2f}", f"{chrf:.2f}", "tok:13a", f"{report['segments']['mean']:.3f}"):
         assert shown in done.out
     assert ("remainder" in done.out) == (system != "word")
     assert ("segment length of outputs" in done.out) == (system == "act-act")
-    assert (found["output_segments"] is None) == (system != "act-act")
+    assert (report["output_segments"] is None) == (system != "act-act")
     if system == "act-act":
         rows = [line.split("\t")[1] for line in caesura("translate", models[system], src, "--segments").lines]
         pieces = [piece for row in rows for piece in split_pieces(row)]
-        assert found["output_segments"]["segments"] == len(pieces)
-        assert found["output_segments"]["characters"] == len("".join(pieces))
-        assert 0 < found["output_live"] < 1
+        assert report["output_segments"]["segments"] == len(pieces)
+        assert report["output_segments"]["characters"] == len("".join(pieces))
+        assert 0 < report["output_live"] < 1
     assert system != "word" or bleu > 10, "a score of zero would agree with many mistakes"
 
 
 def test_no_score_is_without_its_search(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
     text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
-    for settings, name, wanted in (
+    for settings, name, expected in (
         ((), "beam 5, alpha 1, beta 0, float32", (5, 1.0, 0.0, "float32")),
         (("--beam", 1), "greedy search, float32", (1, 1.0, 0.0, "float32")),
         (
@@ -256,12 +256,12 @@ def test_no_score_is_without_its_search(models: dict[str, Path], corpus: Path, t
             (3, 0.6, 5.0, "bfloat16"),
         ),
     ):
-        search = dict(zip(("beam", "alpha", "beta", "precision"), wanted, strict=True))
+        search = dict(zip(("beam", "alpha", "beta", "precision"), expected, strict=True))
         for given in (("evaluate", models["word"]), ("compare", models["word"], models["bpe"])):
             shown = " ".join(caesura(*given, *text, *settings).out.split())  # a title may be wrapped
             assert f"{corpus / 'dev.de'}, {name}" in shown
-            found = json.loads(caesura(*given, *text, *settings, "--json").out)
-            assert [row["search"] for row in (found if given[0] == "compare" else [found])] == [search] * (
+            report = json.loads(caesura(*given, *text, *settings, "--json").out)
+            assert [row["search"] for row in (report if given[0] == "compare" else [report])] == [search] * (
                 len(given) - 1
             )
     other = tmp_path / "other"
@@ -318,8 +318,8 @@ def test_compare_puts_models_side_by_side_with_a_bootstrap_against_the_first(
     chosen = json.loads(caesura(*given, "--baseline", "bpe", "--json").out)
     assert [row["baseline"] for row in chosen] == [False, True, False]
     assert [row["p_values"]["chrf"] is None for row in chosen] == [False, True, False]
-    for wanted in ("wrd", ""):
-        done = caesura(*given, "--baseline", wanted)
+    for heading in ("wrd", ""):
+        done = caesura(*given, "--baseline", heading)
         assert (done.status, done.out) == (2, "")
         assert all(name in done.err for name in ("--baseline", "word, bpe, twin"))
 
@@ -340,10 +340,10 @@ def test_models_that_score_differently_are_not_compared(
 ) -> None:
     other = tmp_path / "other"
     with_config(models["char"], other, "bleu_tokenize: 13a", "bleu_tokenize: char")
-    said = refusal(
+    message = refusal(
         caesura("compare", models["char"], other, "--src", corpus / "dev.de", "--trg", corpus / "dev.en")
     )
-    assert "testing.bleu_tokenize" in wording(said)
+    assert "testing.bleu_tokenize" in wording(message)
 
 
 def test_evaluate_takes_the_configs_test_set_by_default(

@@ -48,15 +48,15 @@ def run(out: Path, scale: demo.Scale = TINY, *options: str) -> Done:
 
 def processes_of(out: Path) -> list[str]:
     """The command lines of the processes that were told this folder."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended
             continue
         if f"{out}/" in line:
-            found.append(line)
-    return found
+            pids.append(line)
+    return pids
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +201,8 @@ def test_a_second_demo_in_the_folder_of_a_running_one_is_refused_and_leaves_its_
     for name, text in logs.items():
         (tmp_path / name).write_bytes(text)
     with hold(tmp_path, print):
-        said = refusal(run(tmp_path))
-    assert said.startswith(f"{tmp_path}: process {os.getpid()} on ")
+        message = refusal(run(tmp_path))
+    assert message.startswith(f"{tmp_path}: process {os.getpid()} on ")
     assert {name: (tmp_path / name).read_bytes() for name in logs} == logs
 
 
@@ -258,9 +258,9 @@ def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(tmp_path:
         time.sleep(0.05)
     assert len(processes_of(out)) == 2 or sys.platform != "linux"
     os.killpg(running.pid, signal.SIGTERM)  # as the terminal does: to all in the foreground
-    said, err = running.communicate(timeout=300)
+    output, err = running.communicate(timeout=300)
     assert (running.returncode, err) == (143, "")
-    assert said.endswith("stopped; the same command goes on from here\n")
+    assert output.endswith("stopped; the same command goes on from here\n")
     assert processes_of(out) == []
     for log in logs:
         updates = read_progress(list_checkpoints(log.with_suffix("") / "checkpoints")[-1]).update

@@ -101,9 +101,9 @@ def test_a_disk_that_fills_up_at_any_point_loses_nothing(
 
 def test_a_full_disk_is_noticed_before_training_starts(corpus: Path, tmp_path: Path, mount: Mount) -> None:
     config = write_config(tmp_path / "c.yaml", "word", corpus)
-    said = refusal(caesura("train", config, "--out", mount("size=200k") / "out"))
-    assert " MB are free there, and checkpoints and models want " in said
-    assert said.endswith("make room, lower training.keep_last or choose another --out")
+    message = refusal(caesura("train", config, "--out", mount("size=200k") / "out"))
+    assert " MB are free there, and checkpoints and models want " in message
+    assert message.endswith("make room, lower training.keep_last or choose another --out")
     disk = mount("size=200k")
     (disk / "other").write_bytes(bytes(shutil.disk_usage(disk).free))
     done = caesura("train", config, "--out", disk / "out")

@@ -97,9 +97,9 @@ def test_a_vocabularys_tokens_are_shown_escaped_at_a_terminal_and_as_they_are_in
     trg.write_text(json.dumps(json.loads(trg.read_text()) | {"tokens": tokens}))
     sign(model)
     lines = ["abc", "hgfedcba", "aaaa", "bad"]
-    wanted, text = Translator.from_pretrained(model).translate(lines), "\n".join(lines).encode()
-    assert "\x1b" in "".join(wanted)
-    assert caesura("translate", model, stdin=text).lines == wanted
+    expected, text = Translator.from_pretrained(model).translate(lines), "\n".join(lines).encode()
+    assert "\x1b" in "".join(expected)
+    assert caesura("translate", model, stdin=text).lines == expected
     done = at_terminal("translate", model, stdin=text)
     check(done.out)
     assert len(done.lines) == len(lines)
@@ -108,7 +108,7 @@ def test_a_vocabularys_tokens_are_shown_escaped_at_a_terminal_and_as_they_are_in
         done = at_terminal("translate", model, *options, stdin=text)
         assert done.status == 0
         check(done.out)
-    assert [json.loads(line)["hypotheses"][0]["text"] for line in done.lines] == wanted
+    assert [json.loads(line)["hypotheses"][0]["text"] for line in done.lines] == expected
 
 
 @pytest.mark.parametrize("length", [1, 5_000_000])

@@ -47,8 +47,8 @@ def test_a_pipe_in_a_run_folder_is_refused_by_its_name_and_not_waited_for(
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     (out / name).parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(out / name)
-    said = refusal(train(write_config(corpus / "word.yaml", "word"), out))
-    assert said.startswith(f"{out / name}: ")
+    message = refusal(train(write_config(corpus / "word.yaml", "word"), out))
+    assert message.startswith(f"{out / name}: ")
 
 
 @pytest.mark.parametrize("name", [LOCK, *FILES])
@@ -56,8 +56,8 @@ def test_a_link_to_itself_in_a_run_folder_is_refused(corpus: Path, tmp_path: Pat
     path = tmp_path / "out" / name
     path.parent.mkdir()
     path.symlink_to(name)
-    said = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
-    assert said.startswith(f"{path}: ")
+    message = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
+    assert message.startswith(f"{path}: ")
 
 
 def test_pipes_in_the_folder_of_an_experiment_are_not_waited_for(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_pipes_in_the_folder_of_an_experiment_are_not_waited_for(tmp_path: Path)
 @pytest.mark.parametrize("name", [LOCK, *FILES, *WITHIN])
 def test_a_folder_in_place_of_a_file_is_refused(corpus: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
-    said = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
-    assert said.startswith(f"{tmp_path / 'out' / name}: ")
+    message = refusal(train(write_config(corpus / "word.yaml", "word"), tmp_path / "out"))
+    assert message.startswith(f"{tmp_path / 'out' / name}: ")
     assert (tmp_path / "out" / name).is_dir()
 
 
@@ -109,8 +109,8 @@ def test_a_pipe_in_place_of_an_earlier_report_is_refused(
     os.mkfifo(tmp_path / NUMBERS)
     text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--out", tmp_path)
     with at_most(60):
-        said = refusal(caesura("analyze", models["act"], *text))
-    assert said.startswith(f"{tmp_path / NUMBERS}: ")
+        message = refusal(caesura("analyze", models["act"], *text))
+    assert message.startswith(f"{tmp_path / NUMBERS}: ")
 
 
 def test_text_may_come_through_a_pipe(models: dict[str, Path], tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_models_work_in_folders_with_any_name(models: dict[str, Path], corpus: Path, odd: Path) -> None:
     model = shutil.copytree(models["word"], odd / odd.name)
-    wanted = [caesura(command, models["word"], stdin=SOURCE) for command in ("translate", "segment")]
-    assert [caesura(command, model, stdin=SOURCE) for command in ("translate", "segment")] == wanted
+    expected = [caesura(command, models["word"], stdin=SOURCE) for command in ("translate", "segment")]
+    assert [caesura(command, model, stdin=SOURCE) for command in ("translate", "segment")] == expected
     text = shutil.copytree(corpus, odd / "text")
     words = ("--src", text / "dev.de", "--trg", text / "dev.en", "--json")
     done = caesura("evaluate", model, *words)
@@ -214,8 +214,8 @@ PARTS = [
 
 def sized(number: int) -> list[tuple[str, str]]:
     """A system each, and a setting of it with this number."""
-    found = [(system, f"{key}={number}") for system, keys in SIZES.items() for key in keys]
-    return found + [("char", f"model.segmenter={parts.replace('N', str(number))}") for parts in PARTS]
+    cases = [(system, f"{key}={number}") for system, keys in SIZES.items() for key in keys]
+    return cases + [("char", f"model.segmenter={parts.replace('N', str(number))}") for parts in PARTS]
 
 
 @pytest.mark.parametrize("number", [2**62, 2**63 - 1, 2**31])

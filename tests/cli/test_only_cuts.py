@@ -13,16 +13,16 @@ def test_cuts_alone_are_measured_on_the_dev_set(models: dict[str, Path], corpus:
     done = caesura("analyze", models["act"], "--only", "cuts", "--json", "--moved", 3)
     assert done.status == 0
     assert done.err == f"dev set named by the folder's config: {corpus / 'dev.de'} and {corpus / 'dev.en'}\n"
-    found = json.loads(done.out, parse_constant=pytest.fail)
+    report = json.loads(done.out, parse_constant=pytest.fail)
     names = ["model", "text", "sentences", "fidelity", "flips", "boundaries", "surprisal", "cuts"]
-    assert [*found] == names
-    assert (found["model"], found["text"], found["sentences"]) == (str(models["act"]), "dev.de", 3)
-    assert {"cosine", "cosine_error", "true_sum", "bins"} <= {*found["fidelity"]}
-    assert {"best", "greedy", "hardening", "agreeing"} <= {*found["flips"]}
-    assert {*found["boundaries"]["white space"]} == {"f1", "precision", "recall", "chance"}
+    assert [*report] == names
+    assert (report["model"], report["text"], report["sentences"]) == (str(models["act"]), "dev.de", 3)
+    assert {"cosine", "cosine_error", "true_sum", "bins"} <= {*report["fidelity"]}
+    assert {"best", "greedy", "hardening", "agreeing"} <= {*report["flips"]}
+    assert {*report["boundaries"]["white space"]} == {"f1", "precision", "recall", "chance"}
     text = ("--src", corpus / "dev.de", "--trg", corpus / "dev.en")
     again = caesura("analyze", models["act"], "--only", "cuts", "--json", "--moved", 3, *text)
-    assert (again.err, json.loads(again.out)) == ("", found)
+    assert (again.err, json.loads(again.out)) == ("", report)
 
 
 def test_cuts_alone_are_printed_as_a_table(models: dict[str, Path], corpus: Path) -> None:
@@ -35,8 +35,8 @@ def test_cuts_alone_are_printed_as_a_table(models: dict[str, Path], corpus: Path
     bare = caesura(*call, models["act"])
     assert bare.status == 0
     assert "best flip" not in bare.out
-    found = json.loads(caesura(*call, models["char"], "--json").out)
-    assert (found["sentences"], found["fidelity"], found["flips"]) == (0, None, None)
+    report = json.loads(caesura(*call, models["char"], "--json").out)
+    assert (report["sentences"], report["fidelity"], report["flips"]) == (0, None, None)
 
 
 def test_options_that_do_not_go_together_are_refused(

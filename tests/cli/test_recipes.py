@@ -93,8 +93,8 @@ def test_a_copy_says_which_lines_to_change_and_replaces_nothing(folder: Path) ->
     base = folder / "multi30k" / "char.yaml"
     base.write_text(base.read_text().replace("multi30k-de-en", "mine"))
     before = contents(folder)
-    said = wording(refusal(caesura("recipes", "copy", "multi30k/act.yaml")))
-    assert said.startswith("multi30k/act.yaml: ")
+    message = wording(refusal(caesura("recipes", "copy", "multi30k/act.yaml")))
+    assert message.startswith("multi30k/act.yaml: ")
     assert contents(folder) == before
     done = caesura("recipes", "copy", "recipes/multi30k/bpe")
     assert "multi30k/char.yaml exists already and is kept" in done.lines
@@ -131,23 +131,23 @@ def test_a_packaged_recipe_without_its_text_says_how_to_get_a_copy(
 
 
 def test_a_recipe_is_found_by_its_name_and_a_file_of_that_name_wins(folder: Path, package: Path) -> None:
-    found: list[str] = []
-    assert cookbook.find("your-text.yaml", found.append) == package / "your-text.yaml"
-    assert found.pop() == (
+    problems: list[str] = []
+    assert cookbook.find("your-text.yaml", problems.append) == package / "your-text.yaml"
+    assert problems.pop() == (
         "your-text.yaml: no such file in this folder; using the recipe your-text that comes with Caesura"
     )
     (folder / "recipes").mkdir()
     (folder / "recipes" / "your-text.yaml").write_text("")
-    assert cookbook.find("your-text", found.append) == Path("recipes/your-text.yaml")
-    assert found.pop().endswith("using recipes/your-text.yaml")
-    assert cookbook.find("recipes/your-text.yaml", found.append) == Path("recipes/your-text.yaml")
-    assert found == []
+    assert cookbook.find("your-text", problems.append) == Path("recipes/your-text.yaml")
+    assert problems.pop().endswith("using recipes/your-text.yaml")
+    assert cookbook.find("recipes/your-text.yaml", problems.append) == Path("recipes/your-text.yaml")
+    assert problems == []
     (folder / "your-text.yaml").write_text("")
-    assert cookbook.find("your-text", found.append) == Path("your-text.yaml")
-    assert found.pop().startswith("your-text.yaml: using the file in this folder")
+    assert cookbook.find("your-text", problems.append) == Path("your-text.yaml")
+    assert problems.pop().startswith("your-text.yaml: using the file in this folder")
     for name in ("nowhere.yaml", "multi30k", str(folder / "your-text.yaml"), "../here/your-text.yaml"):
-        assert cookbook.find(name, found.append) == Path(name)
-    assert found == []
+        assert cookbook.find(name, problems.append) == Path(name)
+    assert problems == []
 
 
 def test_text_of_a_packaged_recipe_is_in_the_current_folder(folder: Path, package: Path) -> None:

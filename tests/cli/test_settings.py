@@ -53,8 +53,8 @@ def test_the_same_from_python(models: dict[str, Path]) -> None:
     ],
 )
 def test_what_cannot_be_set_is_refused(models: dict[str, Path], setting: str) -> None:
-    said = wording(refusal(caesura("translate", models["word"], "--set", setting, stdin=b"eins\n")))
-    assert said.startswith(f"--set {setting}: ")
+    message = wording(refusal(caesura("translate", models["word"], "--set", setting, stdin=b"eins\n")))
+    assert message.startswith(f"--set {setting}: ")
 
 
 def test_who_has_edited_the_config_is_told_of_it(models: dict[str, Path], tmp_path: Path) -> None:
@@ -62,6 +62,6 @@ def test_who_has_edited_the_config_is_told_of_it(models: dict[str, Path], tmp_pa
     shutil.copytree(models["word"], model)
     text = (model / "config.yaml").read_text()
     (model / "config.yaml").write_text(text.replace("beam_size: 5", "beam_size: 10"))
-    said = refusal(caesura("translate", model, "--set", "testing.beam_size=10", stdin=b"eins\n"))
-    assert wording(said).startswith(f"{model}/config.yaml: ")
-    assert "--set testing.KEY=VALUE" in said
+    message = refusal(caesura("translate", model, "--set", "testing.beam_size=10", stdin=b"eins\n"))
+    assert wording(message).startswith(f"{model}/config.yaml: ")
+    assert "--set testing.KEY=VALUE" in message

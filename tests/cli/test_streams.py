@@ -85,12 +85,12 @@ def in_child(work: Callable[[], Any], wrong: Mapping[int, str], folder: Path) ->
                 stream.flush()
             os._exit(status if isinstance(status, int) else 71)
     deadline = time.monotonic() + 120
-    while not (found := os.waitpid(child, os.WNOHANG))[0]:
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if time.monotonic() > deadline:
             os.kill(child, 9)
         time.sleep(0.01)
     out, err = ((folder / name).read_text() if (folder / name).exists() else "" for name in NAMES[1:])
-    return os.waitstatus_to_exitcode(found[1]), out, err
+    return os.waitstatus_to_exitcode(ended[1]), out, err
 
 
 def caesura(folder: Path, wrong: Mapping[int, str], *arguments: object) -> tuple[int, str, str]:
@@ -153,8 +153,8 @@ def test_a_training_goes_on(
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_that_cannot_be_printed_is_one_sentence(tmp_path: Path, option: str) -> None:
     for how, status in (("closed", 2), ("full", 1)):
-        found, _, err = caesura(tmp_path, {1: how}, option)
-        assert (found, err.count("\n")) == (status, 1)
+        code, _, err = caesura(tmp_path, {1: how}, option)
+        assert (code, err.count("\n")) == (status, 1)
         assert err.startswith("caesura: standard output")
 
 

@@ -26,9 +26,9 @@ def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
     monkeypatch.setattr(terminal._Lines, "every", 0.0)
     done = caesura(*words)
     assert done.status == 0, done.err
-    told = done.err.splitlines()
+    texts = done.err.splitlines()
     for line in (rf"translating with {models['act']}: 5 of 5", r"analysing act: .+, [\d,]+ sentences"):
-        assert any(re.fullmatch(rf"{line} after \S+", text) for text in told), told
+        assert any(re.fullmatch(rf"{line} after \S+", text) for text in texts), texts
 
 
 def test_who_is_watched_says_at_once_what_it_begins_and_then_a_line_a_second(
@@ -39,8 +39,8 @@ def test_who_is_watched_says_at_once_what_it_begins_and_then_a_line_a_second(
     monkeypatch.setattr(terminal, "err", terminal.Screen(file=written, width=80))
     monkeypatch.setenv(terminal.WATCHED, "1")
     lines = terminal._Lines("reading [b]")
-    for said in ("soon", "now", "again"):
-        lines(said)
+    for word in ("soon", "now", "again"):
+        lines(word)
     assert written.getvalue() == "reading [b]\nnow\n"
 
 

@@ -46,8 +46,8 @@ def test_a_model_folder_is_readable_by_hand(models: dict[str, Path]) -> None:
     }
     assert [*folder.rglob("*.part")] == []
     card = (folder / "README.md").read_text()
-    for told in ("train.de", "BLEU|nrefs:1", "seed 1", "caesura train", "torch"):
-        assert told in card
+    for words in ("train.de", "BLEU|nrefs:1", "seed 1", "caesura train", "torch"):
+        assert words in card
     assert "epsilon: 0.01" in (folder / "config.yaml").read_text(), "defaults are written out"
 
 
@@ -58,7 +58,7 @@ def test_the_saved_config_trains_the_same_model_again(models: dict[str, Path], t
 
 
 @pytest.mark.parametrize(
-    ("bias", "learnt", "told"),
+    ("bias", "learnt", "message"),
     [
         (20, "true", "has 1.00 characters per segment, which leave the halting unit next to no gradient"),
         (1, "true", None),
@@ -67,7 +67,7 @@ def test_the_saved_config_trains_the_same_model_again(models: dict[str, Path], t
     ],
 )
 def test_who_trains_act_enc_is_told_at_the_end_when_it_has_come_to_one_of_its_ends(
-    corpus: Path, tmp_path: Path, bias: float, learnt: str, told: str | None
+    corpus: Path, tmp_path: Path, bias: float, learnt: str, message: str | None
 ) -> None:
     config = write_config(tmp_path / "act.yaml", "act", corpus)
     segmenter = {"tau": 0, "halting_bias": bias, "learn_halting": learnt}
@@ -76,8 +76,8 @@ def test_who_trains_act_enc_is_told_at_the_end_when_it_has_come_to_one_of_its_en
     done = caesura("train", config, "--out", tmp_path / "out", *words)
     assert done.status == 0, done.err
     remarks = [line for line in done.lines if line.startswith("the best model has")]
-    assert len(remarks) == (told is not None)
-    assert all(told in line for line in remarks if told)
+    assert len(remarks) == (message is not None)
+    assert all(message in line for line in remarks if message)
 
 
 def test_a_time_limit_stops_with_status_0_and_the_same_command_goes_on(
@@ -123,10 +123,10 @@ def test_a_changed_config_is_refused_with_the_differing_keys(config: Path, tmp_p
     caesura(*given, "--time-limit", AT_ONCE)
     before = contents(tmp_path / "out")
     changes = ("--set", "training.seed=2", "--set", "model.encoder.hidden_size=14")
-    said = wording(refusal(caesura(*given, *changes)))
-    assert said.startswith(f"{tmp_path}/out: ")
-    assert "model.encoder.hidden_size: " in said
-    assert "training.seed: " in said
+    message = wording(refusal(caesura(*given, *changes)))
+    assert message.startswith(f"{tmp_path}/out: ")
+    assert "model.encoder.hidden_size: " in message
+    assert "training.seed: " in message
     assert contents(tmp_path / "out") == before
 
 

@@ -59,13 +59,13 @@ def test_a_text_is_cut_as_its_file_says(parts: Path, write: Write) -> None:
     path = write("cut.txt", "".join(join_pieces(pieces) + "\n" for pieces in lines))
     done = caesura("translate", parts, path, "--with-cuts", "--json")
     assert done.status == 0
-    found = [json.loads(line) for line in done.lines]
-    assert [row["pieces"] for row in found] == lines
-    assert [row["source"] for row in found] == ["".join(pieces) for pieces in lines]
+    records = [json.loads(line) for line in done.lines]
+    assert [row["pieces"] for row in records] == lines
+    assert [row["source"] for row in records] == ["".join(pieces) for pieces in lines]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("a||b", "cut.txt:2: character 3: "),
         ("ein haus", "cut.txt:2: character 4: "),
@@ -76,10 +76,10 @@ def test_a_text_is_cut_as_its_file_says(parts: Path, write: Write) -> None:
     ],
 )
 def test_a_line_that_shows_no_pieces_is_refused_with_its_place(
-    parts: Path, write: Write, line: str, told: str
+    parts: Path, write: Write, line: str, message: str
 ) -> None:
     path = write("cut.txt", f"ei|ns\n{line}\n")
-    assert told in wording(refusal(caesura("translate", parts, path, "--with-cuts"), answered=1))
+    assert message in wording(refusal(caesura("translate", parts, path, "--with-cuts"), answered=1))
 
 
 def test_what_cannot_have_cuts_is_refused(models: dict[str, Path], parts: Path, write: Write) -> None:
@@ -149,8 +149,8 @@ def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: s
     else:
         shown = caesura("segment", out, tmp_path / "dev.de").lines
         pieces = [split_pieces(line) for line in shown]
-        wanted = [model.cuts.offsets(text) for text in texts]  # type: ignore[union-attr]
-        assert [len(row) for row in pieces] == [len(row) + 1 for row in wanted]
+        offsets = [model.cuts.offsets(text) for text in texts]  # type: ignore[union-attr]
+        assert [len(row) for row in pieces] == [len(row) + 1 for row in offsets]
     if kind == "whitespace":
         assert pieces == [[word if i == 0 else f" {word}" for i, word in enumerate(t.split())] for t in texts]
     log = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -198,10 +198,10 @@ def test_a_kept_model_of_characters_is_used_again_unless_it_is_of_another_text(
     assert other != kept
     shutil.copy(tmp_path / "three" / name, two / name)
     lines = (tmp_path / "train.de").read_text().splitlines(), (tmp_path / "train.en").read_text().splitlines()
-    for path, own in zip(("train.de", "train.en"), lines, strict=True):
-        (tmp_path / path).write_text("".join(line + "\n" for line in own[:-1]))
-    said = refusal(caesura(*train(tmp_path, two, cuts)))
-    assert said.startswith(f"{two}: the threshold of its cuts by entropy is from another text")
+    for path, texts in zip(("train.de", "train.en"), lines, strict=True):
+        (tmp_path / path).write_text("".join(line + "\n" for line in texts[:-1]))
+    message = refusal(caesura(*train(tmp_path, two, cuts)))
+    assert message.startswith(f"{two}: the threshold of its cuts by entropy is from another text")
     assert caesura(*command).status == 0
     assert (one / name).read_bytes() == kept
     (two / name).write_bytes(b"{}")
@@ -211,10 +211,10 @@ def test_a_kept_model_of_characters_is_used_again_unless_it_is_of_another_text(
 def test_cuts_that_a_model_cannot_have_are_refused_with_their_place(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     config, out = write_config(tmp_path / "c.yaml"), tmp_path / "out"
-    said = refusal(caesura("train", config, "--out", out, "--set", "data.cuts={type: whitespace}"))
-    assert wording(said).startswith("--set data.cuts={type: whitespace}: ")
+    message = refusal(caesura("train", config, "--out", out, "--set", "data.cuts={type: whitespace}"))
+    assert wording(message).startswith("--set data.cuts={type: whitespace}: ")
     small = "data.cuts={type: bpe, voc_limit: 9}"
     assert wording(refusal(caesura(*train(tmp_path, out, small)))).startswith(f"--set {small}: ")
     long = "data.cuts={type: entropy, target: 100}"
-    said = wording(refusal(caesura(*train(tmp_path, out, long))))
-    assert said.startswith(f"--set {long}: data.cuts.target: 100 ")
+    message = wording(refusal(caesura(*train(tmp_path, out, long))))
+    assert message.startswith(f"--set {long}: data.cuts.target: 100 ")

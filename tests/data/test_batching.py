@@ -69,8 +69,8 @@ def test_what_makes_no_batch_is_refused(pairs, indices):
 @given(sides, st.integers(1, 300), types, st.integers(1, 5), st.integers(0, 3))
 def test_every_sentence_comes_once_an_epoch(pairs, size, kind, pool, epoch):
     batches = BatchPlan(as_lengths(pairs), size, kind, seed=7, pool=pool).epoch(epoch)
-    found = [i for batch in batches for i in batch.tolist()]
-    assert sorted(found) == list(range(len(pairs)))
+    indices = [i for batch in batches for i in batch.tolist()]
+    assert sorted(indices) == list(range(len(pairs)))
     assert all(len(batch) for batch in batches)
 
 

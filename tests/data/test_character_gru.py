@@ -20,8 +20,8 @@ texts_of_any = st.lists(st.text(st.sampled_from([*ALPHABET, "☃"]), max_size=9)
 def random_model(seed: int, size: int = 5, scale: float = 1.0) -> GruModel:
     rng = np.random.default_rng(seed)
     alphabet = np.array(sorted(map(ord, ALPHABET)), np.uint32)
-    found = shapes(len(alphabet) + 2, size).items()
-    return GruModel(alphabet, {name: np.float32(scale * rng.normal(size=shape)) for name, shape in found})
+    sizes = shapes(len(alphabet) + 2, size).items()
+    return GruModel(alphabet, {name: np.float32(scale * rng.normal(size=shape)) for name, shape in sizes})
 
 
 def plain_entropies(model: GruModel, text: str) -> list[float]:
@@ -31,15 +31,15 @@ def plain_entropies(model: GruModel, text: str) -> list[float]:
     numbers = [1, *(alphabet.index(ord(c)) + 2 if ord(c) in alphabet else 0 for c in text[:-1])]
 
     def products(weights: np.ndarray, bias: np.ndarray, state: list[int]) -> list[np.float32]:
-        found = []
+        values = []
         for row, b in zip(weights, bias, strict=True):
             total = max(1.0, math.fsum(abs(float(value)) for value in row))
             bits = math.floor(math.log2((EXACT / STATE - size / 2) / total))
             whole = [round(float(value) * 2.0**bits) for value in row]
             exact = sum(a * h for a, h in zip(whole, state, strict=True))
             assert sum(map(abs, whole)) * STATE <= EXACT
-            found.append(np.float32(exact) * np.float32(2.0**-bits / STATE) + b)
-        return found
+            values.append(np.float32(exact) * np.float32(2.0**-bits / STATE) + b)
+        return values
 
     def near(value: np.float32, function: object) -> float:
         place = min(max(round(float(value * np.float32(512))), -16 * 512), 16 * 512)
@@ -50,7 +50,7 @@ def plain_entropies(model: GruModel, text: str) -> list[float]:
         total = math.fsum(a * b for a, b in pairs) + float(w["input_bias"][unit])
         return np.float32(round(total * ENTROPY) / ENTROPY)
 
-    state, found = [0] * size, []
+    state, values = [0] * size, []
     for number in numbers[: len(text)]:
         hidden = products(w["hidden"], w["hidden_bias"], state)
         after = []
@@ -69,8 +69,8 @@ def plain_entropies(model: GruModel, text: str) -> list[float]:
         shares = [math.exp(value - max(logits)) for value in logits]
         shares = [value / math.fsum(shares) for value in shares]
         entropy = -math.fsum(p * math.log2(p) for p in shares if p)
-        found.append(round(entropy * ENTROPY) / ENTROPY)
-    return found
+        values.append(round(entropy * ENTROPY) / ENTROPY)
+    return values
 
 
 @settings(max_examples=15)
@@ -89,8 +89,10 @@ def test_a_text_has_the_same_entropies_alone_and_in_company(texts: list[str], se
     try:
         character_gru._ROWS = rows
         for some in (texts, texts[::-1], [*texts, "dab " * 9]):
-            found = dict(zip(some, model.entropies(some), strict=True))
-            assert all(found[text].tobytes() == own.tobytes() for text, own in zip(texts, alone, strict=True))
+            together = dict(zip(some, model.entropies(some), strict=True))
+            assert all(
+                together[text].tobytes() == row.tobytes() for text, row in zip(texts, alone, strict=True)
+            )
     finally:
         character_gru._ROWS = before
 
@@ -117,8 +119,8 @@ def test_it_is_near_the_gru_of_torch_without_rounding() -> None:
     numbers = torch.tensor([1, *(sorted(ALPHABET).index(c) + 2 for c in text[:-1])])
     states, _ = gru(w["embedding"][numbers][None])
     shares = (states[0] @ w["output"].T + w["output_bias"]).softmax(-1)
-    wanted = -(shares * shares.log2()).sum(-1)
-    assert model.entropies([text])[0].tolist() == pytest.approx(wanted.tolist(), abs=0.01)
+    expected = -(shares * shares.log2()).sum(-1)
+    assert model.entropies([text])[0].tolist() == pytest.approx(expected.tolist(), abs=0.01)
 
 
 def test_the_largest_weights_are_exact_and_larger_ones_refused() -> None:

@@ -63,14 +63,14 @@ def test_two_files_and_a_tsv_are_the_same_text(tmp_path, text):
 
 
 def test_boundaries_come_with_their_source(tmp_path):
-    wanted = [("haustür", "front door", [4]), ("ab", "x", []), ("東京都", "tokyo", [1, 2])]
-    tsv = write(tmp_path / "t.tsv", [f"{s}\t{t}\t{' '.join(map(str, b))}" for s, t, b in wanted])
-    assert list(ParallelText(tsv)) == wanted
-    src = write(tmp_path / "a.de.gz", [s for s, _, _ in wanted], gzip.open)
-    trg = write(tmp_path / "a.en", [t for _, t, _ in wanted])
-    assert list(ParallelText(src, trg)) == [(s, t, None) for s, t, _ in wanted]
-    write(tmp_path / "a.de.bounds", [" ".join(map(str, b)) for _, _, b in wanted])
-    assert list(ParallelText(src, trg)) == wanted
+    expected = [("haustür", "front door", [4]), ("ab", "x", []), ("東京都", "tokyo", [1, 2])]
+    tsv = write(tmp_path / "t.tsv", [f"{s}\t{t}\t{' '.join(map(str, b))}" for s, t, b in expected])
+    assert list(ParallelText(tsv)) == expected
+    src = write(tmp_path / "a.de.gz", [s for s, _, _ in expected], gzip.open)
+    trg = write(tmp_path / "a.en", [t for _, t, _ in expected])
+    assert list(ParallelText(src, trg)) == [(s, t, None) for s, t, _ in expected]
+    write(tmp_path / "a.de.bounds", [" ".join(map(str, b)) for _, _, b in expected])
+    assert list(ParallelText(src, trg)) == expected
 
 
 @pytest.mark.parametrize("cell", ["0", "3", "2 1", "1 1", "x", "-1", "1,2", "1.0", "²", "9" * 5000])
@@ -211,7 +211,7 @@ def test_a_torn_cache_is_built_again(build, tmp_path, suffix, tear):
 
 def test_one_bit_that_is_another_is_noticed_wherever_it_is(build, tmp_path):
     whole = [[side.tolist() for side in pair] for pair in build()[0]]
-    rng, said = random.Random(1), []
+    rng, messages = random.Random(1), []
     for suffix in ["bin", "idx"]:
         path = tmp_path / "cache" / f"train.{suffix}"
         content = path.read_bytes()
@@ -220,12 +220,12 @@ def test_one_bit_that_is_another_is_noticed_wherever_it_is(build, tmp_path):
             spoilt = bytearray(content)
             spoilt[at] ^= 1 << rng.randrange(8)
             path.write_bytes(spoilt)
-            corpus, rebuilt = build(say=said.append)
+            corpus, rebuilt = build(say=messages.append)
             assert rebuilt, (suffix, at)
             assert [[side.tolist() for side in pair] for pair in corpus] == whole
             assert path.read_bytes() == content
-    assert len(said) == 120
-    assert wording("\n".join({*said})).startswith(f"{tmp_path}/cache/train.idx: ")
+    assert len(messages) == 120
+    assert wording("\n".join({*messages})).startswith(f"{tmp_path}/cache/train.idx: ")
     assert not build()[1]
 
 
@@ -285,11 +285,11 @@ def test_many_pairs_are_flushed_in_order_and_told(tmp_path, chars, monkeypatch):
     monkeypatch.setattr(corpus_module, "_PROGRESS", 40)
     src = [("das" * (i % 5 + 1)) for i in range(100)]
     text = ParallelText(write(tmp_path / "a", src), write(tmp_path / "b", src[::-1]))
-    told = []
-    corpus = Corpus.build(text, chars, chars, tmp_path, "c", progress=told.append)
+    counts = []
+    corpus = Corpus.build(text, chars, chars, tmp_path, "c", progress=counts.append)
     assert [chars.decode(s) for s, _ in corpus] == src
     assert [chars.decode(t) for _, t in corpus] == src[::-1]
-    assert told == [40, 80, 100]
+    assert counts == [40, 80, 100]
 
 
 def test_the_bytes_on_disk_are_fixed(tmp_path, chars):

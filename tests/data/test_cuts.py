@@ -51,16 +51,16 @@ def plain_loop(text: str, rule: RuleCuts) -> list[int]:
             return character in rule.characters
         return character.isspace() if rule.type == "whitespace" else unicodedata.category(character)[0] == "P"
 
-    found, begin = [], 0
+    offsets, begin = [], 0
     for at in range(1, len(text)):
         left, right = cutting(text[at - 1]), cutting(text[at])
         ends = right if rule.side == "before" else left
         if rule.type == "whitespace" and left and right:  # inside a run
             ends = False
         if ends or at - begin == rule.most:
-            found.append(at)
+            offsets.append(at)
             begin = at
-    return found
+    return offsets
 
 
 @given(
@@ -73,13 +73,13 @@ def plain_loop(text: str, rule: RuleCuts) -> list[int]:
 @example(text="a  ", kind="whitespace", side="after", most=None)
 def test_rules_cut_where_a_plain_loop_does(text, kind, side, most):
     rule = RuleCuts(type=kind, characters="b." if kind == "characters" else "", side=side, most=most)
-    found = RuledCuts(rule).offsets(text)
-    assert found == plain_loop(text, rule)
-    assert all(pieces_of(text, found)) or not text
+    offsets = RuledCuts(rule).offsets(text)
+    assert offsets == plain_loop(text, rule)
+    assert all(pieces_of(text, offsets)) or not text
     if most is not None:
-        assert all(len(piece) <= most for piece in pieces_of(text, found))
+        assert all(len(piece) <= most for piece in pieces_of(text, offsets))
     marks = cuts_of(text, RuledCuts(rule))
-    assert marks == [int(at in found) for at in range(1, len(text) + 1)]
+    assert marks == [int(at in offsets) for at in range(1, len(text) + 1)]
     assert not any(marks[-1:])  # in front of </s> nothing is cut
 
 
@@ -203,8 +203,8 @@ def test_unigrams_that_cannot_be_trained_are_refused(lines, size):
 
 
 def from_file(path: Path, texts: list[str], kind: str = "char", unread=()) -> list[list[int]]:
-    known = Numbered(texts, train_vocabulary(kind, [*texts, "x"]))
-    cut = known.cut_by(OffsetFile(path), "dev.de", unread).cuts
+    numbered = Numbered(texts, train_vocabulary(kind, [*texts, "x"]))
+    cut = numbered.cut_by(OffsetFile(path), "dev.de", unread).cuts
     assert cut is not None
     return [marks.tolist() for marks in cut]
 
@@ -263,7 +263,7 @@ CHARS = np.array([[i, i + 1] for i in range(4)], np.int32)
 
 
 @pytest.mark.parametrize(
-    ("entry", "own", "marks"),
+    ("entry", "cuts", "marks"),
     [
         (None, None, None),
         (None, [0, 1, 0, 0], [0, 1, 0, 0]),
@@ -275,15 +275,15 @@ CHARS = np.array([[i, i + 1] for i in range(4)], np.int32)
         ({}, None, [0, 0, 0, 0]),
     ],
 )
-def test_offsets_replace_what_there_is_and_a_mapping_is_laid_over_it(entry, own, marks):
-    before = None if own is None else np.array(own, np.int8)
-    found = combine(entry, before, "abcd", CHARS, "sentence 1")
-    assert (None if found is None else found.tolist()) == marks
-    assert before is None or before.tolist() == own
+def test_offsets_replace_what_there_is_and_a_mapping_is_laid_over_it(entry, cuts, marks):
+    before = None if cuts is None else np.array(cuts, np.int8)
+    combined = combine(entry, before, "abcd", CHARS, "sentence 1")
+    assert (None if combined is None else combined.tolist()) == marks
+    assert before is None or before.tolist() == cuts
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "place"),
     [
         ([0], "offset 0"),
         ([4], "offset 4"),
@@ -297,8 +297,8 @@ def test_offsets_replace_what_there_is_and_a_mapping_is_laid_over_it(entry, own,
         (7, "7"),
     ],
 )
-def test_wrong_cuts_are_told_with_the_sentence_and_the_offset(entry, told):
-    with refuses(InputError, "sentence 5: ", told):
+def test_wrong_cuts_are_told_with_the_sentence_and_the_offset(entry, place):
+    with refuses(InputError, "sentence 5: ", place):
         combine(entry, None, "abcd", CHARS, "sentence 5")
 
 

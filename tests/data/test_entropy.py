@@ -54,10 +54,10 @@ def test_no_other_threshold_is_nearer_to_the_rate(lines, order, by, target):
         assert str(problem).startswith("target ")  # noqa: PT017
         other = NgramCuts.learn(lines, settings(order=order, by=by, target=1.0))
     kept = [line for line in lines if line.strip()]
-    found = cuts or other
-    scores = [found.scores(line)[1:] for line in kept]
+    chosen = cuts or other
+    scores = [chosen.scores(line)[1:] for line in kept]
     every = np.unique(np.concatenate(scores).round(9)) + 1e-8
-    segments = [len(kept) + sum((own > t).sum() for own in scores) for t in [-1e9, *every]]
+    segments = [len(kept) + sum((row > t).sum() for row in scores) for t in [-1e9, *every]]
     lengths = sum(map(len, kept)) / np.array(segments)
     nearest = min(abs(lengths / target - 1))
     if cuts is None:
@@ -73,8 +73,8 @@ def test_scores_say_where_a_text_is_cut():
         for text in [*LINES, "", "x", "gras ☃ spielen", "玩" * 9]:
             scores = cuts.scores(text)
             assert len(scores) == len(text)
-            wanted = [at for at in range(1, len(text)) if scores[at] > cuts.threshold]
-            assert cuts.offsets(text) == wanted
+            expected = [at for at in range(1, len(text)) if scores[at] > cuts.threshold]
+            assert cuts.offsets(text) == expected
             entropies = cuts.model.entropies(text)
             if by == "rise":
                 assert scores[1:].tolist() == (entropies[1:] - entropies[:-1]).tolist()
@@ -82,7 +82,7 @@ def test_scores_say_where_a_text_is_cut():
                 assert scores.tolist() == entropies.tolist()
             _, spans = train_vocabulary("char", [*LINES, text]).encode_spans(text)
             marks = cuts(text, places_of(spans)).tolist()
-            assert marks == [int(at in wanted) for at in range(1, len(text) + 1)]
+            assert marks == [int(at in expected) for at in range(1, len(text) + 1)]
 
 
 def test_one_character_per_segment_cuts_everywhere_and_lines_nowhere():
@@ -104,9 +104,9 @@ def test_a_rate_that_cannot_be_met_is_refused(lines, target):
 def test_german_numbers_are_cut_at_their_morphemes():
     examples = make_corpus(size=2000)["train"]
     cuts = NgramCuts.learn([e.source for e in examples], settings(order=5, target=5.0))
-    found = [set(cuts.offsets(e.source)) for e in examples]
-    right = sum(len(own & set(e.bounds)) for own, e in zip(found, examples, strict=True))
-    assert 2 * right / sum(len(own) + len(e.bounds) for own, e in zip(found, examples, strict=True)) > 0.8
+    predicted = [set(cuts.offsets(e.source)) for e in examples]
+    right = sum(len(offsets & set(e.bounds)) for offsets, e in zip(predicted, examples, strict=True))
+    assert 2 * right / (sum(map(len, predicted)) + sum(len(e.bounds) for e in examples)) > 0.8
 
 
 # The file

@@ -29,8 +29,8 @@ LINES = [
 
 
 def settings(**changes: Any) -> EntropyCuts:
-    known = {"type": "entropy", "model": "gru", "target": 3.0, "size": 5, "updates": 2}
-    return EntropyCuts.model_validate(known | changes)
+    options = {"type": "entropy", "model": "gru", "target": 3.0, "size": 5, "updates": 2}
+    return EntropyCuts.model_validate(options | changes)
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def learnt() -> GruCuts:
 def test_segments_of_the_text_have_the_requested_length(by: str) -> None:
     for target in (1.0, 2.0, 3.0, 6.0):
         cuts = GruCuts.learn([*LINES, "", " "], settings(by=by, target=target))
-        found = cuts.several_offsets(LINES)
-        characters, segments = sum(map(len, LINES)), sum(1 + len(own) for own in found)
+        rows = cuts.several_offsets(LINES)
+        characters, segments = sum(map(len, LINES)), sum(1 + len(offsets) for offsets in rows)
         assert segments == pytest.approx(characters / target, abs=0.51)  # the nearest whole number
-        for text, own in zip(LINES, found, strict=True):
+        for text, offsets in zip(LINES, rows, strict=True):
             scores = cuts.scores(text)
-            assert own == [at for at in range(1, len(text)) if scores[at] > cuts.threshold]
-            assert own == cuts.offsets(text)
+            assert offsets == [at for at in range(1, len(text)) if scores[at] > cuts.threshold]
+            assert offsets == cuts.offsets(text)
 
 
 def test_of_a_long_text_a_sample_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_of_a_long_text_a_sample_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
     lines = [LINES[i % 5] for i in range(200)]
     one, two = (GruCuts.learn(iter(lines), settings()) for _ in range(2))
     assert one.fingerprint == two.fingerprint
-    assert sum(map(len, lines)) / sum(1 + len(own) for own in one.several_offsets(lines)) < 4.5
+    assert sum(map(len, lines)) / sum(1 + len(offsets) for offsets in one.several_offsets(lines)) < 4.5
 
 
 def test_no_text_or_a_target_beyond_it_is_refused() -> None:
@@ -75,12 +75,12 @@ def test_all_ways_to_a_text_find_the_same_cuts(learnt: GruCuts, tmp_path: Path) 
     corpus = Corpus.build(
         ParallelText(tmp_path / "a", tmp_path / "a"), chars, chars, tmp_path, "c", cuts=learnt
     )
-    dev, told = Numbered(texts, chars).cut_by(learnt, "a"), with_given(Numbered(texts, chars), None, learnt)
+    dev, filled = Numbered(texts, chars).cut_by(learnt, "a"), with_given(Numbered(texts, chars), None, learnt)
     assert dev.cuts is not None
-    assert told.cuts is not None
+    assert filled.cuts is not None
     for i, text in enumerate(texts):
-        wanted = [int(at in learnt.offsets(text)) for at in range(1, len(text) + 1)]
-        assert wanted == corpus.cuts(i).tolist() == dev.cuts[i].tolist() == told.cuts[i].tolist()  # type: ignore[union-attr]
+        expected = [int(at in learnt.offsets(text)) for at in range(1, len(text) + 1)]
+        assert expected == corpus.cuts(i).tolist() == dev.cuts[i].tolist() == filled.cuts[i].tolist()  # type: ignore[union-attr]
     given = [{1: 1}, [2], *[None] * 10]
     partly = with_given(Numbered(texts, chars), given, learnt).cuts  # type: ignore[arg-type]
     assert partly is not None
@@ -114,9 +114,11 @@ def test_the_largest_file_has_no_more_than_16_mb() -> None:
 def changed(learnt: GruCuts, path: Path, tensors: dict[str, Any], facts: dict[str, Any]) -> Path:
     """The file with other content, and a checksum that is right."""
     learnt.save(path)
-    old, known = load_tensors(path)
+    old, metadata = load_tensors(path)
     merged = {name: value for name, value in (old | tensors).items() if value is not None}
-    save_tensors(path, merged, {name: value for name, value in (known | facts).items() if value is not None})
+    save_tensors(
+        path, merged, {name: value for name, value in (metadata | facts).items() if value is not None}
+    )
     return path
 
 

@@ -72,30 +72,32 @@ def test_entropies_are_those_of_a_plain_loop(lines, other, order, at_once):
     finally:
         ngrams.AT_ONCE = before
     for text in (other, *(line[:12] for line in lines[:3])):
-        wanted = plain.entropies(text)
-        assert model.entropies(text).tolist() == pytest.approx(wanted, rel=0, abs=1e-12)
-        assert all(-1e-12 <= h <= math.log2(len(plain.characters)) + 1e-12 for h in wanted)
+        expected = plain.entropies(text)
+        assert model.entropies(text).tolist() == pytest.approx(expected, rel=0, abs=1e-12)
+        assert all(-1e-12 <= h <= math.log2(len(plain.characters)) + 1e-12 for h in expected)
         surprisals = model.surprisals(text).tolist()
         assert surprisals == pytest.approx(plain.surprisals(text), rel=0, abs=1e-11)
 
 
 def ngrams_of(model: NgramModel) -> list[dict[str, int]]:
     """Counts by n-gram, a dictionary per length."""
-    names, found = [""], []
+    names, tables = [""], []
     for level in model.levels:
         last = ["\n" if s == BOUNDARY else chr(model.alphabet[s - 2]) for s in level.symbols]
         names = [names[p] + c for p, c in zip(level.parents, last, strict=True)]
-        found.append(dict(zip(names, level.counts.tolist(), strict=True)))
-    return found
+        tables.append(dict(zip(names, level.counts.tolist(), strict=True)))
+    return tables
 
 
 @given(lines=texts, order=st.integers(1, 8))
 def test_each_n_gram_is_counted_once_and_in_order(lines, order):
     model, plain = count_ngrams(lines, order), PlainModel(lines, order)
-    for n, found in enumerate(ngrams_of(model)):
-        wanted = {h + c: count for h, own in plain.counts.items() if len(h) == n for c, count in own.items()}
-        assert found == wanted
-        assert [*found] == sorted(found)
+    for n, tables in enumerate(ngrams_of(model)):
+        expected = {
+            h + c: count for h, row in plain.counts.items() if len(h) == n for c, count in row.items()
+        }
+        assert tables == expected
+        assert [*tables] == sorted(tables)
 
 
 @given(lines=texts, seed=st.randoms())

@@ -156,16 +156,16 @@ def test_typos_are_one_edit_of_a_test_source(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_typo_never_spells_another_number(language: str) -> None:
-    known = {"".join(spell(n, language, form)) for form in ("cardinal", "ordinal") for n in range(11_000)}
-    known |= {"".join(spell(n, language, "year")) for n in range(1, 3000)}
-    alphabet = "".join(sorted(set("".join(known)) - set(" -")))
+    spellings = {"".join(spell(n, language, form)) for form in ("cardinal", "ordinal") for n in range(11_000)}
+    spellings |= {"".join(spell(n, language, "year")) for n in range(1, 3000)}
+    alphabet = "".join(sorted(set("".join(spellings)) - set(" -")))
     rng = random.Random(5)
     made = 0
     for number in range(0, 10_000, 13):
         for form in ("cardinal", "year" if 0 < number < 3000 else "ordinal"):
             typo = with_typo(example(number, language, form), language, alphabet, rng)
             made += typo is not None
-            assert typo is None or typo.source not in known
+            assert typo is None or typo.source not in spellings
     assert made > 800
 
 

@@ -40,14 +40,14 @@ def test_lines_end_at_newlines_alone(tmp_path, raw, lines):
 
 
 @pytest.mark.parametrize(
-    "there", [{*kinds} for n in range(4) for kinds in combinations(("", ".xz", ".gz"), n)]
+    "suffixes", [{*kinds} for n in range(4) for kinds in combinations(("", ".xz", ".gz"), n)]
 )
-def test_a_name_stands_for_the_plain_file_and_else_for_a_packed_one(tmp_path, there):
+def test_a_name_stands_for_the_plain_file_and_else_for_a_packed_one(tmp_path, suffixes):
     for suffix, opener in (("", open), (".gz", gzip.open), (".xz", lzma.open)):
-        if suffix in there:
+        if suffix in suffixes:
             with opener(tmp_path / f"t{suffix}", "wb") as file:
                 file.write(suffix.encode() + b"\n")
-    first = next((suffix for suffix in ("", ".xz", ".gz") if suffix in there), None)
+    first = next((suffix for suffix in ("", ".xz", ".gz") if suffix in suffixes), None)
     if first is None:
         assert stored(tmp_path / "t") == tmp_path / "t"
         with pytest.raises(InputError):
@@ -82,8 +82,8 @@ def test_a_line_over_the_limit_is_none(tmp_path, monkeypatch, end):
     path = tmp_path / "t"
     for length in range(1, 25):
         path.write_bytes(b"\xef\xbb\xbf" + b"x" * length + b"\n" + b"y" * length + end)
-        wanted = ["x" * length, "y" * length] if length <= 10 else [None, None]
-        assert list(read_lines(path)) == wanted, length
+        expected = ["x" * length, "y" * length] if length <= 10 else [None, None]
+        assert list(read_lines(path)) == expected, length
 
 
 def test_a_giant_line_is_never_held(tmp_path, monkeypatch):

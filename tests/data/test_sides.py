@@ -39,16 +39,16 @@ def test_files_that_are_exchanged_in_one_text(src: str, trg: str) -> None:
 
 @pytest.mark.parametrize(("src", "trg"), [("zh", "en"), ("de", "ru"), ("ru", "zh")])
 def test_files_that_are_exchanged_in_both_texts_show_by_their_scripts(src: str, trg: str) -> None:
-    found = noticed((trg, src), (trg, src), (src, trg))
-    assert [text.split()[0] for text in found] == ["data.src.lang", "data.trg.lang"]
-    assert all("exchanged" in text for text in found)
+    notices = noticed((trg, src), (trg, src), (src, trg))
+    assert [text.split()[0] for text in notices] == ["data.src.lang", "data.trg.lang"]
+    assert all("exchanged" in text for text in notices)
 
 
 def test_a_language_that_is_wrong_is_not_called_an_exchange() -> None:
-    (found,) = noticed(("de", "en"), ("de", "en"), ("zh-TW", "en"))
-    assert found.startswith("data.src.lang is zh-TW")
-    assert "Latin" in found
-    assert "exchanged" not in found
+    (notices,) = noticed(("de", "en"), ("de", "en"), ("zh-TW", "en"))
+    assert notices.startswith("data.src.lang is zh-TW")
+    assert "Latin" in notices
+    assert "exchanged" not in notices
 
 
 lines = st.lists(st.text(), max_size=5)

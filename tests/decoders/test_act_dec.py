@@ -43,31 +43,33 @@ def test_the_machine_is_the_listing_in_outputs_and_in_every_gradient(
     leaves = {"states": encoded.states.requires_grad_(), "summary": encoded.summary.requires_grad_()}
     lengths = [7, 2, 12, 1, 9]
     out, before, sizes = targets(lengths, seed)
-    found = made(encoded, before, sizes)
+    decoded = made(encoded, before, sizes)
     rows = [act_dec(made, alone(encoded, b), out[b, :n]) for b, n in enumerate(lengths)]
     check_regime(regime, rows)
 
     for b, (row, n) in enumerate(zip(rows, lengths, strict=True)):
-        assert found.ends[b, :n].tolist() == row.ends
-        assert not found.ends[b, n:].any()
-        close(found.logits[b, :n], row.logits, what="logits")
-        for name, whole in (("weights", found.weights), ("scores", found.scores)):
+        assert decoded.ends[b, :n].tolist() == row.ends
+        assert not decoded.ends[b, n:].any()
+        close(decoded.logits[b, :n], row.logits, what="logits")
+        for name, whole in (("weights", decoded.weights), ("scores", decoded.scores)):
             close(whole[b, :n], getattr(row, name), what=name)
             assert not whole[b, n:].any(), name
         # One row an outer step in the listing; here each symbol has its segment's.
-        segment = found.ends[b, :n].cumsum(0) - found.ends[b, :n].long()
-        close(found.attention[b, :n, : int(encoded.lengths[b])], row.attention[segment], what="attention")
-    close(found.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
+        segment = decoded.ends[b, :n].cumsum(0) - decoded.ends[b, :n].long()
+        close(decoded.attention[b, :n, : int(encoded.lengths[b])], row.attention[segment], what="attention")
+    close(decoded.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
 
     generator = torch.Generator().manual_seed(seed)
-    probe = torch.randn(found.logits.shape, generator=generator, dtype=torch.float64)
+    probe = torch.randn(decoded.logits.shape, generator=generator, dtype=torch.float64)
     tilt = torch.randn(len(rows), generator=generator, dtype=torch.float64)
     probe.masked_fill_((torch.arange(max(lengths)) >= sizes[:, None])[..., None], 0)
     literal = sum(
         (row.logits * probe[b, : lengths[b]]).sum() + row.penalty * tilt[b] for b, row in enumerate(rows)
     )
     inputs = leaves | dict(made.named_parameters())
-    actual = torch.autograd.grad((found.logits * probe).sum() + (found.penalty * tilt).sum(), inputs.values())
+    actual = torch.autograd.grad(
+        (decoded.logits * probe).sum() + (decoded.penalty * tilt).sum(), inputs.values()
+    )
     expected = torch.autograd.grad(literal, inputs.values(), allow_unused=True, materialize_grads=True)
     for name, ours, theirs in zip(inputs, actual, expected, strict=True):
         close(ours, theirs, what=name)
@@ -82,12 +84,12 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: s
     made = decoder(3, vocab_size=7, **small, **KINDS[kind])
     encoded = memory([3, 2], summary_dim=2)
     before, lengths = torch.tensor([[BOS, 4, 6, 5, 4], [BOS, 5, 5, 0, 0]]), torch.tensor([5, 3])
-    found = made(encoded, before, lengths)
-    assert 2 < found.ends.sum() < 8
+    decoded = made(encoded, before, lengths)
+    assert 2 < decoded.ends.sum() < 8
     # Nowhere is the sum that decides so close to 1 - eps that a bump of 1e-6 would move a boundary.
     for b, n in enumerate(lengths.tolist()):
         total = 0.0
-        for h, f in zip(found.scores[b, :n].tolist(), found.ends[b, :n].tolist(), strict=True):
+        for h, f in zip(decoded.scores[b, :n].tolist(), decoded.ends[b, :n].tolist(), strict=True):
             assert abs(total + h - (1 - made.epsilon)) > 1e-3
             total = 0.0 if f else total + h
     names, values = zip(*((n, p.detach().requires_grad_()) for n, p in made.named_parameters()), strict=True)
@@ -114,13 +116,13 @@ def test_the_weights_of_every_segment_sum_to_one(
 ) -> None:
     made = decoder(seed, epsilon=epsilon)
     torch.nn.init.constant_(made.halting.bias, bias)
-    found = made(memory([3] * len(lengths), seed), *targets(lengths, seed)[1:])
+    decoded = made(memory([3] * len(lengths), seed), *targets(lengths, seed)[1:])
     for b, n in enumerate(lengths):
-        cuts = [0, *(found.ends[b, :n].nonzero().squeeze(1) + 1).tolist()]
+        cuts = [0, *(decoded.ends[b, :n].nonzero().squeeze(1) + 1).tolist()]
         assert cuts[-1] == n
-        sums = torch.stack([found.weights[b, i:j].sum() for i, j in pairwise(cuts)])
+        sums = torch.stack([decoded.weights[b, i:j].sum() for i, j in pairwise(cuts)])
         close(sums, torch.ones_like(sums), 1e-12)
-    assert (found.weights >= 0).all()
+    assert (decoded.weights >= 0).all()
 
 
 def hand_made(h: float, **options: Any) -> ActDecoder:
@@ -149,7 +151,7 @@ def hand_made(h: float, **options: Any) -> ActDecoder:
 def test_halting_at_every_character_is_what_the_equations_say() -> None:
     # Every segment is one character: p = 1, so s_mean is its state and e its embedding.
     made = hand_made(0.995)
-    found = made(
+    decoded = made(
         Encoded(torch.ones(1, 1, 1).double(), torch.tensor([1]), torch.full((1, 1), 0.2).double()),
         torch.tensor([[BOS, 4, 5]]),
         torch.tensor([3]),
@@ -160,17 +162,17 @@ def test_halting_at_every_character_is_what_the_equations_say() -> None:
         s = tanh(e + 0.5 * s_rnn)  # S(P(s_rnn), e), P the identity
         s_rnn = s  # Q(s_mean)
         states.append(s)
-    assert found.logits[0, :, 4].tolist() == pytest.approx(states)
-    assert not found.logits[0, :, [0, 1, 2, 3, 5]].any()
-    assert found.ends.all()
-    assert found.weights.tolist() == [[1.0, 1.0, 1.0]]
-    assert found.penalty.tolist() == pytest.approx([1 / 3])
+    assert decoded.logits[0, :, 4].tolist() == pytest.approx(states)
+    assert not decoded.logits[0, :, [0, 1, 2, 3, 5]].any()
+    assert decoded.ends.all()
+    assert decoded.weights.tolist() == [[1.0, 1.0, 1.0]]
+    assert decoded.penalty.tolist() == pytest.approx([1 / 3])
 
 
 def test_a_sentence_worked_by_hand() -> None:
     # Every score is 0.6: a segment is two characters, p = 0.6 and 0.4. <s> 4 5 5 </s>: [4 5] [5 </s>].
     made = hand_made(0.6)
-    found = made(
+    decoded = made(
         Encoded(torch.ones(1, 1, 1).double(), torch.tensor([1]), torch.full((1, 1), 0.2).double()),
         torch.tensor([[BOS, 4, 5, 5]]),
         torch.tensor([4]),
@@ -183,21 +185,21 @@ def test_a_sentence_worked_by_hand() -> None:
     s_rnn = tanh(e + 0.5 + 0.5 * s_rnn)
     s3 = tanh(e + 0.5 * s_rnn)  # scores the second "5", from the mean of "4" and "5"
     s4 = tanh(-0.2 + 0.5 * s3)  # scores </s>
-    assert found.logits[0, :, 4].tolist() == pytest.approx([s1, s2, s3, s4])
-    assert found.ends.tolist() == [[False, True, False, True]]
-    assert found.weights[0].tolist() == pytest.approx([0.6, 0.4, 0.6, 0.4])
-    assert found.penalty.tolist() == pytest.approx([(1 - 0.6 - 0.6) / 4])
+    assert decoded.logits[0, :, 4].tolist() == pytest.approx([s1, s2, s3, s4])
+    assert decoded.ends.tolist() == [[False, True, False, True]]
+    assert decoded.weights[0].tolist() == pytest.approx([0.6, 0.4, 0.6, 0.4])
+    assert decoded.penalty.tolist() == pytest.approx([(1 - 0.6 - 0.6) / 4])
 
 
 @pytest.mark.parametrize("regime", REGIMES)
 def test_attention_moves_once_a_segment(regime: str) -> None:
     made, lengths = decoder(2, regime), [6, 4]
-    found = made(memory([5, 3], 2), *targets(lengths, 2)[1:])
+    decoded = made(memory([5, 3], 2), *targets(lengths, 2)[1:])
     for b, n in enumerate(lengths):
-        moved = (found.attention[b, 1:n] != found.attention[b, : n - 1]).any(1)
-        assert moved.equal(found.ends[b, : n - 1])
-        looked = len({tuple(row.tolist()) for row in found.attention[b, :n]})
-        assert looked == found.ends[b, :n].sum()
+        moved = (decoded.attention[b, 1:n] != decoded.attention[b, : n - 1]).any(1)
+        assert moved.equal(decoded.ends[b, : n - 1])
+        looked = len({tuple(row.tolist()) for row in decoded.attention[b, :n]})
+        assert looked == decoded.ends[b, :n].sum()
         assert regime != "whole sentence" or looked == 1
 
 
@@ -216,11 +218,11 @@ def test_batch_mates_and_whatever_stands_in_the_padding_do_not_matter(
     padding = (torch.arange(encoded.states.shape[1]) >= encoded.lengths[:, None])[..., None]
     beyond = torch.arange(before.shape[1]) >= sizes[:, None]
     poisoned = Encoded(encoded.states.masked_fill(padding, torch.nan), encoded.lengths, encoded.summary)
-    for found in (made(encoded, before, sizes), made(poisoned, before.masked_fill(beyond, 0), sizes)):
+    for decoded in (made(encoded, before, sizes), made(poisoned, before.masked_fill(beyond, 0), sizes)):
         for b, n in enumerate(lengths):
-            own = made(alone(encoded, b), before[b : b + 1, :n], sizes[b : b + 1])
+            single = made(alone(encoded, b), before[b : b + 1, :n], sizes[b : b + 1])
             for name in ("logits", "ends", "weights", "scores", "penalty"):
-                whole, one = getattr(found, name)[b], getattr(own, name)[0]
+                whole, one = getattr(decoded, name)[b], getattr(single, name)[0]
                 close(whole[: len(one)] if one.dim() else whole, one, 1e-12, name)
     gradients = torch.autograd.grad(
         made(poisoned, before, sizes).penalty.sum(), [*made.parameters()], materialize_grads=True
@@ -230,10 +232,10 @@ def test_batch_mates_and_whatever_stands_in_the_padding_do_not_matter(
 
 def test_a_row_of_padding_costs_nothing_and_teaches_nothing() -> None:
     made, (_, before, _) = decoder(4), targets([5, 5], 4)
-    found = made(memory([3, 3]), before, torch.tensor([5, 0]))
-    assert found.penalty[1] == 0
-    assert not found.ends[1].any()
-    gradients = torch.autograd.grad(found.penalty.sum(), [*made.parameters()], materialize_grads=True)
+    decoded = made(memory([3, 3]), before, torch.tensor([5, 0]))
+    assert decoded.penalty[1] == 0
+    assert not decoded.ends[1].any()
+    gradients = torch.autograd.grad(decoded.penalty.sum(), [*made.parameters()], materialize_grads=True)
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
@@ -245,10 +247,10 @@ def test_the_halting_unit_gets_exactly_no_gradient_at_the_ends(
     regime: str, by_logits: bool, by_penalty: bool
 ) -> None:
     made = decoder(1, regime)
-    found = made(memory([4, 2], 1), *targets([6, 3], 1)[1:])
+    decoded = made(memory([4, 2], 1), *targets([6, 3], 1)[1:])
     for part, some in (
-        (found.logits[0].square().sum() + found.logits[1, :3].square().sum(), by_logits),
-        (found.penalty.sum(), by_penalty),
+        (decoded.logits[0].square().sum() + decoded.logits[1, :3].square().sum(), by_logits),
+        (decoded.penalty.sum(), by_penalty),
     ):
         for gradient in torch.autograd.grad(part, [*made.halting.parameters()], retain_graph=True):
             assert bool(gradient.any()) is some
@@ -260,13 +262,13 @@ def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None
     encoded = Encoded(encoded.states.to(dtype), encoded.lengths, encoded.summary.to(dtype))
     _, before, lengths = targets([6, 4], 1)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        found = made(encoded, before, lengths)
+        decoded = made(encoded, before, lengths)
         step, state = made.step(made.start(encoded), before[:, :1])
-    assert found.scores.dtype == found.penalty.dtype == state.s.dtype == state.H.dtype == torch.float32
-    assert found.logits.dtype == step.logits.dtype == dtype
+    assert decoded.scores.dtype == decoded.penalty.dtype == state.s.dtype == state.H.dtype == torch.float32
+    assert decoded.logits.dtype == step.logits.dtype == dtype
     exact = decoder(1)(memory([4, 2], 1), before, lengths)
     torch.testing.assert_close(
-        found.scores.double(), exact.scores, atol=0.05 if dtype == torch.bfloat16 else 1e-5, rtol=0
+        decoded.scores.double(), exact.scores, atol=0.05 if dtype == torch.bfloat16 else 1e-5, rtol=0
     )
 
 

@@ -45,10 +45,10 @@ PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), stric
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_models_of_these_tests_cut_in_more_than_one_way(model: Translator) -> None:
-    found = model.process(["abcdefgh", "aaa", "hgfedc"], model.searcher(4))
-    spans = {n for output in found for cut in output.targets for n in cut.covered}
+    hypotheses = model.process(["abcdefgh", "aaa", "hgfedc"], model.searcher(4))
+    spans = {n for output in hypotheses for cut in output.targets for n in cut.covered}
     assert len(spans) > 2
-    assert all(len(output.targets) == len(output.hypotheses) == 4 for output in found)
+    assert all(len(output.targets) == len(output.hypotheses) == 4 for output in hypotheses)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -92,9 +92,9 @@ def test_a_wider_beam_finds_no_worse_hypotheses_on_average_over_200_sentences(al
         for beam in (1, 2, 4, 8)
     ]
     # A hypothesis that the limit cut off would rank below finished ones whatever its score.
-    assert all(h.finished for found in best for h in found)
-    assert len({len(h.symbols) for found in best for h in found}) > 10
-    means = [sum(h.score for h in found) / 200 for found in best]
+    assert all(h.finished for hypotheses in best for h in hypotheses)
+    assert len({len(h.symbols) for hypotheses in best for h in hypotheses}) > 10
+    means = [sum(h.score for h in hypotheses) / 200 for hypotheses in best]
     assert means == sorted(set(means)), "each better than the one before"
 
 
@@ -184,10 +184,10 @@ def gradient(loss: Tensor, parameter: Tensor) -> Tensor:
 
 def test_shared_parameters_are_one_set_that_learns_from_both_sides(tmp_path: Path) -> None:
     model, apart = tiny_model(ACT, decoder=SHARED), tiny_model(ACT, decoder=ACT_DECODER)
-    own = sum(
+    expected = sum(
         p.numel() for m in ("cell", "halting", "output") for p in getattr(apart.segmenter, m).parameters()
     )
-    assert model.parameter_count() == apart.parameter_count() - own
+    assert model.parameter_count() == apart.parameter_count() - expected
     assert not [
         name
         for name in model.state_dict()

@@ -50,8 +50,8 @@ def test_the_decoder_at_once_is_the_decoder_step_by_step_in_values_and_gradients
         probe[b, :n] = torch.randn(n, VOCABULARY, dtype=torch.float64)
     names, parameters = zip(*made.named_parameters(), strict=True)
     ours, theirs = (
-        torch.autograd.grad((found.logits * probe).sum(), parameters, materialize_grads=True)
-        for found in (at_once, stepped)
+        torch.autograd.grad((decoded.logits * probe).sum(), parameters, materialize_grads=True)
+        for decoded in (at_once, stepped)
     )
     for name, one, other in zip(names, ours, theirs, strict=True):
         close(one, other, 1e-10, name)
@@ -75,10 +75,10 @@ def test_reordered_sentences_and_hypotheses_go_on_as_they_would_have(regime: str
     expected = made.step(state, following)[0]
     hypotheses = torch.tensor([[1, 0, 1]] * len(kept))
     moved = made.reorder(state, torch.tensor(kept), hypotheses)
-    found = made.step(moved, following[kept].gather(1, hypotheses))[0]
+    step = made.step(moved, following[kept].gather(1, hypotheses))[0]
     for name in ("logits", "attention", "ends"):
-        wanted = getattr(expected, name)[torch.tensor(kept)[:, None], hypotheses]
-        close(getattr(found, name), wanted, 1e-12, name)
+        reference = getattr(expected, name)[torch.tensor(kept)[:, None], hypotheses]
+        close(getattr(step, name), reference, 1e-12, name)
 
 
 class Synchronisations(TorchDispatchMode):
@@ -121,10 +121,10 @@ def test_greedy_search_is_the_listing_run_greedily() -> None:
     with torch.no_grad():
         made.symbols.bias[:EOS].fill_(-1e4)  # the listing would write <pad> and <s>, search never does
         rows = [act_dec(made, alone(encoded, b), limit=15) for b in range(6)]
-    found = greedy(made, encoded, torch.full((6,), 15))
-    assert [h.symbols for h in found] == [tuple(row.symbols) for row in rows]
-    assert {h.finished for h in found} == {True, False}
-    for h, row in zip(found, rows, strict=True):
+    hypotheses = greedy(made, encoded, torch.full((6,), 15))
+    assert [h.symbols for h in hypotheses] == [tuple(row.symbols) for row in rows]
+    assert {h.finished for h in hypotheses} == {True, False}
+    for h, row in zip(hypotheses, rows, strict=True):
         logs = torch.log_softmax(row.logits, 1)[torch.arange(len(row.symbols)), torch.tensor(row.symbols)]
         assert h.log_prob == pytest.approx(float(logs.sum()))
 
@@ -155,15 +155,15 @@ def test_steps_without_gradients_are_steps_with_them_whatever_is_in_padding(
 ) -> None:
     monkeypatch.setattr(act, "ROWS", rows)
     made, encoded = decoder(3, regime, **KINDS[kind]), memory([4, 2, 6], 3, KINDS[kind].get("summary_dim", 6))
-    wanted = walk(made, made.start(encoded))
-    assert all(step[0].requires_grad for step in wanted)
+    expected = walk(made, made.start(encoded))
+    assert all(step[0].requires_grad for step in expected)
     encoded.states[torch.arange(6) >= encoded.lengths[:, None]] = torch.nan
     with torch.no_grad():
         state = made.start(encoded)
         assert state.sigmoids is not None
         assert (state.table is None) == (rows < VOCABULARY)
-        found = walk(made, state)
-    for (logits, attention, ends), (*numbers, ended) in zip(found, wanted, strict=True):
+        decoded = walk(made, state)
+    for (logits, attention, ends), (*numbers, ended) in zip(decoded, expected, strict=True):
         close(logits, numbers[0], 1e-12, "logits")
         close(attention, numbers[1], 1e-12, "attention")
         assert ends.equal(ended)
@@ -184,8 +184,8 @@ def test_in_a_search_only_hypotheses_that_begin_a_segment_attend(
     with torch.no_grad():
         begun = [int(ends.sum()) for _, _, ends in walk(made, made.start(encoded))]
     assert asked == [count for count in begun if count]
-    wanted = {"one character": 9 * 6, "whole sentence": 6}
-    assert sum(begun) == wanted.get(regime, sum(begun))
+    expected = {"one character": 9 * 6, "whole sentence": 6}
+    assert sum(begun) == expected.get(regime, sum(begun))
     assert regime != "mixed" or {0 < count < 6 for count in begun} == {True, False}
 
 
@@ -196,11 +196,11 @@ def test_a_state_started_without_gradients_gives_them_when_stepped_with_them() -
     parameters = [
         p for name, p in made.named_parameters() if not name.startswith(("attention.key", "initial"))
     ]
-    found, wanted = (
+    decoded, expected = (
         torch.autograd.grad(walk(made, begun)[-1][0].square().sum(), parameters)
         for begun in (state, made.start(encoded))
     )
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(decoded, expected, strict=True):
         close(one, other, 1e-10)
 
 

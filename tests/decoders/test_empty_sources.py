@@ -51,9 +51,9 @@ def run(model: nn.ModuleDict, rows: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     segments = model["segmenter"](SYMBOLS[rows], LENGTHS[rows])
     encoded = model["encoder"](segments.vectors, segments.lengths)
     decoded = model["decoder"](encoded, TARGETS[rows], TARGET_LENGTHS[rows])
-    found = {"vectors": segments.vectors, "states": encoded.states, "logits": decoded.logits}
-    found |= {"penalty": segments.penalty, "attention": decoded.attention}
-    return found, decoded.logits.square().sum((1, 2)) + segments.penalty + decoded.penalty
+    tensors = {"vectors": segments.vectors, "states": encoded.states, "logits": decoded.logits}
+    tensors |= {"penalty": segments.penalty, "attention": decoded.attention}
+    return tensors, decoded.logits.square().sum((1, 2)) + segments.penalty + decoded.penalty
 
 
 @pytest.mark.parametrize("choice", ["reference", "fused"])
@@ -64,19 +64,19 @@ def test_an_empty_source_is_finite_and_changes_no_other_sentence(
 ) -> None:
     monkeypatch.setenv(VARIABLE, choice)
     model = made(segmenter, decoder)
-    found, losses = run(model, torch.arange(3))
-    for name, value in found.items():
+    tensors, losses = run(model, torch.arange(3))
+    for name, value in tensors.items():
         assert value.isfinite().all(), name
-    assert not found["attention"][1].any()
-    torch.testing.assert_close(found["attention"][KEPT].sum(2), torch.ones(2, 3, dtype=torch.float64))
+    assert not tensors["attention"][1].any()
+    torch.testing.assert_close(tensors["attention"][KEPT].sum(2), torch.ones(2, 3, dtype=torch.float64))
     names, parameters = zip(*model.named_parameters(), strict=True)
     for name, gradient in zip(names, torch.autograd.grad(losses.sum(), parameters), strict=True):
         assert gradient.isfinite().all(), name
     # In the loss of the others alone, it is as if it were not there.
     gradients = torch.autograd.grad(run(model, torch.arange(3))[1][KEPT].sum(), parameters)
-    wanted, others = run(model, KEPT)
-    for name, value in wanted.items():
-        torch.testing.assert_close(found[name][KEPT], value, rtol=0, atol=1e-12, msg=name)
+    reference, others = run(model, KEPT)
+    for name, value in reference.items():
+        torch.testing.assert_close(tensors[name][KEPT], value, rtol=0, atol=1e-12, msg=name)
     expected = torch.autograd.grad(others.sum(), parameters)
     for name, one, other in zip(names, gradients, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
@@ -87,9 +87,9 @@ def test_both_forms_agree_on_an_empty_source(decoder: str, monkeypatch: pytest.M
     model, results = made("act", decoder), []
     for choice in ("reference", "fused"):
         monkeypatch.setenv(VARIABLE, choice)
-        found, losses = run(model, torch.arange(3))
+        tensors, losses = run(model, torch.arange(3))
         gradients = torch.autograd.grad(losses.sum(), [*model.parameters()])
-        results.append(found | dict(zip(dict(model.named_parameters()), gradients, strict=True)))
+        results.append(tensors | dict(zip(dict(model.named_parameters()), gradients, strict=True)))
     for name, value in results[0].items():
         torch.testing.assert_close(results[1][name], value, rtol=0, atol=1e-10, msg=name)
 
@@ -108,9 +108,9 @@ def test_a_search_writes_something_for_an_empty_source(
         segments = segmenter(SYMBOLS, LENGTHS)
         encoded = model["encoder"](segments.vectors, segments.lengths)
         others = Encoded(encoded.states[KEPT], encoded.lengths[KEPT], encoded.summary[KEPT])
-        found = beam_search(machine, encoded, torch.full((3,), 5), beam=2)
+        hypotheses = beam_search(machine, encoded, torch.full((3,), 5), beam=2)
         alone = beam_search(machine, others, torch.full((2,), 5), beam=2)
-    assert all(hypothesis.log_prob < 0 for hypothesis in found[1])
-    assert found[1]
-    for one, other in zip((found[0], found[2]), alone, strict=True):
+    assert all(hypothesis.log_prob < 0 for hypothesis in hypotheses[1])
+    assert hypotheses[1]
+    for one, other in zip((hypotheses[0], hypotheses[2]), alone, strict=True):
         assert [h.symbols for h in one] == [h.symbols for h in other]

@@ -17,8 +17,8 @@ def run(decoder: str, dtype: torch.dtype, segments: int = 4) -> dict[str, Tensor
     """Outputs and gradients of the layers; `segments` is how many a sentence has room for."""
     model = made("lookup", decoder).to(DEVICE, dtype)
     symbols = torch.nn.functional.pad(SYMBOLS, (0, segments - SYMBOLS.shape[1])).to(DEVICE)
-    found = model["segmenter"](symbols, LENGTHS.to(DEVICE))
-    encoded = model["encoder"](found.vectors, found.lengths)
+    result = model["segmenter"](symbols, LENGTHS.to(DEVICE))
+    encoded = model["encoder"](result.vectors, result.lengths)
     decoded = model["decoder"](encoded, TARGETS.to(DEVICE), TARGET_LENGTHS.to(DEVICE))
     names, parameters = zip(*model.named_parameters(), strict=True)
     grads = torch.autograd.grad(decoded.logits.square().sum() + decoded.penalty.sum(), parameters)
@@ -36,13 +36,13 @@ def test_it_is_the_reference(decoder: str, segments: int, monkeypatch: pytest.Mo
     if segments > 4 and not CUDA and decoder != "recurrent":
         pytest.skip("takes long in the interpreter, and the kernel that sums parts up is the same")
     monkeypatch.setenv(VARIABLE, "triton")
-    found = run(decoder, torch.float32, segments)
+    result = run(decoder, torch.float32, segments)
     kernel = "attention_decoder" if decoder == "recurrent" else "act_decoder"
     assert used[kernel][0] == "triton"
     monkeypatch.setenv(VARIABLE, "reference")
-    wanted = run(decoder, torch.float64, segments)
-    for name, value in wanted.items():
+    expected = run(decoder, torch.float64, segments)
+    for name, value in expected.items():
         assert value.isfinite().all(), name
-        torch.testing.assert_close(found[name].double(), value, rtol=1e-4, atol=1e-5, msg=name)
-    assert not found["attention"][1].any()
-    assert not found["step's attention"][1].any()
+        torch.testing.assert_close(result[name].double(), value, rtol=1e-4, atol=1e-5, msg=name)
+    assert not result["attention"][1].any()
+    assert not result["step's attention"][1].any()

@@ -95,8 +95,8 @@ def test_the_readmes_commands_and_options_exist(line: str) -> None:
     if program in ("cp", "cut", "echo"):
         return
     assert program == "caesura"
-    known = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
-    options = {name for parameter in known.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert {word for word in words if word.startswith("--")} <= options
     for word in words:
         if word.startswith("recipes/"):
@@ -200,14 +200,14 @@ def test_the_list_of_keys_has_every_part_and_its_options(part_name: str, registr
         part = (cells[0].strip("`") or part) if cells else ""
         if part in rows:
             rows[part][cells[1].strip("`")] = cells[2]
-    known = rows[part_name]
-    assert {*known} == {name for name, place in registry.items() if isinstance(place, str)}
+    documented = rows[part_name]
+    assert {*documented} == {name for name, place in registry.items() if isinstance(place, str)}
     for name, place in registry.items():
         if isinstance(place, str):  # what tests register are classes
             module, _, cls = place.partition(":")
-            wanted = inspect.signature(getattr(import_module(module), cls)).parameters
-            options = {*wanted} - {"vocab_size", "input_dim", "args", "kwargs"}
-            assert {*re.findall(r"`(\w+)`", known[name])} == options, name
+            expected = inspect.signature(getattr(import_module(module), cls)).parameters
+            options = {*expected} - {"vocab_size", "input_dim", "args", "kwargs"}
+            assert {*re.findall(r"`(\w+)`", documented[name])} == options, name
 
 
 def test_the_picture_of_the_report_is_of_the_report_as_it_is() -> None:

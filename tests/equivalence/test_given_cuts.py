@@ -51,11 +51,11 @@ def bounds(pieces: list[str]) -> list[int]:
 def test_a_models_own_cuts_change_nothing(segmenter: dict[str, Any]) -> None:
     model = tiny_model(segmenter, seed=3)
     free = model.process(TEXTS, model.searcher(2))
-    own = [output.segmentation.bounds for output in free]
-    assert any(own)
-    assert model.process(TEXTS, model.searcher(2), cuts=own) == free
+    offsets = [output.segmentation.bounds for output in free]
+    assert any(offsets)
+    assert model.process(TEXTS, model.searcher(2), cuts=offsets) == free
     texts = [output.best for output in free]
-    assert model.translate(TEXTS, 2) == model.translate(TEXTS, 2, cuts=own) == texts
+    assert model.translate(TEXTS, 2) == model.translate(TEXTS, 2, cuts=offsets) == texts
     assert model.translate(TEXTS, 2, cuts=[None] * len(TEXTS)) == texts
 
 
@@ -63,8 +63,8 @@ def test_a_models_own_cuts_change_nothing(segmenter: dict[str, Any]) -> None:
 def test_a_text_is_cut_where_it_is_asked_for_and_nowhere_else(segmenter: dict[str, Any]) -> None:
     model = tiny_model(segmenter, seed=3)
     cuts: list[Any] = [[1, 2, 5], [], (), range(1, 11), [], np.array([5]), [4]]
-    found = model.segment(TEXTS, cuts=cuts)
-    assert [bounds(pieces) for pieces in found] == [list(entry) for entry in cuts]
+    result = model.segment(TEXTS, cuts=cuts)
+    assert [bounds(pieces) for pieces in result] == [list(entry) for entry in cuts]
     free = model.process(TEXTS, model.searcher(1))
     forced = model.process(TEXTS, model.searcher(1), cuts=cuts)
     assert [o.hypotheses for o in free] != [o.hypotheses for o in forced]
@@ -104,8 +104,8 @@ def test_a_score_is_what_the_target_costs_forced_through_the_decoder(
     model.config = model.config.model_copy(
         update={"testing": model.config.testing.model_copy(update={"batch_size": 2})}
     )
-    found = model.score(TEXTS, TARGETS)
-    for text, target, score in zip(TEXTS, TARGETS, found, strict=True):
+    scores = model.score(TEXTS, TARGETS)
+    for text, target, score in zip(TEXTS, TARGETS, scores, strict=True):
         if not text:
             assert score == 0.0
             continue
@@ -114,8 +114,8 @@ def test_a_score_is_what_the_target_costs_forced_through_the_decoder(
         assert batch.trg_lengths is not None
         with torch.no_grad():
             _, encoded = model.encode(batch.src, batch.src_lengths)
-        wanted = score_targets(model.decoder, encoded, batch.trg_out, batch.trg_lengths)
-        assert score == pytest.approx(float(wanted[0]), abs=1e-10)
+        expected = score_targets(model.decoder, encoded, batch.trg_out, batch.trg_lengths)
+        assert score == pytest.approx(float(expected[0]), abs=1e-10)
         assert score < 0
 
 
@@ -160,11 +160,11 @@ def test_a_model_cuts_new_text_as_its_config_says(segmenter: dict[str, Any], tmp
     model = Translator.build(config, vocabulary(12), vocabulary(9)).eval()
     model.save_pretrained(tmp_path / "m")
     loaded = Translator.from_pretrained(tmp_path / "m")
-    for own in (model, loaded):
-        pieces = own.segment(TEXTS)
+    for translator in (model, loaded):
+        pieces = translator.segment(TEXTS)
         assert all(piece.endswith("c") for text in (pieces[0], pieces[5]) for piece in text if "c" in piece)
         assert "".join(pieces[3]) == TEXTS[3]
-        assert own.segment(["abcabc"], cuts=[[1]]) == [["a", "bcabc"]]
+        assert translator.segment(["abcabc"], cuts=[[1]]) == [["a", "bcabc"]]
     if segmenter is GIVEN:
         assert pieces == [
             ["abc", "defgh"],
@@ -196,9 +196,9 @@ def test_what_cuts_were_learnt_from_text_is_in_the_model_folder(kind: str, tmp_p
     model = Translator.build(config, chars, vocabulary(9), learnt).eval()
     model.save_pretrained(tmp_path)
     loaded = Translator.from_pretrained(tmp_path)
-    found = loaded.cuts.vocabulary if isinstance(loaded.cuts, SymbolEnds) else loaded.cuts
-    assert found is not None
-    assert found.fingerprint == learnt.fingerprint
+    kept = loaded.cuts.vocabulary if isinstance(loaded.cuts, SymbolEnds) else loaded.cuts
+    assert kept is not None
+    assert kept.fingerprint == learnt.fingerprint
     assert loaded.target_length == (3.0 if kind in ("entropy", "gru") else None)
     assert loaded.segment(text) == model.segment(text)
     assert loaded.segment(text)[0] != list(text[0])
@@ -228,10 +228,10 @@ def test_a_model_with_cuts_from_files_needs_cuts_for_new_text() -> None:
         with refuses(InputError, "sentence ", "cuts="):
             model.segment(["abc", "abc"], cuts=cuts)
     assert model.segment(["abc", "", "abcd"], cuts=[[1], None, {2: 1}]) == [["a", "bc"], [], ["ab", "cd"]]
-    known = Numbered(["abc", "ab"], model.src_vocabulary)
-    cut = known.with_cuts([np.array([0, 1, 0], np.int8), np.array([0, 0], np.int8)])
+    numbered = Numbered(["abc", "ab"], model.src_vocabulary)
+    cut = numbered.with_cuts([np.array([0, 1, 0], np.int8), np.array([0, 0], np.int8)])
     assert [o.segmentation.pieces for o in model.process(cut, None)] == [["ab", "c"], ["ab"]]
-    assert known.cuts is None
+    assert numbered.cuts is None
 
 
 # What is refused

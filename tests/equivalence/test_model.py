@@ -77,9 +77,9 @@ def test_the_encoder_is_a_bidirectional_gru_whose_final_states_are_the_summary(l
     }
     theirs.load_state_dict(weights)
     vectors = torch.randn(1, 6, 4, dtype=torch.float64)
-    found, (states, finals) = encoder(vectors, torch.tensor([6])), theirs(vectors)
-    close(found.states, states, what="states")
-    close(found.summary[0], finals[-2:].flatten(), what="summary")  # the top layer's, forward and backward
+    encoded, (states, finals) = encoder(vectors, torch.tensor([6])), theirs(vectors)
+    close(encoded.states, states, what="states")
+    close(encoded.summary[0], finals[-2:].flatten(), what="summary")  # the top layer's, forward and backward
 
 
 def memory(lengths: list[int], summary_dim: int, seed: int = 0) -> Encoded:
@@ -190,8 +190,8 @@ def test_reordered_sentences_go_on_as_they_would_have(kept: list[int]) -> None:
     following = torch.tensor([[4], [5], [6]])
     expected, _ = decoder.step(state, following)
     moved = decoder.reorder(state, torch.tensor(kept), torch.zeros(len(kept), 1, dtype=torch.long))
-    found, _ = decoder.step(moved, following[kept])
-    close(found.logits, expected.logits[kept], what="logits")
+    step, _ = decoder.step(moved, following[kept])
+    close(step.logits, expected.logits[kept], what="logits")
 
 
 PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), strict=True))

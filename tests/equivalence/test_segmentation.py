@@ -19,11 +19,11 @@ DECODER = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, Translator]:
-    found = {"act": tiny_model(ACT, seed=2)}
+    made = {"act": tiny_model(ACT, seed=2)}
     for kind, size in (("word", None), ("bpe", 60), ("wordpiece", 70)):
         config = make_config(LOOKUP, {"hidden_size": 3}, DECODER)
-        found[kind] = Translator.build(config, train_vocabulary(kind, TEXT, size), vocabulary(9)).eval()
-    return found
+        made[kind] = Translator.build(config, train_vocabulary(kind, TEXT, size), vocabulary(9)).eval()
+    return made
 
 
 @pytest.mark.parametrize("kind", ["act", "word", "bpe", "wordpiece"])
@@ -48,9 +48,9 @@ def test_act_gives_pieces_of_more_than_one_length(models: dict[str, Translator])
 
 def test_cuts_alone_need_no_encoder(models: dict[str, Translator], monkeypatch: pytest.MonkeyPatch) -> None:
     model = models["act"]
-    wanted = [output.segmentation for output in model.process(TEXT, model.searcher(1))]
+    expected = [output.segmentation for output in model.process(TEXT, model.searcher(1))]
     monkeypatch.delattr(type(model.encoder), "forward")  # most of the time of a large model
-    assert [output.segmentation for output in model.process(TEXT, None)] == wanted
+    assert [output.segmentation for output in model.process(TEXT, None)] == expected
 
 
 @st.composite
@@ -72,20 +72,20 @@ def test_the_pieces_of_a_text_end_where_its_segments_do(
     texts, spans, ends = zip(*rows, strict=True)
     padded = pad_sequence([torch.tensor(row) for row in ends], batch_first=True)
     weights = torch.rand(padded.shape)
-    places = [places_of(own) for own in spans]
+    places = [places_of(pairs) for pairs in spans]
     cuts = segmentations(texts, places, padded, weights, -weights if scored else None)
-    for found, (text, own, halts), weight in zip(cuts, rows, weights.tolist(), strict=True):
+    for segmentation, (text, pairs, halts), weight in zip(cuts, rows, weights.tolist(), strict=True):
         pieces, covered, begin, width = [], [], 0, 0
-        for t, (start, end) in enumerate(own):  # symbol by symbol
+        for t, (start, end) in enumerate(pairs):  # symbol by symbol
             width += end - start
-            if halts[t] or t == len(own) - 1:
-                stop = len(text) if t == len(own) - 1 else end
+            if halts[t] or t == len(pairs) - 1:
+                stop = len(text) if t == len(pairs) - 1 else end
                 pieces.append(text[begin:stop])
                 covered.append(width)
                 begin, width = stop, 0
-        kept = weight[: len(own)]
+        kept = weight[: len(pairs)]
         scores = [-number for number in kept] if scored else None
-        assert found == Segmentation(pieces, covered, halts[:-1], kept, scores)
+        assert segmentation == Segmentation(pieces, covered, halts[:-1], kept, scores)
 
 
 @pytest.mark.parametrize("kind", ["act", "word", "bpe", "wordpiece"])
@@ -95,13 +95,13 @@ def test_texts_numbered_before_are_cut_and_translated_as_they_are(
     model, texts = models[kind], [TEXT[0], "", "  ", "☃ see", *TEXT[1:]]
     numbered = Numbered(texts, model.src_vocabulary)
     texts.reverse()  # what becomes of the list is of no consequence
-    wanted = model.process(texts[::-1], model.searcher(1))
+    expected = model.process(texts[::-1], model.searcher(1))
     for _ in range(2):
-        assert model.process(numbered, model.searcher(1)) == wanted
+        assert model.process(numbered, model.searcher(1)) == expected
 
 
 def test_numbers_of_another_vocabulary_are_not_used(models: dict[str, Translator]) -> None:
     for model in models.values():
-        wanted = model.process(TEXT, model.searcher(1))
+        expected = model.process(TEXT, model.searcher(1))
         for other in models.values():
-            assert model.process(Numbered(TEXT, other.src_vocabulary), model.searcher(1)) == wanted
+            assert model.process(Numbered(TEXT, other.src_vocabulary), model.searcher(1)) == expected

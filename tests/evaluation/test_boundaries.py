@@ -74,12 +74,12 @@ def test_an_offset_given_twice_counts_once():
 
 @given(CORPORA)
 def test_changing_sides_swaps_precision_and_recall(corpus):
-    there = boundary_scores([p for p, _ in corpus], [g for _, g in corpus])
+    forth = boundary_scores([p for p, _ in corpus], [g for _, g in corpus])
     back = boundary_scores([g for _, g in corpus], [p for p, _ in corpus])
-    assert (there.precision, there.recall, there.f1) == (back.recall, back.precision, back.f1)
-    if there.correct:
-        harmonic = 2 * there.precision * there.recall / (there.precision + there.recall)
-        assert there.f1 == pytest.approx(harmonic)
+    assert (forth.precision, forth.recall, forth.f1) == (back.recall, back.precision, back.f1)
+    if forth.correct:
+        harmonic = 2 * forth.precision * forth.recall / (forth.precision + forth.recall)
+        assert forth.f1 == pytest.approx(harmonic)
 
 
 def test_unequal_counts_are_refused():

@@ -19,7 +19,7 @@ def test_nothing_is_off_where_no_rate_is_asked_or_there_is_no_segment() -> None:
 
 
 def test_both_lengths_are_in_the_sentence() -> None:
-    said = off_rate(4.4, 4.0)
-    assert said is not None
-    assert all(number in said for number in ("4.40", " 4 ", "+10%"))
+    message = off_rate(4.4, 4.0)
+    assert message is not None
+    assert all(number in message for number in ("4.40", " 4 ", "+10%"))
     assert [asked(None), asked(4.0), asked(2.5)] == ["", ", asked 4", ", asked 2.5"]

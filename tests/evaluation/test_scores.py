@@ -58,15 +58,15 @@ def test_scores_of_any_text_are_sacrebleus_bit_for_bit(pairs, tokenize, lowercas
         scores = score(hypotheses, references, tokenize, lowercase)
     bleu = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     six, two = (sacrebleu.CHRF(char_order=order, lowercase=lowercase) for order in (6, 2))
-    wanted = [metric.corpus_score(hypotheses, [references]).score for metric in (bleu, six, two)]
-    assert [scores.bleu, scores.chrf, scores.chrf_bigram] == wanted
+    expected = [metric.corpus_score(hypotheses, [references]).score for metric in (bleu, six, two)]
+    assert [scores.bleu, scores.chrf, scores.chrf_bigram] == expected
 
 
 def test_ngrams_of_so_many_characters_that_six_do_not_fit_into_64_bits():
     wide = "".join(chr(0x10000 + i) for i in range(2**16 - 7))
     hypotheses, references = [wide, "xabcde"], [wide, "yabcde"]  # 2 ** 16 characters in all
-    wanted = sacrebleu.CHRF().corpus_score(hypotheses, [references]).score
-    assert score(hypotheses, references, "none").chrf == wanted
+    expected = sacrebleu.CHRF().corpus_score(hypotheses, [references]).score
+    assert score(hypotheses, references, "none").chrf == expected
 
 
 def test_the_defaults_are_sacrebleus_own():
@@ -143,8 +143,8 @@ def test_a_bleu_of_0_where_characters_agree_is_warned_of():
         (["x", "y"], "13a", False),
         (hypotheses, "13a", True),
     ):
-        found = score(translations, references, tokenize)
-        assert bool(scores.wordless(found.bleu, found.chrf)) == warned
+        result = score(translations, references, tokenize)
+        assert bool(scores.wordless(result.bleu, result.chrf)) == warned
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ class Heard:
     """A watcher that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.validations: list[tuple[str, dict[str, Any]]] = []
         self.lines: list[dict[str, str]] = []
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def validation(self, name: str, record: dict[str, Any]) -> None:
         self.validations.append((name, record))

@@ -23,8 +23,8 @@ class Fork:
 
     def poll(self, how: int = os.WNOHANG) -> int | None:
         if self.returncode is None:
-            found, status = os.waitpid(self.pid, how)
-            if found:
+            pid, status = os.waitpid(self.pid, how)
+            if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 

@@ -35,8 +35,8 @@ def baseline(name: str, length: float, bleu: float) -> SweepRun:
         "bleu": [None, bleu / 2, bleu], "chrf": [None, bleu, 2 * bleu],
     }  # fmt: skip
     given = {"config": name, "settings": {}, "beside": True, "curve": curve, "best": 2, "coordination": {}}
-    told = {"sentences": [6000, 18000], "cross_entropy": [1.5, 1.0]}
-    return result(name, **given, milliseconds=4.0 * length, training=told)
+    training = {"sentences": [6000, 18000], "cross_entropy": [1.5, 1.0]}
+    return result(name, **given, milliseconds=4.0 * length, training=training)
 
 
 def grid(taus: list[float], biases: list[float], seeds: int = 1) -> list[SweepRun]:

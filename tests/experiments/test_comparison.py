@@ -30,9 +30,9 @@ FOLDERS = [Path("runs/char"), Path("runs/act")]
 
 
 def test_a_baseline_is_found_by_its_name_or_folder() -> None:
-    for wanted in ("act", "runs/act", "./runs/act/", str(Path("runs/act").resolve())):
-        assert find_baseline(wanted, FOLDERS, ()) == 1
+    for baseline in ("act", "runs/act", "./runs/act/", str(Path("runs/act").resolve())):
+        assert find_baseline(baseline, FOLDERS, ()) == 1
     assert find_baseline("Zeichen", FOLDERS, ("Zeichen", "ACT")) == 0
-    for wanted, names, known in (("acts", (), "char, act"), ("char", ("Z", "ACT"), "Z, ACT")):
-        with refuses(InputError, f"--baseline {wanted}", known):
-            find_baseline(wanted, FOLDERS, names)
+    for baseline, names, systems in (("acts", (), "char, act"), ("char", ("Z", "ACT"), "Z, ACT")):
+        with refuses(InputError, f"--baseline {baseline}", systems):
+            find_baseline(baseline, FOLDERS, names)

@@ -132,8 +132,10 @@ def test_it_is_beside_the_tables_and_the_same_from_what_was_kept(
     assert len(calls) == 1  # and not whenever one is through
     log = out / "first-word-1" / "metrics.jsonl"
     *way, last = log.read_text(encoding="utf-8").splitlines(keepends=True)
-    found = json.loads(last) | {"verdict": "best"}
-    longer = [found | {"sentences": 400 * n, "bleu": n**2 / 7} for n in (1, 9, 10)]  # not all digits are kept
+    record = json.loads(last) | {"verdict": "best"}
+    longer = [
+        record | {"sentences": 400 * n, "bleu": n**2 / 7} for n in (1, 9, 10)
+    ]  # not all digits are kept
     log.write_text("".join(way) + "".join(f"{json.dumps(v)}\n" for v in longer), encoding="utf-8")
     seen = again()
     assert seen != trained

@@ -68,7 +68,7 @@ def test_what_was_kept_of_the_same_config_is_not_trained_again(tmp_path, monkeyp
     experiment.check([one, two])
     assert experiment.run([one, two], Limits(), heard)
     assert fleet.trained == [["two"]]
-    assert [text.partition(":")[0] for text in heard.said] == ["one"]
+    assert [text.partition(":")[0] for text in heard.messages] == ["one"]
     assert experiment.outcome(one) == kept(one)
     assert experiment.outcome(two).status == "not run"
 
@@ -89,7 +89,7 @@ def test_another_configs_failure_or_start_is_replaced_and_not_shown(tmp_path, mo
     )
     experiment.check([one])
     assert experiment.run([one], Limits(), heard)
-    assert (fleet.trained, heard.said) == ([["one"]], [])
+    assert (fleet.trained, heard.messages) == ([["one"]], [])
     assert not experiment.outcome(one).kept
 
 

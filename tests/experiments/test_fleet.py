@@ -32,20 +32,20 @@ def test_all_members_are_trained_and_tested_and_then_left_alone(tmp_path: Path) 
     members = [member(tmp_path, name, *QUICK, system=name) for name in ("word", "char")]
     heard = Heard()
     assert run_fleet(members, Limits(parallel=2), heard)
-    for found in outcomes(members):
-        assert (found["status"], found["reason"], found["updates"]) == ("finished", "20 updates", 20)
-        assert found["best"]["seconds"] <= found["seconds"]
-        assert found["measured"]["test"]["scores"]["signatures"]["bleu"].startswith("BLEU|")
+    for outcome in outcomes(members):
+        assert (outcome["status"], outcome["reason"], outcome["updates"]) == ("finished", "20 updates", 20)
+        assert outcome["best"]["seconds"] <= outcome["seconds"]
+        assert outcome["measured"]["test"]["scores"]["signatures"]["bleu"].startswith("BLEU|")
     assert {name for name, _ in heard.validations} == {"word", "char"}
-    assert sum("test BLEU" in said for said in heard.said) == 2
-    assert sorted(said for said in heard.said if "testing" in said) == ["char: testing", "word: testing"]
+    assert sum("test BLEU" in message for message in heard.messages) == 2
+    assert sorted(m for m in heard.messages if "testing" in m) == ["char: testing", "word: testing"]
     assert not list((tmp_path / "runs").glob("*.out"))
     logs = [m.log.read_bytes() for m in members]
     again = Heard()
     assert run_fleet(members, Limits(parallel=2), again)
     assert [m.log.read_bytes() for m in members] == logs
     assert again.validations == []
-    assert not any("testing" in said for said in again.said)
+    assert not any("testing" in message for message in again.messages)
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_one_that_fails_leaves_the_others_alone_and_is_tried_again(tmp_path: Pat
     assert (failed["status"], finished["status"]) == ("failed", "finished")
     assert "not finite" in failed["reason"]
     assert failed["reason"].endswith("(status 1)")
-    assert any(said.startswith("bad: failed: ") and str(bad.log) in said for said in heard.said)
+    assert any(message.startswith("bad: failed: ") and str(bad.log) in message for message in heard.messages)
     run_fleet([bad, good], Limits(parallel=2), Heard())
     assert bad.log.read_text().count("$ ") == 2
     assert good.log.read_text().count("$ ") == 2  # one training, one test
@@ -110,11 +110,11 @@ def test_a_member_that_is_killed_fails_and_goes_on_at_the_next_call(tmp_path: Pa
     killer.start()
     assert run_fleet([one, other], Limits(budget=300, parallel=2), Heard())
     killer.join()
-    found = read_outcome(one, 300)
-    assert found.status == "failed"
-    assert re.fullmatch(r"killed by SIGKILL \(out of memory\?\) after [\d,]+ updates", found.reason)
+    outcome = read_outcome(one, 300)
+    assert outcome.status == "failed"
+    assert re.fullmatch(r"killed by SIGKILL \(out of memory\?\) after [\d,]+ updates", outcome.reason)
     assert read_outcome(other, 300).status == "finished"
-    spent = found.progress.seconds
+    spent = outcome.progress.seconds
     assert run_fleet([one, other], Limits(budget=spent + 0.5, parallel=2), Heard(), measures=())
     assert read_outcome(one, spent + 0.5).status == "budget"
 
@@ -156,9 +156,9 @@ def test_the_time_limit_stops_all_with_their_states_saved(
 
     heard.running = enough  # type: ignore[method-assign]
     assert not run_fleet(members, Limits(budget=1000, parallel=2, time_limit=500), heard)
-    assert heard.said[-1].startswith("stopped by the time limit")
-    found = [read_outcome(m, 1000) for m in members]
-    assert [f.status for f in found] == ["stopped", "stopped", "not run"]
+    assert heard.messages[-1].startswith("stopped by the time limit")
+    outcome = [read_outcome(m, 1000) for m in members]
+    assert [f.status for f in outcome] == ["stopped", "stopped", "not run"]
     assert all("stopped by the signal SIGTERM" in m.log.read_text() for m in members[:2])
 
 
@@ -185,7 +185,7 @@ def test_what_a_third_ctrl_c_kills_is_said_and_fails_nobody(
     class Thrice(Children):
         def start(self, *given: Any) -> None:
             super().start(*given)
-            if "one: testing" in heard.said:
+            if "one: testing" in heard.messages:
                 self.insist()
 
         def ended(self) -> dict[str, int]:
@@ -207,13 +207,13 @@ def test_what_a_third_ctrl_c_kills_is_said_and_fails_nobody(
     monkeypatch.setattr(fleet, "Children", Thrice)
     with pytest.raises(Interrupted):
         run_fleet([one], Limits(), heard)
-    found = read_outcome(one)
-    assert heard.said[-1] == (
+    outcome = read_outcome(one)
+    assert heard.messages[-1] == (
         "one: killed; testing begins anew"
         if measured
-        else f"one: killed; goes on from update {found.progress.update}, its last checkpoint"
+        else f"one: killed; goes on from update {outcome.progress.update}, its last checkpoint"
     )
-    assert found.status == ("finished" if measured else "stopped")
+    assert outcome.status == ("finished" if measured else "stopped")
     assert not one.failure.exists()
 
 
@@ -257,8 +257,8 @@ def test_when_the_parent_is_killed_its_members_save_and_the_next_call_goes_on(tm
     assert run_fleet([one], Limits(budget=0.1), Heard(), measures=())  # waits for what was left
     assert "stopped by the signal SIGTERM" in one.log.read_text()
     assert not is_held(one.folder)
-    found = read_outcome(one, 0.1)
-    assert (found.status, found.progress.update > 0) == ("budget", True)
+    outcome = read_outcome(one, 0.1)
+    assert (outcome.status, outcome.progress.update > 0) == ("budget", True)
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_what_cannot_be_trained_is_refused_before_anything_starts(tmp_path: Path
 def test_a_measure_that_prints_no_json_fails_its_member_with_its_training_kept(tmp_path: Path) -> None:
     one = member(tmp_path, "one", *QUICK)
     run_fleet([one], Limits(), Heard(), [Measure("version", lambda m: ["caesura.cli", "--version"])])
-    found = read_outcome(one)
-    assert (found.status, found.progress.finished) == ("failed", "20 updates")
-    assert "version printed no line of JSON" in found.reason
+    outcome = read_outcome(one)
+    assert (outcome.status, outcome.progress.finished) == ("failed", "20 updates")
+    assert "version printed no line of JSON" in outcome.reason
 
 
 def test_last_words_are_the_error_sentence_of_the_last_command(tmp_path: Path) -> None:

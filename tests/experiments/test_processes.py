@@ -45,10 +45,10 @@ def end(tmp_path: Path, seconds: float, pauses: Sequence[float]) -> tuple[str, i
             time.sleep(pause)
             os.kill(os.getpid(), signal.SIGINT)
 
-    said: list[str] = []
+    messages: list[str] = []
     log, pressing = tmp_path / "log", threading.Thread(target=press)
     before = signal.getsignal(signal.SIGINT)
-    with Children(said.append) as children:
+    with Children(messages.append) as children:
         children.start("one", [sys.executable, "-c", SAVING.format(seconds=seconds)], log)
         wait_for(log.read_text)
         os.kill(os.getpid(), signal.SIGINT)
@@ -56,24 +56,24 @@ def end(tmp_path: Path, seconds: float, pauses: Sequence[float]) -> tuple[str, i
         wait_for(lambda: children.signal is not None)
     pressing.join(60)
     assert signal.getsignal(signal.SIGINT) is before
-    return log.read_text(), children.running["one"].returncode, said
+    return log.read_text(), children.running["one"].returncode, messages
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pauses", [[0.0], [0.05], [0.15], [0.1] * 12], ids=str)
 def test_ctrl_c_in_haste_is_pressed_once(tmp_path: Path, pauses: list[float]) -> None:
-    text, status, said = end(tmp_path, sum(pauses) + 0.4, pauses)
+    text, status, messages = end(tmp_path, sum(pauses) + 0.4, pauses)
     assert (text, status) == ("up\nsaved\n", 143)
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_no_child_outlives_ctrl_c_after_it_was_said_what_that_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signals, "HASTE", 0.3)
-    text, status, said = end(tmp_path, 60, [0.5, 0.5])
+    text, status, messages = end(tmp_path, 60, [0.5, 0.5])
     assert (text, status) == ("up\n", -signal.SIGKILL)
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_the_second_half_of_a_press_does_not_cut_short_what_comes_after_the_children(

@@ -103,8 +103,8 @@ def test_options_are_told_where_they_are_not_the_defaults() -> None:
 
 def test_files_of_cuts_are_told_by_their_names(act: Path) -> None:
     files = "data.cuts={type: file, train: /one/a.cuts, dev: /two/b.cuts}"
-    found = described(load_config(act, [files]))["data"]["cuts"]
-    assert (found["train"], found["dev"], found["test"]) == ("a.cuts", "b.cuts", None)
+    cuts = described(load_config(act, [files]))["data"]["cuts"]
+    assert (cuts["train"], cuts["dev"], cuts["test"]) == ("a.cuts", "b.cuts", None)
     moved = described(load_config(act, [files.replace("/one", "/three")]))
     assert digest(moved) == digest(described(load_config(act, [files])))
 
@@ -119,12 +119,12 @@ def test_a_mark_of_an_earlier_version_is_known(act: Path) -> None:
 
 
 def test_published_sweeps_have_the_marks_of_this_version() -> None:
-    found = load(RESULTS / "freedom" / "words.json")
-    for run in found.runs:
-        config = Config.model_validate(found.config(run))
+    sweep = load(RESULTS / "freedom" / "words.json")
+    for run in sweep.runs:
+        config = Config.model_validate(sweep.config(run))
         assert run.digest == digest(described(resolve(config)))
-        assert run.base in found.configs
-    assert len({run.digest for run in found.runs}) == len(found.runs)
+        assert run.base in sweep.configs
+    assert len({run.digest for run in sweep.runs}) == len(sweep.runs)
     assert load(RESULTS / "freedom" / "fixed.json").runs[0].alike
 
 

@@ -96,14 +96,14 @@ def test_a_card_has_the_figures_of_a_test_also_where_an_earlier_version_made_it(
     run(recipe, "--only", "act")
     path, card = out / "second-act-1" / "test.json", out / "cards" / "second-act.md"
     tested = json.loads(path.read_bytes())
-    own = {"live", "penalty", "remainder"}
-    assert {*tested["figures"]} == own
+    columns = {"live", "penalty", "remainder"}
+    assert {*tested["figures"]} == columns
     live = f"- live: {tested['figures']['live']:.1%} (of characters): share of characters"
     first = card.read_text(encoding="utf-8")
     assert live in first
     assert "\n- remainder: " in first
     [row] = json.loads((out / "table.json").read_bytes())["tables"]["second"]
-    assert own <= {*row["seeds"]["1"]["best"]}
+    assert columns <= {*row["seeds"]["1"]["best"]}
     tested["gradient_share"] = tested.pop("figures")["live"]
     path.write_text(json.dumps(tested), encoding="utf-8")
     run(recipe, "--only", "act")

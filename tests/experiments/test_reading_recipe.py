@@ -34,14 +34,14 @@ def test_it_has_a_row_for_each_system_with_one_seed_and_measures_its_cuts() -> N
 
 @pytest.mark.parametrize("row", SYSTEMS)
 def test_a_row_is_trained_as_all_others_and_can_be_built(row: str) -> None:
-    own, char = config(row), config("char")
-    assert own.training == char.training
-    assert own.testing == char.testing
-    assert (own.data.max_chars, own.data.trg) == (char.data.max_chars, char.data.trg)
-    assert own.model.decoder == char.model.decoder
-    assert own.model.encoder.options.get("num_layers", 1) == (2 if row == "char-2layer" else 1)
+    variant, char = config(row), config("char")
+    assert variant.training == char.training
+    assert variant.testing == char.testing
+    assert (variant.data.max_chars, variant.data.trg) == (char.data.max_chars, char.data.trg)
+    assert variant.model.decoder == char.model.decoder
+    assert variant.model.encoder.options.get("num_layers", 1) == (2 if row == "char-2layer" else 1)
     assert segmenter(row).output_dim == 620
-    assert own.name.startswith("reading-") or row == "char"
+    assert variant.name.startswith("reading-") or row == "char"
 
 
 @pytest.mark.parametrize("row", [row for row in SYSTEMS if row not in FRONT])

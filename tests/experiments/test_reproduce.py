@@ -80,8 +80,8 @@ def test_without_a_test_set_the_trained_seeds_and_their_dev_scores_are_shown(rec
     text = (out / "table.md").read_text(encoding="utf-8")
     assert re.search(r"^\| word \| 1 \|  \|  \| \d+\.\d\d \|", text, re.M)
     assert re.search(r"^\| characters \| 2 \|  \|  \| \d+\.\d\d ± \d+\.\d\d \|", text, re.M)
-    told = "\n- Scored on dev alone (not tested yet, or no data.test in the config): word, characters.\n"
-    assert text.count(told) == 1
+    shown = "\n- Scored on dev alone (not tested yet, or no data.test in the config): word, characters.\n"
+    assert text.count(shown) == 1
     assert not run(recipe, "--only", "act").out.startswith("no data.test"), "--data has one"
     assert (out / "table.md").read_text(encoding="utf-8").count("dev alone") == text.count("dev alone")
 
@@ -127,9 +127,9 @@ def test_what_was_kept_stands_for_folders_that_are_gone(recipe: Path) -> None:
     assert again["second"] == [
         system | {"figures": again["second"][0]["figures"]} for system in content["tables"]["second"]
     ]
-    said = wording(refusal(run(recipe, "--only", "act", "--set", "training.updates=11")))
-    assert said.startswith(f"{out}/metrics/second-act-1.jsonl: ")
-    assert "(training.updates: 10 -> 11)" in said
+    message = wording(refusal(run(recipe, "--only", "act", "--set", "training.updates=11")))
+    assert message.startswith(f"{out}/metrics/second-act-1.jsonl: ")
+    assert "(training.updates: 10 -> 11)" in message
     config = (recipe / "act.yaml").read_text(encoding="utf-8")
     (recipe / "act.yaml").write_text(config.replace("learning_rate: ", "learning_rate: 1"), encoding="utf-8")
     assert "(training.learning_rate: 0.01 -> 0.11)" in refusal(run(recipe, "--only", "act"))
@@ -276,16 +276,20 @@ def test_a_tested_result_stays_when_its_weights_are_damaged(recipe: Path) -> Non
     assert (out / "metrics" / "first-word-1.jsonl").read_bytes() == log
 
 
-@pytest.mark.parametrize(("last", "told"), [(30.0, False), (26.9, True)])
-def test_one_that_ends_below_its_best_is_told(recipe: Path, last: float, told: bool) -> None:
+@pytest.mark.parametrize(("last", "shown"), [(30.0, False), (26.9, True)])
+def test_one_that_ends_below_its_best_is_told(recipe: Path, last: float, shown: bool) -> None:
     (system,) = systems(load_recipe(recipe / FILE), Chosen(recipe.parent, only=("act",)))
-    found = read_outcome(system.members[1])
+    outcome = read_outcome(system.members[1])
     best = {"verdict": "best", "bleu": 30.0, "segment_length": 1.03}
     end = {"verdict": "wait", "bleu": last, "segment_length": 35.2}
-    outcomes = {1: replace(found, validations=[best, end]), 2: replace(found, validations=[best]), 3: found}
+    outcomes = {
+        1: replace(outcome, validations=[best, end]),
+        2: replace(outcome, validations=[best]),
+        3: outcome,
+    }
     ends = "act, seed 1, ended at 26.90 BLEU on dev and segments of 35.20"
-    said = f"{ends}; 30.00 and 1.03 at its best, which is shown."
-    assert fallen([SystemResult(system, outcomes)]) == ([said] if told else [])
+    line = f"{ends}; 30.00 and 1.03 at its best, which is shown."
+    assert fallen([SystemResult(system, outcomes)]) == ([line] if shown else [])
 
 
 @pytest.mark.slow
@@ -296,10 +300,10 @@ def test_seeds_that_are_not_tested_are_told(recipe: Path) -> None:
     (out / "first-char-2" / "test.json").unlink()
     (out / "metrics" / "first-char-2.jsonl").unlink()
     run(recipe, "--only", "act", "--time-limit", AT_ONCE)
-    said = "characters: without seed 2, which is not tested yet."
-    assert said in (out / "table.md").read_text(encoding="utf-8")
+    line = "characters: without seed 2, which is not tested yet."
+    assert line in (out / "table.md").read_text(encoding="utf-8")
     run(recipe, "--only", "char")
-    assert said not in (out / "table.md").read_text(encoding="utf-8")
+    assert line not in (out / "table.md").read_text(encoding="utf-8")
 
 
 def test_logs_are_kept_short_and_whole_in_what_counts(recipe: Path) -> None:
@@ -362,9 +366,9 @@ def test_data_says_what_is_missing(recipe: Path) -> None:
 
 def test_text_that_is_missing_may_be_given_by_data(recipe: Path) -> None:
     (recipe / "data" / "dev.en").unlink()
-    said = wording(refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report")))
-    assert "data.dev.trg: " in said
-    assert "--data FOLDER" in said
+    message = wording(refusal(caesura("reproduce", recipe, "--out", recipe.parent / "out", "--no-report")))
+    assert "data.dev.trg: " in message
+    assert "--data FOLDER" in message
 
 
 WORD, CHAR, ACT = (f"tables.{row}" for row in ("first.rows.word", "first.rows.char", "second.rows.act"))
@@ -395,9 +399,9 @@ def test_times_are_read_or_refused(recipe: Path, option: str) -> None:
 
 
 def test_an_unknown_recipe_lists_the_known_ones(tmp_path: Path) -> None:
-    said = wording(refusal(caesura("reproduce", "iwslt15", "--out", tmp_path / "out")))
-    assert said.startswith("iwslt15: ")
-    assert all(name in said for name in ("iwslt14", "multi30k", "reading", FILE))
+    message = wording(refusal(caesura("reproduce", "iwslt15", "--out", tmp_path / "out")))
+    assert message.startswith("iwslt15: ")
+    assert all(name in message for name in ("iwslt14", "multi30k", "reading", FILE))
 
 
 @pytest.mark.parametrize(
@@ -425,5 +429,5 @@ def test_the_small_recipes_share_everything_but_the_system() -> None:
         assert config.data.max_chars == base.data.max_chars == 350
         assert config.data.src.max_length is config.data.trg.max_length is None
         for part in ("encoder", "decoder"):
-            own, shared = (getattr(c.model, part).options["dropout"] for c in (config, base))
-            assert own == shared > 0
+            dropout, shared = (getattr(c.model, part).options["dropout"] for c in (config, base))
+            assert dropout == shared > 0

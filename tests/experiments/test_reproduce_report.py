@@ -30,8 +30,8 @@ def test_the_report_is_of_the_best_seed_of_each_and_made_once(recipe: Path) -> N
         "first-char-",
         "second-act-1",
     ]
-    found = json.loads((page.parent / "analysis.json").read_bytes())["models"]
-    assert [model["name"] for model in found] == ["word", "characters", "act"]
+    models = json.loads((page.parent / "analysis.json").read_bytes())["models"]
+    assert [model["name"] for model in models] == ["word", "characters", "act"]
     assert str(recipe.parent) not in page.read_text(encoding="utf-8")
     written = page.stat().st_mtime_ns
     assert f"The report of all systems: {page}\n" in with_report(recipe, "--parallel", 2).out
@@ -55,15 +55,15 @@ def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_
     monkeypatch.setattr(reproduce.Reproduction, "_compare", compared)
     (out / "report").mkdir()
     done = with_report(recipe, "--only", "char")
-    said = f"\nThe report without word, whose weights are not there: {out}/report/report.html\n"
-    assert done.out.endswith(said)
+    line = f"\nThe report without word, whose weights are not there: {out}/report/report.html\n"
+    assert done.out.endswith(line)
     assert compared.call_args.args[0] == {"characters": out / f"first-char-{other}"}
     made = out / "report" / "made_from.json"
     facts = json.loads(made.read_bytes())
     (out / "report" / "report.html").touch()
     made.write_text(json.dumps({"first-word-1": {"name": "word", "weights": "0123"}} | facts))
-    said = f"\nThe report of all systems: {out}/report/report.html\n"  # as it was when they were there
-    assert with_report(recipe, "--only", "char").out.endswith(said)
+    line = f"\nThe report of all systems: {out}/report/report.html\n"  # as it was when they were there
+    assert with_report(recipe, "--only", "char").out.endswith(line)
     assert compared.call_count == 1
     made.write_text("{")
     assert "The report without word" in with_report(recipe, "--only", "char").out
@@ -84,8 +84,8 @@ def test_while_the_report_is_made_it_is_told_what_it_is_at(
     log = (recipe.parent / "out" / "report.log").read_text(encoding="utf-8").splitlines()
     steps = [f"translating with {recipe.parent}/out/second-act-1", "analysing act", "drawing"]
     assert [line for line in log if line in steps] == steps
-    told = [line for line in done.err.splitlines() if re.fullmatch(r"the report: .+ after \d+s", line)]
+    progress = [line for line in done.err.splitlines() if re.fullmatch(r"the report: .+ after \d+s", line)]
     training = [line for line in done.err.splitlines() if line.startswith("second-act-1: ")]
     assert training
-    assert training + told == done.err.splitlines()
-    assert any(line.startswith("the report: drawing after ") for line in told), told
+    assert training + progress == done.err.splitlines()
+    assert any(line.startswith("the report: drawing after ") for line in progress), progress

@@ -58,18 +58,18 @@ def test_a_sweep_over_cutters_has_the_figures_of_each(configs, tmp_path):
     listed.write_text(LISTED.replace("GRU", "{type: gru, embedding_dim: 8, size: 8}"), encoding="utf-8")
     out, more = tmp_path / "sweep", {"limits": Limits(parallel=2), "test": False, "listed": listed}
     assert run_sweep(request_of(configs, out, **more), Heard())
-    found = load(out / "sweep.json")
-    act, cif = found.runs
+    results = load(out / "sweep.json")
+    act, cif = results.runs
     assert (act.name, cif.name) == ("act seed=1", "cif seed=1")
-    assert {*found.shown} == {"live", "penalty", "remainder", "spill"}
-    assert {*act.curve} & {*found.shown} == {"live", "penalty", "remainder"}
-    assert {*cif.curve} & {*found.shown} == {"live", "spill"}
+    assert {*results.shown} == {"live", "penalty", "remainder", "spill"}
+    assert {*act.curve} & {*results.shown} == {"live", "penalty", "remainder"}
+    assert {*cif.curve} & {*results.shown} == {"live", "spill"}
     assert len(act.curve["penalty"]) == len(cif.curve["spill"]) == 3
     assert {"live", "spill"} <= {*cif.training}
     assert cif.first("segment_length") == pytest.approx(3.0, abs=0.5)
     written = (out / "table.md").read_text(encoding="utf-8")
     assert "| live: start | live: end | penalty: start | penalty: end |" in written
-    assert found.figures["spill"].definition in written
+    assert results.figures["spill"].definition in written
     before = (out / "sweep.json").read_bytes()
     assert run_sweep(request_of(configs, out, **more), Heard())  # known again, and not trained twice
     assert (out / "sweep.json").read_bytes() == before
@@ -80,16 +80,16 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     out, heard = tmp_path / "sweep", Heard()
     more = {"beside": [configs["word"]], "limits": Limits(parallel=2)}
     assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), heard)
-    found = load(out / "sweep.json")
-    assert [run.name for run in found.runs] == ["tau=0 seed=1", "word seed=1"]
-    run, word = found.runs[0], found.runs[-1]
+    results = load(out / "sweep.json")
+    assert [run.name for run in results.runs] == ["tau=0 seed=1", "word seed=1"]
+    run, word = results.runs[0], results.runs[-1]
     assert (run.status, run.reason, run.updates) == ("finished", "20 updates", 20)
     assert run.settings == {TAU: 0.0}
     assert run.curve["sentences"] == [0, 100, 200]
     assert len(run.curve["segment_length"]) == len(run.curve["live"]) == 3
     assert run.curve["bleu"][0] is None
-    told = ("sentences", "segment_length", "live", "cross_entropy", "loss", "penalty", "remainder")
-    assert {*run.training} == {*told}
+    columns = ("sentences", "segment_length", "live", "cross_entropy", "loss", "penalty", "remainder")
+    assert {*run.training} == {*columns}
     assert {*word.training} == {"sentences", "cross_entropy", "loss"}
     assert run.training["sentences"] == word.training["sentences"]
     assert run.test is not None
@@ -100,12 +100,12 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert word.beside
     assert word.coordination == {"source": None, "target": None}
     assert word.boundaries["white space"]["f1"] == 1.0  # words are what white space cuts
-    assert found.signatures[0].startswith("BLEU|")
+    assert results.signatures[0].startswith("BLEU|")
     assert str(tmp_path) not in (out / "sweep.json").read_text()
-    assert [text.startswith("Made by `caesura") for text in found.made] == [True]
+    assert [text.startswith("Made by `caesura") for text in results.made] == [True]
     table = (out / "table.md").read_text()
     assert "| tau=0 seed=1 |" in table
-    assert found.made[0] in table
+    assert results.made[0] in table
 
     # The same request again trains nothing; one with another value trains that alone, and keeps the others.
     before = contents(out)
@@ -115,8 +115,8 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     grown = Heard()
     assert run_sweep(request_of(configs, out, f"{TAU}=0.5"), grown)
     assert {name for name, _ in grown.validations} == {"tau=0.5 seed=1"}
-    assert grown.said[0].startswith("sweep.json has tau=0 seed=1, word seed=1 from another grid")
-    assert grown.said[1:3] == ["tau=0.5 seed=1: testing", "tau=0.5 seed=1: measuring its cuts"]
+    assert grown.messages[0].startswith("sweep.json has tau=0 seed=1, word seed=1 from another grid")
+    assert grown.messages[1:3] == ["tau=0.5 seed=1: testing", "tau=0.5 seed=1: measuring its cuts"]
     assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
     names = [run.name for run in load(out / "sweep.json").runs]
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
@@ -126,8 +126,8 @@ def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
     over = "training.learning_rate"
     for request in (f"{TAU}=0,0.5", f"{BIAS}=-2,3", f"{over}=0.02"):
         more = {"test": False, "common": ["model.segmenter.epsilon=0.02"] if request.startswith(over) else []}
-        found = written(request_of(configs, tmp_path, request, **more))
-    values = {run.group: [found.value(run, key) for key in (TAU, BIAS, over)] for run in found.runs}
+        results = written(request_of(configs, tmp_path, request, **more))
+    values = {run.group: [results.value(run, key) for key in (TAU, BIAS, over)] for run in results.runs}
     assert values == {
         "tau=0": [0.0, 1.0, 0.01],
         "tau=0.5": [0.5, 1.0, 0.01],
@@ -135,27 +135,29 @@ def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
         "b_h=3": [0.1, 3.0, 0.01],
         "learning_rate=0.02": [0.1, 1.0, 0.02],
     }
-    assert len({run.alike for run in found.runs}) == len({run.digest for run in found.runs}) == 5
-    last = found.runs[0]
-    assert found.value(last, "model.segmenter.epsilon") == 0.02
-    assert last.digest == module.digest(found.config(last))  # all of it can be told
+    assert len({run.alike for run in results.runs}) == len({run.digest for run in results.runs}) == 5
+    last = results.runs[0]
+    assert results.value(last, "model.segmenter.epsilon") == 0.02
+    assert last.digest == module.digest(results.config(last))  # all of it can be told
 
 
 def test_another_grid_or_other_settings_in_a_folder_are_told(configs, tmp_path):
-    def said(*over, **more):
+    def differences(*over, **more):
         heard = Heard()
         GridSweep(request_of(configs, tmp_path, *over, test=False, **more)).begin(heard.say)
-        return heard.said
+        return heard.messages
 
     written(request_of(configs, tmp_path, f"{TAU}=0,0.5"))
-    assert said(f"{TAU}=0,0.5") == said(f"{TAU}=0,0.5,0.7") == []
-    [grid] = said(f"{BIAS}=2")
+    assert differences(f"{TAU}=0,0.5") == differences(f"{TAU}=0,0.5,0.7") == []
+    [grid] = differences(f"{BIAS}=2")
     assert "tau=0 seed=1, tau=0.5 seed=1" in grid
-    [grid, settings] = said(f"{TAU}=0.7", common=["training.learning_rate=0.02", "training.patience=7"])
+    [grid, settings] = differences(
+        f"{TAU}=0.7", common=["training.learning_rate=0.02", "training.patience=7"]
+    )
     assert "tau=0 seed=1, tau=0.5 seed=1" in grid
     assert "training.learning_rate: 0.01 -> 0.02; training.patience: 3 -> 7" in settings
     assert TAU not in settings
-    [grid] = said(f"{TAU}=0.5", seeds=(1, 2))
+    [grid] = differences(f"{TAU}=0.5", seeds=(1, 2))
     assert "tau=0 seed=1" in grid
     assert "tau=0.5" not in grid
 
@@ -200,7 +202,7 @@ def test_a_failing_run_is_in_the_table_and_is_tried_again(configs, tmp_path):
     assert f"failed: {bad.reason}" in (out / "table.md").read_text()
     again = Heard()
     assert not run_sweep(asked, again)
-    assert any("learning_rate=1e+30" in text and "failed" in text for text in again.said)
+    assert any("learning_rate=1e+30" in text and "failed" in text for text in again.messages)
     assert not [name for name, _ in again.validations if name == good.name]
 
 
@@ -230,8 +232,8 @@ def test_a_sweep_that_is_stopped_has_a_table_and_goes_on(configs, tmp_path, monk
 def test_a_decoder_that_segments_is_followed_and_measured(configs, tmp_path):
     asked = request_of(configs, tmp_path, "model.decoder.tau=0", config=configs["act-act"], test=False)
     assert run_sweep(asked, Heard())
-    found = load(tmp_path / "sweep.json")
-    (run,) = found.runs
+    results = load(tmp_path / "sweep.json")
+    (run,) = results.runs
     assert run.name == "decoder.tau=0 seed=1"
     assert run.test is None
     assert len(run.curve["output_segment_length"]) == 3
@@ -297,9 +299,9 @@ def test_bad_requests_are_refused_before_anything_starts(configs, tmp_path, monk
 def test_results_in_place_of_a_config_are_known_as_such(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     save(sweep([result()]), tmp_path / "telling.json")
-    said = wording(refusal(caesura("sweep", "telling.json", *words)))
-    assert "telling.json: " in said
-    assert "--draw" in said
+    message = wording(refusal(caesura("sweep", "telling.json", *words)))
+    assert "telling.json: " in message
+    assert "--draw" in message
 
 
 def test_a_config_may_be_json(configs, tmp_path):

@@ -24,18 +24,18 @@ from caesura.training.checkpoint import Progress
 def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path):
     more = {"test": False, "limits": Limits(budget=60.0)}
     assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), Heard())
-    there = tmp_path / "there"
-    there.mkdir()
+    folder = tmp_path / "there"
+    folder.mkdir()
     brought = load(tmp_path / "here" / "sweep.json")
-    save(replace(brought, made=["Made elsewhere."]), there / "sweep.json")
+    save(replace(brought, made=["Made elsewhere."]), folder / "sweep.json")
     heard = Heard()
-    assert run_sweep(request_of(configs, there, f"{TAU}=0,1", **more), heard)
+    assert run_sweep(request_of(configs, folder, f"{TAU}=0,1", **more), heard)
     assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
-    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.said)
-    found = load(there / "sweep.json")
-    one, other = found.runs
+    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.messages)
+    results = load(folder / "sweep.json")
+    one, other = results.runs
     assert one == brought.runs[0]
-    assert found.made == ["Made elsewhere.", *brought.made]
+    assert results.made == ["Made elsewhere.", *brought.made]
     assert other.status == "finished"
 
     # As where a folder came back without its weights.
@@ -43,7 +43,7 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
         path.unlink()
     before, heard = contents(tmp_path / "here"), Heard()
     assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), heard)
-    assert "not trained again" in heard.said[0]
+    assert "not trained again" in heard.messages[0]
     assert contents(tmp_path / "here") == before
 
 
@@ -69,7 +69,7 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
     out = tmp_path / "here"
     out.mkdir()
     (out / "sweep.json").write_bytes((elsewhere / "sweep.json").read_bytes())
-    (found,) = load(out / "sweep.json").runs
+    (run,) = load(out / "sweep.json").runs
     here = replace(request, out=out)
     fleet = engine.run_fleet
 
@@ -81,16 +81,16 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
 
     monkeypatch.setattr(engine, "run_fleet", failing)
     assert not run_sweep(here, Heard())
-    assert load(out / "sweep.json").runs == [found]
+    assert load(out / "sweep.json").runs == [run]
     monkeypatch.setattr(engine, "run_fleet", fleet)
     assert run_sweep(here, Heard())
     (again,) = load(out / "sweep.json").runs
     assert again.test is not None
-    assert again.curve["bleu"] == found.curve["bleu"]
+    assert again.curve["bleu"] == run.curve["bleu"]
 
 
 @pytest.mark.parametrize(
-    ("known", "status", "updates", "measured", "kept"),
+    ("fields", "status", "updates", "measured", "kept"),
     [
         ({}, "not run", 0, [], True),
         ({}, "stopped", 299, [], True),
@@ -107,11 +107,11 @@ def test_what_was_found_elsewhere_stays_until_there_is_more(configs, tmp_path, m
         ({"measured": ["cuts-of-other-gold"]}, "budget", 299, ["cuts"], False),
     ],
 )
-def test_the_further_one_of_two_is_kept(tmp_path, known, status, updates, measured, kept):
-    made, wanted = member(tmp_path, "m"), (TEST, cuts_measure(None))
-    run = result(**{"updates": 300} | known)
+def test_the_further_one_of_two_is_kept(tmp_path, fields, status, updates, measured, kept):
+    made, measures = member(tmp_path, "m"), (TEST, cuts_measure(None))
+    run = result(**{"updates": 300} | fields)
     outcome = Outcome(made, status, "", Progress(updates), 1, None, [], {name: {} for name in measured})
-    assert further(as_outcome(run, made, sweep([run])), outcome, wanted) == kept
+    assert further(as_outcome(run, made, sweep([run])), outcome, measures) == kept
 
 
 def left_to_train(request, measures, monkeypatch):
@@ -122,7 +122,7 @@ def left_to_train(request, measures, monkeypatch):
     monkeypatch.setattr(experiment, "measures", measures)
     monkeypatch.setattr(experiment, "write", lambda **_: None)
     experiment.run([*experiment.points], request.limits, heard)
-    return trained, heard.said
+    return trained, heard.messages
 
 
 def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatch):
@@ -132,7 +132,7 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatc
     spent = replace(spent, measured=["test", "cuts"])
     measures = TEST, cuts_measure(None)
     gone = f"{point.name}: its checkpoints are gone, sweep.json has it"
-    for run, budget, said in (
+    for run, budget, message in (
         (spent, 30.0, f"{gone}: not trained again"),
         (replace(spent, seconds=29.9), 30.0, f"{gone}: not trained again"),  # which is rounded
         (spent, 31.0, f"{gone} without the larger budget: trained again"),
@@ -145,9 +145,9 @@ def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatc
     ):
         save(sweep([run]), tmp_path / "sweep.json")
         asked = replace(request, limits=Limits(budget=budget))
-        known = said is not None and "not trained" in said
-        names = [] if known else [point.name]
-        assert left_to_train(asked, measures, monkeypatch) == (names, [] if said is None else [said])
+        reused = message is not None and "not trained" in message
+        names = [] if reused else [point.name]
+        assert left_to_train(asked, measures, monkeypatch) == (names, [] if message is None else [message])
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_a_run_that_was_not_measured_is_not_through(configs, tmp_path, monkeypat
         (result("tau=0", measured=[], best=None), (TEST, plain), ""),
     ):
         save(sweep([replace(run, status="finished", digest=mark)]), tmp_path / "sweep.json")
-        names, (said,) = left_to_train(request, measures, monkeypatch)
+        names, (message,) = left_to_train(request, measures, monkeypatch)
         assert names == ([point.name] if lacking else [])
-        assert (lacking or "not trained") in said
+        assert (lacking or "not trained") in message
         (kept,) = written(request).runs
         assert kept.curve == run.curve  # until it is trained again
     text = (tmp_path / "sweep.json").read_text().replace('"format": 2', '"format": 1')
@@ -203,5 +203,5 @@ def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, mon
         save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
         heard = Heard()
         assert run_sweep(request, heard)
-        assert ("without its cuts" in heard.said[0]) == (not measured)
+        assert ("without its cuts" in heard.messages[0]) == (not measured)
     assert trained == [["tau=0 seed=1"], []]

@@ -26,8 +26,8 @@ TAUS = [-0.5, 0.0, 0.01, 0.03, 0.1, 0.3, 1.0]
 
 def lines(figure):
     """Those of runs: not the one that marks single characters, which is first in nothing's way."""
-    found = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
-    return [line for line in found if line.get_transform() == figure.axes[0].transData]
+    curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+    return [line for line in curves if line.get_transform() == figure.axes[0].transData]
 
 
 def texts(figure):
@@ -46,8 +46,8 @@ def test_a_grid_of_28_has_28_lines_and_both_baselines():
     assert drawn["trajectories"].axes[0].get_yscale() == "log"
     assert len(drawn["bleu"].axes[0].collections) == 30
     assert len(drawn["start-and-end"].axes[0].collections) == 28
-    said = [text.get_text() for text in drawn["bleu"].axes[0].texts]
-    assert said == ["char", "bpe"]
+    labels = [text.get_text() for text in drawn["bleu"].axes[0].texts]
+    assert labels == ["char", "bpe"]
     names = texts(drawn["trajectories"])
     assert names[: len(TAUS) + 1] == ["tau", "-0.5", "0", "0.01", "0.03", "0.1", "0.3", "1"]
     assert names[len(TAUS) + 1 : len(TAUS) + 7] == [" ", "b_h", "-2", "0", "1", "3"]
@@ -173,13 +173,13 @@ def test_dots_of_many_runs_are_smaller():
 
 
 def test_what_training_told_is_drawn_from_the_start_on_a_scale_that_shows_it():
-    told = {"sentences": [64, 192, 448], "segment_length": [1.9, 1.7, 1.6], "live": [0.4, 0.3, 0.2]}
-    made = sweep([result(training=told), result("x")])
+    training = {"sentences": [64, 192, 448], "segment_length": [1.9, 1.7, 1.6], "live": [0.4, 0.3, 0.2]}
+    made = sweep([result(training=training), result("x")])
     for draw, field in ((length_curves, "segment_length"), (live_curves, "live")):
         figure = draw(made)
         line, validated = lines(figure)
         assert list(line.get_xdata()) == [0, 64, 192, 448]
-        assert list(line.get_ydata()) == [made.runs[0].first(field), *told[field]]
+        assert list(line.get_ydata()) == [made.runs[0].first(field), *training[field]]
         assert list(validated.get_ydata()) == made.runs[1].curve[field]
         assert figure.axes[0].get_xscale() == "symlog"
         figure.draw_without_rendering()
@@ -224,9 +224,9 @@ def test_losses_of_other_target_symbols_are_left_out_and_that_is_said():
     bpe = replace(baseline("bpe", 4.0, 20.0), settings={"data.trg.level": "bpe", "data.trg.voc_limit": 2000})
     small = replace(bpe, name="small seed=1", settings=bpe.settings | {"data.trg.voc_limit": 500})
     runs = [bpe, small, *(result(training=SEEN, seed=seed) for seed in (1, 2)), baseline("char", 1.0, 20.0)]
-    for draw, told in ((loss_curves, 3), (loss_and_length, 2)):
+    for draw, count in ((loss_curves, 3), (loss_and_length, 2)):
         figure = draw(sweep(runs))
-        assert len(lines(figure)) == told
+        assert len(lines(figure)) == count
         assert [text.get_text() for text in figure.axes[0].texts] == ["char"]
         assert texts(figure)[-2:] == ["without bpe, small:", "other target symbols"]
     words = [
@@ -330,10 +330,10 @@ def test_a_decoder_that_segments_has_figures_of_its_output():
 
 
 def test_what_ends_of_output_lines_are_of_is_said():
-    told = {"sentences": [64, 192], "output_segment_length": [1.9, 1.7]}
+    curve = {"sentences": [64, 192], "output_segment_length": [1.9, 1.7]}
     columns = {"output_segment_length": [1.1, 9.0], "output_live": [0.1, 0.8]}
-    said = texts(length_curves(sweep([replace(bare(**columns), training=told)]), "output_segment_length"))
-    assert said[-2:] == ["start (dev references)", "end (translations)"]
+    labels = texts(length_curves(sweep([replace(bare(**columns), training=curve)]), "output_segment_length"))
+    assert labels[-2:] == ["start (dev references)", "end (translations)"]
 
 
 def test_a_source_that_nobody_segments_has_no_figures():

@@ -40,16 +40,16 @@ def grid(config: Path, *over: str, **more) -> list[Point]:
 
 
 def test_a_grid_is_crossed_and_named(config):
-    found = grid(config, f"{TAU}=-0.5,0,3e-2", f"{BIAS}=-2,1", seeds=[1, 2])
-    assert len(found) == len({point.folder for point in found}) == 12
-    assert found[0].name == "tau=-0.5 b_h=-2 seed=1"
-    assert found[-1].folder == "tau=0.03__b_h=1__seed=2"
-    last = found[-1].config
+    members = grid(config, f"{TAU}=-0.5,0,3e-2", f"{BIAS}=-2,1", seeds=[1, 2])
+    assert len(members) == len({point.folder for point in members}) == 12
+    assert members[0].name == "tau=-0.5 b_h=-2 seed=1"
+    assert members[-1].folder == "tau=0.03__b_h=1__seed=2"
+    last = members[-1].config
     assert last.model.segmenter.tau == 0.03
     assert last.model.segmenter.model_extra["halting_bias"] == 1.0
-    assert last.training.seed == found[-1].seed == 2
-    assert found[-1].changes == (f"{TAU}=3e-2", f"{BIAS}=1", "training.seed=2")
-    assert found[-1].values == {TAU: 0.03, BIAS: 1.0}
+    assert last.training.seed == members[-1].seed == 2
+    assert members[-1].changes == (f"{TAU}=3e-2", f"{BIAS}=1", "training.seed=2")
+    assert members[-1].values == {TAU: 0.03, BIAS: 1.0}
 
 
 PARTS = (
@@ -62,12 +62,12 @@ def test_parts_are_named_by_their_types_and_what_is_not_as_by_default(config):
     with refuses(InputError, "cutter=act seed=1: "):
         grid(config, cutters, common=[PARTS])
     cutters = "model.segmenter.cutter={type: act, epsilon: 0.25},{type: fixed, k: 2.5},every"
-    found = grid(config, cutters, "model.segmenter.reader.dropout=0,0.5", common=[PARTS])
+    members = grid(config, cutters, "model.segmenter.reader.dropout=0,0.5", common=[PARTS])
     names = "act(epsilon=0.25)", "fixed(k=2.5)", "every"
-    assert [point.name for point in found] == [
+    assert [point.name for point in members] == [
         f"cutter={name} reader.dropout={share} seed=1" for name in names for share in ("0", "0.5")
     ]
-    assert len({point.folder for point in found}) == 6
+    assert len({point.folder for point in members}) == 6
     rates = grid(
         config,
         "model.segmenter.rate.target=2,3.5",
@@ -78,20 +78,20 @@ def test_parts_are_named_by_their_types_and_what_is_not_as_by_default(config):
 
 def test_a_value_that_cannot_be_seen_is_quoted(config):
     values = ["", " ", " f", "f ", "a b", "\t", "\xa0", '"', '" "']
-    found = grid(config, f"model.segmenter.cut_after={','.join(map(json.dumps, values))}")
-    assert [point.config.model.segmenter.options["cut_after"] for point in found] == values
+    members = grid(config, f"model.segmenter.cut_after={','.join(map(json.dumps, values))}")
+    assert [point.config.model.segmenter.options["cut_after"] for point in members] == values
     names = '""', '" "', '" f"', '"f "', "a b", r'"\t"', r'"\u00a0"', r'"\""', r'"\" \""'
-    assert [point.name for point in found] == [f"cut_after={name} seed=1" for name in names]
+    assert [point.name for point in members] == [f"cut_after={name} seed=1" for name in names]
 
 
 def test_folders_of_blanks_can_be_told_apart_by_eye(config):
-    found = grid(config, f'{CUT}=""," ","\\t",e," e"', f"{TAU}=0")
-    marks = [point.folder.rpartition("-") for point in found]
+    members = grid(config, f'{CUT}=""," ","\\t",e," e"', f"{TAU}=0")
+    marks = [point.folder.rpartition("-") for point in members]
     assert [name for name, _, _ in marks] == [
         "cut_after=nothing-tau=0-seed=1", "cut_after=space-tau=0-seed=1", "cut_after=tab-tau=0-seed=1",
         "", "cut_after=-e-tau=0-seed=1",
     ]  # fmt: skip
-    assert found[3].folder == "cut_after=e__tau=0__seed=1"
+    assert members[3].folder == "cut_after=e__tau=0__seed=1"
     named = [grid(config, f"{CUT}={value}")[0] for value in ('""', "nothing", '" "', "space")]
     assert len({point.folder for point in named}) == 4
 
@@ -130,18 +130,18 @@ def test_a_range_is_for_a_search(config, text):
 
 def test_baselines_stand_beside_and_share_what_all_have(config):
     char = config.with_name("char.yaml")
-    found = grid(config, f"{TAU}=0,1", beside=[char], seeds=[3, 4], common=["training.batch_size=7"])
-    assert [point.name for point in found if point.beside] == ["char seed=3", "char seed=4"]
-    assert {point.config.training.batch_size for point in found} == {7}
-    assert found[-1].path == char
+    members = grid(config, f"{TAU}=0,1", beside=[char], seeds=[3, 4], common=["training.batch_size=7"])
+    assert [point.name for point in members if point.beside] == ["char seed=3", "char seed=4"]
+    assert {point.config.training.batch_size for point in members} == {7}
+    assert members[-1].path == char
 
 
 def test_a_setting_that_a_baseline_cannot_have_names_it(config):
     char = config.with_name("char.yaml")
     with refuses(InputError, f"{char}: --set model.segmenter.act_size=9: ", "--over KEY=VALUE"):
         grid(config, beside=[char], common=["model.segmenter.act_size=9"])
-    found = grid(config, "model.segmenter.act_size=9", beside=[char])
-    assert [point.beside for point in found] == [False, True]
+    members = grid(config, "model.segmenter.act_size=9", beside=[char])
+    assert [point.beside for point in members] == [False, True]
 
 
 def test_the_text_of_all_is_taken_from_a_folder(config, tmp_path):
@@ -251,8 +251,8 @@ def test_values_that_only_do_not_go_together_can_be_listed(config, over, listed)
 
 
 def test_a_value_with_commas_stands_in_brackets():
-    found = parse_over("a.b=[],[1,2],{a: 1, b: 2}")
-    assert [setting.text for setting in found] == ["[]", "[1,2]", "{a: 1, b: 2}"]
+    axis = parse_over("a.b=[],[1,2],{a: 1, b: 2}")
+    assert [setting.text for setting in axis] == ["[]", "[1,2]", "{a: 1, b: 2}"]
 
 
 def write_list(folder: Path, text: str) -> Path:
@@ -263,16 +263,16 @@ def write_list(folder: Path, text: str) -> Path:
 
 def test_a_list_names_its_members(config, tmp_path):
     text = f"- settings: {{{TAU}: 0.5}}\n- {{name: far out, settings: {{{TAU}: 1, {BIAS}: -2}}}}\n"
-    found = points(Plan(config, read_rows(write_list(tmp_path, text))))
-    assert [point.name for point in found] == ["tau=0.5 seed=1", "far out seed=1"]
-    assert found[0].values == {TAU: 0.5, BIAS: 1.0}  # the config's, where the member has none
-    assert found[1].values == {TAU: 1.0, BIAS: -2.0}
+    members = points(Plan(config, read_rows(write_list(tmp_path, text))))
+    assert [point.name for point in members] == ["tau=0.5 seed=1", "far out seed=1"]
+    assert members[0].values == {TAU: 0.5, BIAS: 1.0}  # the config's, where the member has none
+    assert members[1].values == {TAU: 1.0, BIAS: -2.0}
 
 
 def test_lists_of_values_are_crossed(config, tmp_path):
     text = f"- settings: {{{TAU}: [0, 1], {BIAS}: [-2, 3]}}\n- settings: {{{TAU}: 5}}\n"
-    found = points(Plan(config, read_rows(write_list(tmp_path, text)), seeds=[1, 2]))
-    assert [point.name for point in found if point.seed == 1] == [
+    members = points(Plan(config, read_rows(write_list(tmp_path, text)), seeds=[1, 2]))
+    assert [point.name for point in members if point.seed == 1] == [
         *("tau=0 b_h=-2 seed=1", "tau=0 b_h=3 seed=1", "tau=1 b_h=-2 seed=1", "tau=1 b_h=3 seed=1"),
         "tau=5 seed=1",
     ]
@@ -310,7 +310,7 @@ def test_settings_of_a_list_are_read_back_as_they_were_written(config, tmp_path)
             }
         }
     ]
-    found = points(Plan(config, read_rows(write_list(tmp_path, json.dumps(rows)))))
-    made = found[0].config
+    members = points(Plan(config, read_rows(write_list(tmp_path, json.dumps(rows)))))
+    made = members[0].config
     assert (made.name, made.model.segmenter.tau, made.data.cuts.type) == ("x y", 1e-7, "whitespace")
     assert made.training.tensorboard is True

@@ -50,9 +50,9 @@ def test_segments_in_words_are_as_their_names_say():
 
 @pytest.mark.parametrize(("name", "line"), COMMANDS)
 def test_every_run_can_be_built(name, line):
-    found = planned(name, line)
-    assert len(found) >= 4
-    assert len({point.folder for point in found}) == len(found)
+    plan = planned(name, line)
+    assert len(plan) >= 4
+    assert len({point.folder for point in plan}) == len(plan)
 
 
 def test_no_run_is_trained_twice():
@@ -80,8 +80,8 @@ def test_fixed_segments_are_as_long_as_their_names_say():
         first, last = segments.weights[0, 0].item(), segments.weights[0, k - 1].item()
         if size := re.search(r" of (\d+) ", point.name):
             assert layer.cell.hidden_size == int(size[1])
-        elif said := re.search(r" of ([\d.]+) and ([\d.]+) ", point.name):
-            assert (round(first, 2), round(last, 2)) == (float(said[1]), float(said[2]))
+        elif match := re.search(r" of ([\d.]+) and ([\d.]+) ", point.name):
+            assert (round(first, 2), round(last, 2)) == (float(match[1]), float(match[2]))
         else:
             assert first == pytest.approx(1 / k, abs=1e-4) == last
 
@@ -93,31 +93,31 @@ def test_published_runs_are_known_by_the_configs_of_today(name, line, tmp_path):
         (tmp_path / f"{part}.{lang}.xz").touch()
     out = Path(parsed(line)[1]["--out"]).name
     published = load(ROOT / "docs" / "results" / "freedom" / f"{out}.json")
-    known = {(run.name, run.digest) for run in published.runs}
-    assert known == {(p.name, digest(described(p.config))) for p in planned(name, line, tmp_path)}
+    digests = {(run.name, run.digest) for run in published.runs}
+    assert digests == {(p.name, digest(described(p.config))) for p in planned(name, line, tmp_path)}
 
 
 def test_runs_from_before_an_option_are_chosen_by_what_they_would_have_of_it():
     results = ROOT / "docs" / "results" / "freedom"
     merged = merge([load(results / f"{name}.json") for name in ("tau-bias", "fixed")])
     for value, count in (("true", 29), ("false", 8)):
-        found = chosen(merged, [parse_over(f"model.segmenter.learn_halting={value}")])
-        assert [run.beside for run in found.runs] == [False] * count + [True] * 2
-    assert not any("learn_halting" in merged.config(run)["model"]["segmenter"] for run in found.runs[count:])
+        runs = chosen(merged, [parse_over(f"model.segmenter.learn_halting={value}")])
+        assert [run.beside for run in runs.runs] == [False] * count + [True] * 2
+    assert not any("learn_halting" in merged.config(run)["model"]["segmenter"] for run in runs.runs[count:])
 
 
 def test_what_is_compared_is_trained_alike():
-    found = [(name, point.config) for name, line in COMMANDS for point in planned(name, line)]
-    configs = [config for _, config in found]  # Japanese too
+    pairs = [(name, point.config) for name, line in COMMANDS for point in planned(name, line)]
+    configs = [config for _, config in pairs]  # Japanese too
     parts = [getattr(config.model, part) for config in configs for part in ("encoder", "decoder")]
     assert {part.model_extra["dropout"] for part in parts} == {0.4}
-    short = next(config.training for name, config in found if name not in LONG)
+    short = next(config.training for name, config in pairs if name not in LONG)
     length = {"updates": short.updates, "validation_freq": short.validation_freq}
     training = {
         config.training.model_copy(
             update={"normalization": "symbols", "seed": 1} | (length if name in LONG else {})
         ).model_dump_json()
-        for name, config in found
+        for name, config in pairs
     }
     assert len(training) == 1
 

@@ -101,26 +101,27 @@ def test_short_stretches_at_the_start_do_not_tell_how_long_an_update_takes():
     assert milliseconds([*log, {"kind": "train", "update": 100, "seconds": 10.5}]) == 10.0
 
 
-def told(count):
+def training_log(count):
     """A training log that tells of segments, a batch of 128 a line."""
     return [{"kind": "train", "sentences": 128 * i, "segment_length": 1 + 1 / i} for i in range(1, count + 1)]
 
 
 def test_what_training_told_stands_in_the_middle_of_what_it_is_of():
-    log = [{"kind": "start", "segment_length": 2.0}, *told(3), {"kind": "train", "sentences": 999}]
+    log = [{"kind": "start", "segment_length": 2.0}, *training_log(3), {"kind": "train", "sentences": 999}]
     assert training_curve(log) == {"sentences": [64, 192, 320], "segment_length": [2.0, 1.5, 1.3333]}
     assert training_curve(log[-1:]) == training_curve([]) == {}
 
 
 def test_a_run_that_does_not_cut_tells_its_loss_at_the_same_places():
     log = [
-        {**line, "cross_entropy": 1 / i, "loss": 2 / i, "penalty": 0.0} for i, line in enumerate(told(200), 1)
+        {**line, "cross_entropy": 1 / i, "loss": 2 / i, "penalty": 0.0}
+        for i, line in enumerate(training_log(200), 1)
     ]
     bare = [{key: value for key, value in line.items() if key != "segment_length"} for line in log]
     cutting, beside = training_curve(log, ["penalty"]), training_curve(bare)
     assert [*cutting] == ["sentences", "segment_length", "cross_entropy", "loss", "penalty"]
     assert beside == {key: cutting[key] for key in ("sentences", "cross_entropy", "loss")}
-    assert cutting["sentences"] == training_curve(told(200))["sentences"]
+    assert cutting["sentences"] == training_curve(training_log(200))["sentences"]
     run = result(training=beside)
     assert run.logged("loss")[:2] == [(64, 2.0), (192, 1.0)]
     assert (run.last_logged("cross_entropy"), run.last_logged("segment_length")) == (0.005, None)
@@ -134,7 +135,7 @@ def test_what_training_could_not_tell_is_passed_over():
 
 @given(st.integers(1, 500), st.integers(2, 60))
 def test_a_thinned_log_is_densest_at_the_start(count, most):
-    columns = training_curve(told(count), most=most)
+    columns = training_curve(training_log(count), most=most)
     kept = columns["sentences"]
     assert len(kept) == len(columns["segment_length"]) <= most
     assert kept == sorted(set(kept))
@@ -169,15 +170,15 @@ def test_several_stints_are_one_sweep():
 def test_runs_are_chosen_by_their_values_and_look_and_are_named_by_those():
     runs = [replace(run, digest=run.name, alike=run.group) for run in grid([0.0, 0.1, 1.0], [-2.0, 1.0])]
     made = sweep([baseline("char", 1.0, 20.0), *runs])
-    found = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
-    assert found.over == [BIAS, TAU]
-    assert [run.group for run in found.runs] == ["b_h=1 tau=1", "b_h=1 tau=0.1", "char"]
+    selection = chosen(made, [parse_over(f"{BIAS}=1,5"), parse_over(f"{TAU}=1,1e-1")])
+    assert selection.over == [BIAS, TAU]
+    assert [run.group for run in selection.runs] == ["b_h=1 tau=1", "b_h=1 tau=0.1", "char"]
     by_tau = distinguished(chosen(made, [parse_over(f"{TAU}=0")]))
     assert [run.group for run in by_tau.runs] == ["tau=0 b_h=-2", "tau=0 b_h=1", "char"]
 
 
 @pytest.mark.parametrize(
-    ("over", "said"),
+    ("over", "reason"),
     [
         ([f"{TAU}=7"], f"--over {TAU}=7: no run has these values; there are {TAU}=0,0.1"),
         ([f"{TAU}=0", f"{BIAS}=5,6"], f"no run has these values; there are {BIAS}=-2,1"),
@@ -189,11 +190,11 @@ def test_runs_are_chosen_by_their_values_and_look_and_are_named_by_those():
         (["model.segmenter.zzz=1"], "no run has the key model.segmenter.zzz"),
     ],
 )
-def test_why_no_run_is_chosen_is_said(over, said):
+def test_why_no_run_is_chosen_is_said(over, reason):
     made = sweep([baseline("char", 1.0, 20.0), *grid([0.0], [-2.0]), *grid([0.1], [1.0])])
     with pytest.raises(InputError) as refused:
         chosen(made, [parse_over(text) for text in over])
-    assert str(refused.value).endswith(said)
+    assert str(refused.value).endswith(reason)
 
 
 RATE = "training.learning_rate"
@@ -287,8 +288,8 @@ def test_a_config_is_its_base_and_what_differs(base, tree):
     run = result(settings=differences(base, tree), base="0")
     again = replace(sweep([run]), configs={"0": base}).config(run)
     again.pop("training")
-    known = {key: value for key, value in flat(again).items() if value is not None}
-    assert known == {key: value for key, value in flat(tree).items() if value is not None}
+    values = {key: value for key, value in flat(again).items() if value is not None}
+    assert values == {key: value for key, value in flat(tree).items() if value is not None}
 
 
 def test_the_table_has_a_row_a_run_and_says_what_stopped_it():
@@ -327,11 +328,11 @@ def test_every_column_is_in_one_part_of_the_markdown():
     made = sweep([replace(run, curve=curve, coordination={"source": both, "target": both}), result(seed=2)])
     heads = [line for line in markdown(made).splitlines() if line.startswith(("| run |", "| setting |"))]
     for table, names in ((runs_table(made), 1), (groups_table(made), 2)):
-        said = [c.name for c in table.columns[:names]]
-        start = f"| {' | '.join(said)} | "
-        found = [head.removeprefix(start)[:-2].split(" | ") for head in heads if head.startswith(start)]
-        assert sorted(chain.from_iterable(found)) == sorted(c.name for c in table.columns[names:])
-        assert max(map(len, found)) <= 6
+        fixed = [c.name for c in table.columns[:names]]
+        start = f"| {' | '.join(fixed)} | "
+        columns = [head.removeprefix(start)[:-2].split(" | ") for head in heads if head.startswith(start)]
+        assert sorted(chain.from_iterable(columns)) == sorted(c.name for c in table.columns[names:])
+        assert max(map(len, columns)) <= 6
         assert len(table.columns) > 20
 
 
@@ -376,15 +377,15 @@ def test_a_terminal_explains_the_columns_that_are_there_and_no_others():
     sides = {name: {"gold": 90, "f1": 0.5} for name in ("white space", "white space, either side")}
     full = replace(made, curve=made.curve | outputs, boundaries=sides)
     _, heads, _, legend = brief_table(sweep([full]))
-    said = [
+    explained = [
         head for part in legend.split("; ") for head in re.split(r": (?!start|end|live)", part)[0].split(", ")
     ]
-    assert said == [head for head in heads if head not in ("run", "ended")]
+    assert explained == [head for head in heads if head not in ("run", "ended")]
     assert "F1: against white space, which goes with the word after it; either: with either word;" in legend
 
 
 @pytest.mark.parametrize(
-    ("whole", "budgets", "said"),
+    ("whole", "budgets", "title"),
     [
         (90.0, [None, None, None], "3 runs, 1m30s of training each, up"),  # kept by an earlier version
         (10.0, [25.0, 25.0, 10.0], "3 runs, budgets of 10s to 25s each, up"),
@@ -395,12 +396,12 @@ def test_a_terminal_explains_the_columns_that_are_there_and_no_others():
         (None, [None, None, None], "3 runs, up"),
     ],
 )
-def test_the_heading_has_the_budgets_that_the_runs_had(whole, budgets, said):
+def test_the_heading_has_the_budgets_that_the_runs_had(whole, budgets, title):
     runs = [result("tau=0"), result("tau=1"), baseline("char", 1.0, 20.0)]
     runs = [replace(run, budget=budget) for run, budget in zip(runs, budgets, strict=True)]
     made = replace(sweep(runs), budget=whole)
-    assert runs_table(made).title.startswith(said)
-    assert f"## {said}" in markdown(made)
+    assert runs_table(made).title.startswith(title)
+    assert f"## {title}" in markdown(made)
 
 
 def test_a_handful_of_gold_boundaries_is_no_column():

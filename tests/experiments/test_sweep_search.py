@@ -69,8 +69,8 @@ def test_a_search_finds_the_better_end(optuna):
             scores.append(None if trial["b"] == "9" else float(trial["a"]) + (trial["c"] == "x"))
         trials += drawn
     assert len({json.dumps(trial) for trial in trials}) == 40
-    known = [score or 0 for score in scores]
-    assert sum(known[20:]) > 1.5 * sum(known[:20])  # it has learnt where to look
+    rewards = [score or 0 for score in scores]
+    assert sum(rewards[20:]) > 1.5 * sum(rewards[:20])  # it has learnt where to look
 
 
 def test_a_small_space_is_drawn_once(optuna):
@@ -80,7 +80,7 @@ def test_a_small_space_is_drawn_once(optuna):
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_a_search_is_a_sweep_that_goes_on(optuna, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "figures", lambda found: {})
+    monkeypatch.setattr(sweep, "figures", lambda results: {})
     write_text(tmp_path)
     config, out = write_config(tmp_path / "act.yaml", "act"), tmp_path / "out"
 

@@ -108,19 +108,19 @@ def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     recipe: Path, tmp_path: Path, name: str, pause: float
 ) -> None:
     words, out, whole = commands(recipe, name), tmp_path / "out", tmp_path / "whole"
-    status, said = run(words(out), (0.0, pause), lambda: sum(map(trained, models(out, name))) >= 2)
-    assert status == 130, said
+    status, output = run(words(out), (0.0, pause), lambda: sum(map(trained, models(out, name))) >= 2)
+    assert status == 130, output
     folders = models(out, name)
-    assert "killed" not in said
-    assert "the same command goes on from here" in said.splitlines()[-1]
+    assert "killed" not in output
+    assert "the same command goes on from here" in output.splitlines()[-1]
     reached = {folder: newest_progress(folder / "checkpoints") or Progress() for folder in folders}
     stopped = {folder: progress.update for folder, progress in reached.items() if not progress.finished}
     assert stopped  # the first may have come to its end before the second began
     for folder, updates in stopped.items():
         log = Path(f"{folder}.log").read_text()
         assert f"stopped by the signal SIGTERM after {updates} updates; the same command" in log
-    status, said = run(words(out))
-    assert status == 0, said
-    status, said = undisturbed(words(whole))
-    assert status == 0, said
+    status, output = run(words(out))
+    assert status == 0, output
+    status, output = undisturbed(words(whole))
+    assert status == 0, output
     assert [*map(weights, models(out, name))] == [*map(weights, models(whole, name))]

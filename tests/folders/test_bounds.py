@@ -24,6 +24,7 @@ from caesura.data.vocabulary import SPECIALS, WordVocabulary, load_vocabulary
 from caesura.errors import InputError
 from caesura.experiments.sweep_results import load
 from caesura.inference import Translator
+from caesura.kernels.adam import Adam
 from caesura.model_folder import load_vocabularies
 from caesura.training import journal
 from caesura.training.checkpoint import Progress, load_checkpoint, save_checkpoint, snapshot
@@ -184,7 +185,7 @@ def test_a_checkpoint_with_tensors_of_another_size_is_not_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     translator = tiny_model(ACT).float()
-    optimizer = torch.optim.Adam(translator.parameters())
+    optimizer = Adam(translator.parameters())
     for parameter in translator.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()

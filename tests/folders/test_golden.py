@@ -67,9 +67,9 @@ def test_an_option_that_a_folder_does_not_have_yet_is_its_default(tmp_path: Path
     weights, facts = load_tensors(folder / "model.safetensors")
     facts["files"]["config.yaml"] = checksum(config)
     save_tensors(folder / "model.safetensors", weights, facts)
-    found = Translator.from_pretrained(folder)
-    assert resolve(found.config) == resolve(whole.config)
-    assert found.translate(["hgfedcba"]) == whole.translate(["hgfedcba"])
+    model = Translator.from_pretrained(folder)
+    assert resolve(model.config) == resolve(whole.config)
+    assert model.translate(["hgfedcba"]) == whole.translate(["hgfedcba"])
 
 
 def test_a_folder_of_a_later_version_says_which_version_to_use(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("name", ["tatoeba-de", f"./{NAME}/", f"x/{NAME}", "", "..", "/", "__pycache__"])
 def test_only_a_bare_name_leads_to_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = cookbook.find_model(name)
-    assert found == (cookbook.MODELS / NAME if name == f"./{NAME}/" else Path(name))
+    folder = cookbook.find_model(name)
+    assert folder == (cookbook.MODELS / NAME if name == f"./{NAME}/" else Path(name))
 
 
 def test_an_unknown_name_is_told_which_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

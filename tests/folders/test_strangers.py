@@ -163,8 +163,8 @@ def test_a_forged_folder_is_refused_or_translates_line_for_line(
             with at_most(20):
                 loaded = Translator.from_pretrained(model)
                 outcomes["loaded"] += 1
-                found = loaded.translate(TEXT, beam=2)
-                assert len("\n".join(found).encode("utf-8").split(b"\n")) == len(TEXT)
+                translations = loaded.translate(TEXT, beam=2)
+                assert len("\n".join(translations).encode("utf-8").split(b"\n")) == len(TEXT)
                 assert ["".join(pieces) for pieces in loaded.segment(TEXT)] == TEXT
         except InputError as problem:
             outcomes["refused" if str(problem).startswith(str(model)) else str(problem)] += 1
@@ -362,21 +362,21 @@ def test_words_that_cannot_be_printed_are_refused_and_numbers_no_float_holds_are
     with pytest.raises(InputError, match=f"^{model / WORDS}: "):
         load_words(model / WORDS)
     (model / METRICS).write_text(json.dumps({"kind": "validation", "bleu": 10**400}) + "\n\xff\n")
-    found = history(model)
-    assert found is not None
-    assert math.isnan(found.bleu[0])
+    records = history(model)
+    assert records is not None
+    assert math.isnan(records.bleu[0])
 
 
 def test_weights_in_another_precision_come_back_in_it(tmp_path: Path) -> None:
-    wanted = tiny_model(ACT)
-    wanted.save_pretrained(tmp_path)
-    found = Translator.from_pretrained(tmp_path)
-    assert {value.dtype for value in found.state_dict().values()} == {torch.float64}
-    assert found.translate(TEXT) == wanted.translate(TEXT)
+    expected = tiny_model(ACT)
+    expected.save_pretrained(tmp_path)
+    loaded = Translator.from_pretrained(tmp_path)
+    assert {value.dtype for value in loaded.state_dict().values()} == {torch.float64}
+    assert loaded.translate(TEXT) == expected.translate(TEXT)
 
 
 def test_nothing_in_the_package_unpickles_or_runs_what_it_reads() -> None:
     package = Path(__file__).parents[2] / "caesura"
     dangerous = re.compile(r"pickle|torch\.(load|save)\b|(?<![.\w])(eval|exec)\(|yaml\.(load|unsafe_load)\(")
-    found = {path.name: dangerous.findall(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")}
-    assert {name for name, words in found.items() if words} == set()
+    uses = {path.name: dangerous.findall(path.read_text(encoding="utf-8")) for path in package.rglob("*.py")}
+    assert {name for name, words in uses.items() if words} == set()

@@ -127,19 +127,19 @@ def test_fused_is_the_reference_on_any_batch(lengths, sizes, regime, fed, output
 
 def test_float32_is_close_to_float64():
     args = problem([(19, 21), (38, 17), (7, 9), (1, 21)], (48, 20, 32, 40))
-    wanted = run(reference, args)
+    expected = run(reference, args)
     for function in (fused, reference):
-        assert_close(run(function, args, dtype=torch.float32), wanted, 1e-5)
+        assert_close(run(function, args, dtype=torch.float32), expected, 1e-5)
 
 
 @pytest.mark.parametrize(("keys", "query"), [(1.0, 300.0), (300.0, 1.0), (2000.0, 2000.0)])
 def test_keys_and_queries_may_be_so_large_that_their_exponentials_are_not_numbers(keys, query):
     args = problem([(6, 5), (3, 4)], (4, 3, 5, 3))
     args[2], args[6] = keys * args[2], query * args[6]
-    found, wanted = run(fused, args), run(reference, args)
+    result, expected = run(fused, args), run(reference, args)
     outputs = ("out states", "out attention", "out ends")
-    assert_close({name: found[name] for name in outputs}, {name: wanted[name] for name in outputs}, 1e-9)
-    assert all(value.isfinite().all() for value in found.values())
+    assert_close({name: result[name] for name in outputs}, {name: expected[name] for name in outputs}, 1e-9)
+    assert all(value.isfinite().all() for value in result.values())
 
 
 def assert_a_sentence_does_not_depend_on_its_batch(function, args: Args, tolerance: float) -> None:
@@ -174,13 +174,13 @@ def test_a_second_derivative_is_refused():
 def test_sums_over_segments_stand_where_they_begin(new):
     flags = torch.tensor([[True] * 4, *new])
     rows = torch.randn(*flags.shape, 3, dtype=torch.float64)
-    wanted = torch.zeros_like(rows)
+    expected = torch.zeros_like(rows)
     for b in range(4):
         begin = 0
         for t, begins in enumerate(flags[:, b].tolist()):
             begin = t if begins else begin
-            wanted[begin, b] += rows[t, b]
-    torch.testing.assert_close(at_beginnings(rows, flags[..., None]), wanted)
+            expected[begin, b] += rows[t, b]
+    torch.testing.assert_close(at_beginnings(rows, flags[..., None]), expected)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +208,12 @@ def test_a_decoder_has_the_same_gradients_either_way(regime, fed, monkeypatch):
     encoded = Encoded(torch.randn(3, 5, 4).double(), torch.tensor([5, 1, 3]), torch.randn(3, 6).double())
     symbols, lengths = torch.randint(9, (3, 7)), torch.tensor([7, 4, 1])
     probe, within = torch.randn(3, 7, 9).double(), torch.arange(7) < lengths[:, None]
-    found = []
+    results = []
     for choice in ("fused", "reference"):
         monkeypatch.setenv(VARIABLE, choice)
         decoded = made(encoded, symbols, lengths)
         loss = (decoded.logits * probe * within[..., None]).sum() + decoded.penalty.sum()
         gradients = torch.autograd.grad(loss, [*made.parameters()], materialize_grads=True)
-        found.append((decoded.logits, decoded.penalty, decoded.ends.double(), *gradients))
-    for one, other in zip(*found, strict=True):
+        results.append((decoded.logits, decoded.penalty, decoded.ends.double(), *gradients))
+    for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=0)

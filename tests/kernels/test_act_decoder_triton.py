@@ -137,11 +137,11 @@ def assert_bf16_is_as_good_as_eager(args: Args) -> None:
     args = [*(a.bfloat16().double() for a in args[:4]), *args[4:]]
     ends = run(reference, args)["out ends"]
     args = [*args[:5], ends, *args[6:]]
-    wanted = run(reference, args, epsilon=-torch.inf)
+    expected = run(reference, args, epsilon=-torch.inf)
     options = {"dtype": torch.bfloat16, "weights": 6, "epsilon": -torch.inf}
-    found, eager = (run(function, args, **options) for function in (fast, reference))
-    assert torch.equal(found["out ends"], ends)
-    comparing.assert_as_good(found, eager, wanted, slack=1e-6, zero=zero(wanted))
+    result, eager = (run(function, args, **options) for function in (fast, reference))
+    assert torch.equal(result["out ends"], ends)
+    comparing.assert_as_good(result, eager, expected, slack=1e-6, zero=zero(expected))
 
 
 @pytest.mark.parametrize("fed", [False, True], ids=["", "context fed"])
@@ -165,8 +165,8 @@ def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):
     assert "keys or values" in unsupported(inputs, torch.empty(1, 1, 5000), args[3], weights)
     assert "ACT state" in unsupported(inputs, args[2], args[3], wide)
     assert unsupported(inputs, args[2], args[3], weights) is None
-    found = act_decode(*args[:6], weights, EPSILON)
-    for one, other in zip(found, reference(*args), strict=True):
+    result = act_decode(*args[:6], weights, EPSILON)
+    for one, other in zip(result, reference(*args), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
@@ -177,14 +177,14 @@ def test_a_decoder_takes_triton_where_it_can(monkeypatch):
     made = ActDecoder(9, memory_dim=4, summary_dim=6, **sizes).to(DEVICE)
     encoded = Encoded(torch.randn(2, 5, 4).to(DEVICE), lengths - 1, torch.randn(2, 6).to(DEVICE))
     symbols, within = torch.randint(9, (2, 6)).to(DEVICE), torch.arange(6, device=DEVICE) < lengths[:, None]
-    found = []
+    results = []
     for choice in ("triton", "reference"):
         monkeypatch.setenv(VARIABLE, choice)
         decoded = made(encoded, symbols, lengths)
         loss = (decoded.logits.square() * within[..., None]).sum() + decoded.penalty.sum()
         gradients = torch.autograd.grad(loss, [*made.parameters()], materialize_grads=True)
-        found.append([decoded.logits, decoded.attention, *gradients])
-    for one, other in zip(*found, strict=True):
+        results.append([decoded.logits, decoded.attention, *gradients])
+    for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 

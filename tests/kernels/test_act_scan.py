@@ -104,12 +104,12 @@ def with_cuts(args: list[Tensor], seed: int) -> list[Tensor]:
 @ANY
 def test_fused_is_the_reference_under_given_cuts(lengths, size, bias, seed, final):
     args = with_cuts(problem(lengths, size, bias, seed, steps=max(lengths) + 1, final=final), seed)
-    found, real = run(fused, args), args[9]
-    assert_close(found, run(reference, args), 1e-10)
-    assert found["out ends"][(args[10] > 0) & real].all()
-    assert not found["out ends"][(args[10] < 0) | ~real].any()
-    assert not found["out weights"][~real].any()
-    assert (found["out weights"] >= 0).all()
+    result, real = run(fused, args), args[9]
+    assert_close(result, run(reference, args), 1e-10)
+    assert result["out ends"][(args[10] > 0) & real].all()
+    assert not result["out ends"][(args[10] < 0) | ~real].any()
+    assert not result["out weights"][~real].any()
+    assert (result["out weights"] >= 0).all()
 
 
 @pytest.mark.parametrize("function", [fused, reference])
@@ -122,9 +122,9 @@ def test_cuts_in_int8_that_only_make_halt_are_those_in_bool(function):
 @pytest.mark.parametrize("case", [([37, 20, 31, 1], 48, 1.0), ([37, 20, 31, 1], 48, -2.0)])
 def test_float32_is_close_to_float64(case):
     args = problem(*case)
-    wanted = run(reference, args)
+    expected = run(reference, args)
     for function in (fused, reference):
-        assert_close(run(function, args, dtype=torch.float32), wanted, 1e-5)
+        assert_close(run(function, args, dtype=torch.float32), expected, 1e-5)
 
 
 @pytest.mark.parametrize("function", [fused, reference])

@@ -44,9 +44,9 @@ def given(case, final: bool = True) -> list[Tensor]:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_it_is_the_reference(case, final):
     args = given(case, final=final)
-    found = run(kernel, args, dtype=torch.float32)
-    assert_close(found, run(reference, args))
-    ends, real = found["out ends"], args[9]
+    result = run(kernel, args, dtype=torch.float32)
+    assert_close(result, run(reference, args))
+    ends, real = result["out ends"], args[9]
     assert ends[(args[10] > 0) & real].all()
     assert not ends[(args[10] < 0) | ~real].any()
 
@@ -56,8 +56,8 @@ def test_it_is_the_reference(case, final):
 def test_segments_are_those_of_the_reference(case, rows, by):
     args = given(case)
     function = to_segments(args, rows)
-    wanted = run(by("reference", function), args)
-    assert_close(run(by("triton", function), args, dtype=torch.float32), wanted)
+    expected = run(by("reference", function), args)
+    assert_close(run(by("triton", function), args, dtype=torch.float32), expected)
 
 
 def test_cuts_in_int8_that_only_make_halt_are_those_in_bool():
@@ -80,15 +80,20 @@ def test_a_layer_under_given_cuts_is_the_layer_by_the_reference(choice, monkeypa
     for name, dtype in ((choice, torch.float32), ("reference", torch.float64)):
         monkeypatch.setenv(VARIABLE, name)
         layer = layer.to(dtype)
-        found = layer(symbols, lengths, given=cuts)
+        result = layer(symbols, lengths, given=cuts)
         probe = torch.linspace(-1, 1, 3, device=DEVICE, dtype=dtype)
-        loss = (found.vectors * probe).sum() + found.penalty.sum() + found.weights.square().sum()
+        loss = (result.vectors * probe).sum() + result.penalty.sum() + result.weights.square().sum()
         grads = dict(
             zip(dict(layer.named_parameters()), torch.autograd.grad(loss, [*layer.parameters()]), strict=True)
         )
-        outputs = {"ends": found.ends, "vectors": found.vectors, "weights": found.weights, "live": found.live}
-        results[name] = outputs | {"penalty": found.penalty, "scores": found.scores} | grads
-    for name, wanted in results["reference"].items():
+        outputs = {
+            "ends": result.ends,
+            "vectors": result.vectors,
+            "weights": result.weights,
+            "live": result.live,
+        }
+        results[name] = outputs | {"penalty": result.penalty, "scores": result.scores} | grads
+    for name, expected in results["reference"].items():
         torch.testing.assert_close(
-            results[choice][name].double(), wanted.double(), rtol=0, atol=2e-5, msg=name
+            results[choice][name].double(), expected.double(), rtol=0, atol=2e-5, msg=name
         )

@@ -31,12 +31,12 @@ def kernel(inputs: Tensor, *rest: Tensor, epsilon: float = EPSILON) -> tuple[Ten
     """The mean of a segment stands where it ends, as that of the reference."""
     weights, carry = ActWeights(*rest[:4]), ActCarry(*rest[4:8])
     assert act_scan_triton.unsupported(inputs, weights, carry) is None
-    found, carry = act_scan_triton.segments(inputs, None, weights, carry, *rest[8:], epsilon)
-    (B, T), size = found.ends.shape, weights.weight_hh.shape[1]
-    assert torch.equal(found.lengths, found.ends.sum(1))
-    rows = found.vectors[torch.arange(T, device=DEVICE) < found.lengths[:, None]][:, :size]
-    means = inputs.new_zeros(B, T, size).masked_scatter(found.ends[..., None], rows.to(inputs.dtype))
-    return means, *found[2:], *carry
+    result, carry = act_scan_triton.segments(inputs, None, weights, carry, *rest[8:], epsilon)
+    (B, T), size = result.ends.shape, weights.weight_hh.shape[1]
+    assert torch.equal(result.lengths, result.ends.sum(1))
+    rows = result.vectors[torch.arange(T, device=DEVICE) < result.lengths[:, None]][:, :size]
+    means = inputs.new_zeros(B, T, size).masked_scatter(result.ends[..., None], rows.to(inputs.dtype))
+    return means, *result[2:], *carry
 
 
 def reference(*args: Tensor, epsilon: float = EPSILON) -> tuple[Tensor, ...]:
@@ -101,10 +101,10 @@ def test_symbols_inside_of_sentences_may_be_made_to_halt(by, bias, final):
     args[10] |= drawn  # padding too
     assert_close(run(kernel, args, dtype=torch.float32), run(reference, args))
     function = to_segments(args, 11)
-    found = run(by("triton", function), args, dtype=torch.float32)
-    assert_close(found, run(by("reference", function), args))
-    assert found["out ends"][drawn & args[9]].all()
-    assert not found["out ends"][~args[9]].any()
+    result = run(by("triton", function), args, dtype=torch.float32)
+    assert_close(result, run(by("reference", function), args))
+    assert result["out ends"][drawn & args[9]].all()
+    assert not result["out ends"][~args[9]].any()
 
 
 @pytest.mark.parametrize("only", [("means",), ("R", "scores"), ("s", "H"), ("weights", "mean")])
@@ -166,16 +166,16 @@ if CUDA:
 def test_segments_are_those_of_the_reference(case, by):
     args = problem(*case[0])
     function = to_segments(args, case[1])
-    wanted = run(by("reference", function), args)
-    assert_close(run(by("triton", function), args, dtype=torch.float32), wanted)
+    expected = run(by("reference", function), args)
+    assert_close(run(by("triton", function), args, dtype=torch.float32), expected)
 
 
 def test_a_large_table_has_the_same_gradient(by, monkeypatch):
     monkeypatch.setattr(act_scan_triton, "ONE_HOT", 0)
     args = problem([5, 1, 4], 7, 0.0)
     function = to_segments(args, 11)
-    wanted = run(by("reference", function), args)
-    assert_close(run(by("triton", function), args, dtype=torch.float32), wanted)
+    expected = run(by("reference", function), args)
+    assert_close(run(by("triton", function), args, dtype=torch.float32), expected)
 
 
 def test_a_symbol_outside_of_the_table_is_nan_and_hurts_no_other():
@@ -183,9 +183,9 @@ def test_a_symbol_outside_of_the_table_is_nan_and_hurts_no_other():
     symbols = torch.tensor([[1, 2, 0], [0, 9, 1]], device=DEVICE)
     mask = torch.ones(2, 3, dtype=torch.bool, device=DEVICE)
     weights, carry = ActWeights(*args[1:5]), ActCarry(*args[5:9])
-    found, _ = act_scan_triton.segments(args[0][0], symbols, weights, carry, mask, mask, EPSILON)
-    assert found.vectors[0].isfinite().all()
-    assert found.vectors[1, 1, :4].isnan().all()
+    result, _ = act_scan_triton.segments(args[0][0], symbols, weights, carry, mask, mask, EPSILON)
+    assert result.vectors[0].isfinite().all()
+    assert result.vectors[1, 1, :4].isnan().all()
 
 
 @pytest.fixture
@@ -221,8 +221,8 @@ def test_a_sentence_does_not_depend_on_its_batch():
     together = [o[17] for o in kernel(*(a.float() for a in args[:9]), *args[9:])]
     inputs, *carry, mask, forced = (a[17:18] for a in (args[0], *args[5:]))
     alone = kernel(*(a.float() for a in (inputs, *args[1:5], *carry)), mask, forced)
-    for name, found, wanted in zip(OUTPUTS, together, alone, strict=True):
-        torch.testing.assert_close(found, wanted[0], atol=1e-6, rtol=1e-6, msg=name)
+    for name, result, expected in zip(OUTPUTS, together, alone, strict=True):
+        torch.testing.assert_close(result, expected[0], atol=1e-6, rtol=1e-6, msg=name)
 
 
 def test_pieces_are_the_whole_with_their_gradients():
@@ -236,7 +236,7 @@ def test_a_halting_unit_that_does_not_learn_ends_a_segment_every_k(k):
     args = problem([2 * k + 1, k], 3, math.log(1 / (k - 1)) if k > 1 else 20.0)
     args[3].zero_()  # what it reads with
     args[7].zero_()  # H
-    learning, found = ("inputs", "weight_hh", "bias_hh"), {}
+    learning, result = ("inputs", "weight_hh", "bias_hh"), {}
     for scan, dtype in ((kernel, torch.float32), (reference, torch.float64)):
         leaves = [a.to(dtype) for a in args[:9]]
         for leaf in leaves[:3]:
@@ -245,16 +245,16 @@ def test_a_halting_unit_that_does_not_learn_ends_a_segment_every_k(k):
         assert [int(t) + 1 for t in ends[0].nonzero()] == [k, 2 * k, 2 * k + 1]
         assert [int(t) + 1 for t in ends[1].nonzero()] == [k]
         grads = torch.autograd.grad(means[ends].square().sum(), leaves[:3])
-        found[scan] = {"means": means.detach()} | dict(zip(learning, grads, strict=True))
-    assert_close(found[kernel], found[reference])
+        result[scan] = {"means": means.detach()} | dict(zip(learning, grads, strict=True))
+    assert_close(result[kernel], result[reference])
 
 
 def test_without_a_gradient_the_outputs_are_the_same():
     args = problem([6, 2, 4], 5, 0.0)
-    wanted = kernel(*(a.float().requires_grad_() for a in args[:9]), *args[9:])
+    expected = kernel(*(a.float().requires_grad_() for a in args[:9]), *args[9:])
     with torch.no_grad():
-        found = kernel(*(a.float().requires_grad_() for a in args[:9]), *args[9:])
-    for name, one, other in zip(OUTPUTS, found, wanted, strict=True):
+        result = kernel(*(a.float().requires_grad_() for a in args[:9]), *args[9:])
+    for name, one, other in zip(OUTPUTS, result, expected, strict=True):
         assert torch.equal(one, other), name
         assert not one.requires_grad
 
@@ -283,11 +283,11 @@ def test_bfloat16_is_no_worse_than_twice_the_eager_error(case, table, by):
         return under_autocast
 
     truth = run(imposed(eager, False), args)
-    theirs, found = (run(imposed(f, True), args, dtype=torch.float32) for f in (eager, ours))
-    assert torch.equal(found["out ends"], ends)
-    assert found["out H"].dtype == found["out s"].dtype == torch.float32
+    theirs, result = (run(imposed(f, True), args, dtype=torch.float32) for f in (eager, ours))
+    assert torch.equal(result["out ends"], ends)
+    assert result["out H"].dtype == result["out s"].dtype == torch.float32
     theirs["out means"] = theirs["out means"].bfloat16()  # they too are rounded before the output layer
-    comparing.assert_as_good(found, theirs, truth, slack=1e-6)
+    comparing.assert_as_good(result, theirs, truth, slack=1e-6)
 
 
 def test_what_it_cannot_scan_is_said_and_left_to_others(monkeypatch):
@@ -305,9 +305,9 @@ def test_what_it_cannot_scan_is_said_and_left_to_others(monkeypatch):
     large = problem([1], 257, 0.0)
     assert why([a.float() for a in large]) == "the state has 257 features, and the kernels hold up to 256"
     weights, carry = ActWeights(*args[1:5]), ActCarry(*args[5:9])
-    found, carry = act_segments(args[0], None, weights, carry, *args[9:], EPSILON)
-    _, *wanted = ActScan.apply(*args, EPSILON)
-    assert all(torch.equal(one, other) for one, other in zip((*found[2:], *carry), wanted, strict=True))
+    result, carry = act_segments(args[0], None, weights, carry, *args[9:], EPSILON)
+    _, *expected = ActScan.apply(*args, EPSILON)
+    assert all(torch.equal(one, other) for one, other in zip((*result[2:], *carry), expected, strict=True))
 
 
 def test_a_second_derivative_is_refused():

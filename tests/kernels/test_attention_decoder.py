@@ -78,9 +78,9 @@ def test_fused_is_the_reference_on_any_batch(lengths, U, sizes, seed):
 
 def test_float32_is_close_to_float64():
     args = problem([19, 38, 7, 1], 21, (64, 32, 48))
-    wanted = run(reference, args)
+    expected = run(reference, args)
     for function in (fused, reference):
-        assert_close(run(function, args, dtype=torch.float32), wanted, 1e-5)
+        assert_close(run(function, args, dtype=torch.float32), expected, 1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -88,10 +88,10 @@ def test_float32_is_close_to_float64():
 def test_keys_and_queries_may_be_so_large_that_their_exponentials_are_not_numbers(keys, query, dtype):
     args = problem([6, 3], 4, (4, 5, 3))
     args[2], args[5] = keys * args[2], query * args[5]
-    found, wanted = run(fused, args, dtype=dtype), run(reference, args, dtype=dtype)
-    outputs = [{name: values[f"out {name}"] for name in OUTPUTS} for values in (found, wanted)]
+    result, expected = run(fused, args, dtype=dtype), run(reference, args, dtype=dtype)
+    outputs = [{name: values[f"out {name}"] for name in OUTPUTS} for values in (result, expected)]
     assert_close(*outputs, 1e-4 if dtype == torch.float32 else 1e-9)
-    assert all(value.isfinite().all() for value in found.values())
+    assert all(value.isfinite().all() for value in result.values())
 
 
 def test_both_forms_of_the_sigmoid_agree():

@@ -71,8 +71,8 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     padding, poisoned = ~args[4], list(args)
     for place in (2, 3):
         poisoned[place] = args[place].masked_fill(padding[..., None], poison)
-    clean, found = run(fast, args, dtype=torch.float32), run(fast, poisoned, dtype=torch.float32)
-    assert_same(found, clean)
+    clean, result = run(fast, args, dtype=torch.float32), run(fast, poisoned, dtype=torch.float32)
+    assert_same(result, clean)
     assert not clean["out attention"].transpose(1, 2)[padding].any()
     assert not clean["keys"][padding].any()
     assert not clean["values"][padding].any()
@@ -101,10 +101,10 @@ def test_a_sentence_does_not_depend_on_its_batch():
 def test_energies_may_be_large_and_tanh_saturated():
     args = problem([6, 3], 2, (4, 5, 3))
     args[2], args[6] = 100 * args[2], 100 * args[6]
-    found, wanted = (run(function, args, dtype=torch.float32) for function in (fast, reference))
-    outputs = [{name: values[f"out {name}"] for name in OUTPUTS} for values in (found, wanted)]
+    result, expected = (run(function, args, dtype=torch.float32) for function in (fast, reference))
+    outputs = [{name: values[f"out {name}"] for name in OUTPUTS} for values in (result, expected)]
     assert_close(*outputs, tolerance=1e-4)
-    assert all(value.isfinite().all() for value in found.values())
+    assert all(value.isfinite().all() for value in result.values())
 
 
 def assert_bf16_is_as_good_as_eager(args: list[Tensor]) -> None:
@@ -119,11 +119,11 @@ def test_bf16_is_as_close_to_float64_as_the_eager_reference():
 def test_dtypes_are_those_of_the_reference():
     args = problem([3, 2], 2, (4, 4, 4))
     for dtype in (torch.float32, torch.bfloat16):
-        found, wanted = run(fast, args, dtype=dtype), run(reference, args, dtype=dtype)
+        result, expected = run(fast, args, dtype=dtype), run(reference, args, dtype=dtype)
         # As softmax under CUDA's autocast, not the CPU's.
-        assert found.pop("out attention").dtype == torch.float32
-        for name, value in found.items():
-            assert value.dtype == wanted[name].dtype, name
+        assert result.pop("out attention").dtype == torch.float32
+        for name, value in result.items():
+            assert value.dtype == expected[name].dtype, name
 
 
 def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):
@@ -133,8 +133,8 @@ def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):
     assert "features" in unsupported(args[0].float(), args[2].new_empty(1, 1, 5000), args[3])
     assert unsupported(args[0].float(), args[2], args[3]) is None
     weights = DecoderWeights(*args[5:])
-    for found, wanted in zip(decode(*args[:5], weights), reference(*args), strict=True):
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    for result, expected in zip(decode(*args[:5], weights), reference(*args), strict=True):
+        torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
 def test_decode_takes_triton_where_it_can(monkeypatch):

@@ -39,8 +39,8 @@ def blocks(args: list[Tensor]) -> tuple[Tensor, Tensor]:
     return attend_in_blocks(*args, Sigmoids.of(args[1]))
 
 
-def assert_close(found: tuple[Tensor, Tensor], wanted: tuple[Tensor, Tensor], tolerance: float) -> None:
-    for name, one, other in zip(("context", "weights"), found, wanted, strict=True):
+def assert_close(result: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor], tolerance: float) -> None:
+    for name, one, other in zip(("context", "weights"), result, expected, strict=True):
         error = (one.double() - other.double()).norm() / other.double().norm()
         assert error < tolerance, f"{name}: relative error {error:.1e}"
 
@@ -76,16 +76,16 @@ def test_queries_of_some_sentences_are_answered_as_if_each_had_the_sentence_to_i
     query = problem([1] * len(rows), K, (5, 3), seed=1)[0] * (300 if large else 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention_step, "BLOCK", block)
-        found = attend_in_blocks(query, *memory, energy, Sigmoids.of(memory[0]), sentences)
-    wanted = attend_reference(query, *(part[sentences] for part in memory), energy)
-    assert_close(found, wanted, 1e-9)
+        result = attend_in_blocks(query, *memory, energy, Sigmoids.of(memory[0]), sentences)
+    expected = attend_reference(query, *(part[sentences] for part in memory), energy)
+    assert_close(result, expected, 1e-9)
 
 
 def test_float32_is_as_close_to_float64_as_the_reference():
     args = problem([31, 50, 7, 1], 5, (200, 48))
-    wanted = attend_reference(*args)
-    assert_close(blocks(cast(args, torch.float32)), wanted, 1e-5)
-    assert_close(attend_reference(*cast(args, torch.float32)), wanted, 1e-5)
+    expected = attend_reference(*args)
+    assert_close(blocks(cast(args, torch.float32)), expected, 1e-5)
+    assert_close(attend_reference(*cast(args, torch.float32)), expected, 1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -103,9 +103,9 @@ def test_a_query_that_undoes_a_large_key_is_not_lost(keys, query, v):
     memory, mask = torch.tensor(keys)[None, :, None], torch.ones(1, 2, dtype=torch.bool)
     assert Sigmoids.of(memory).factored == (max(keys) < 0)
     args = [torch.tensor([[[query]]]), memory, torch.eye(2)[None], mask, torch.tensor([[v]])]
-    wanted = attend_reference(*cast(args, torch.float64))
-    assert (wanted[1] - 0.5).abs().max() > 0.02
-    assert_close(blocks(args), wanted, 1e-3)
+    expected = attend_reference(*cast(args, torch.float64))
+    assert (expected[1] - 0.5).abs().max() > 0.02
+    assert_close(blocks(args), expected, 1e-3)
 
 
 LENGTHS, SYMBOLS = [5, 1, 3], [[4, 5], [2, 7], [8, 8]]  # [B, K]
@@ -127,11 +127,11 @@ def encoded(poison: float = 0.5) -> Encoded:
 def walk(model: RecurrentDecoder, state: RecurrentState, steps: int = 3) -> list[Tensor]:
     """Logits, attention and hidden states of some steps of two hypotheses per sentence."""
     state = model.reorder(state, None, torch.zeros(3, 2, dtype=torch.long))
-    found = []
+    tensors = []
     for _ in range(steps):
         step, state = model.step(state, torch.tensor(SYMBOLS))
-        found += [step.logits, step.attention, state.hidden]
-    return found
+        tensors += [step.logits, step.attention, state.hidden]
+    return tensors
 
 
 @pytest.mark.parametrize("rows", [8, 9])  # one symbol too many for a table, and a vocabulary that has one
@@ -139,25 +139,25 @@ def walk(model: RecurrentDecoder, state: RecurrentState, steps: int = 3) -> list
 def test_steps_without_gradients_are_steps_with_them_whatever_is_in_padding(rows, poison, monkeypatch):
     monkeypatch.setattr(recurrent, "ROWS", rows)
     model = decoder()
-    wanted = walk(model, model.start(encoded()))
-    assert all(value.requires_grad for value in wanted)
+    expected = walk(model, model.start(encoded()))
+    assert all(value.requires_grad for value in expected)
     with torch.no_grad():
         state = model.start(encoded(poison))
-        found = walk(model, state)
+        result = walk(model, state)
     assert state.sigmoids is not None
     assert (state.table is None) == (rows == 8)
-    for one, other in [*zip(found, wanted, strict=True), *zip(walk(model, state), wanted, strict=True)]:
+    for one, other in [*zip(result, expected, strict=True), *zip(walk(model, state), expected, strict=True)]:
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
 def test_padding_reaches_no_gradient():
     model = decoder()
     probe = torch.randn(3, 2, 9).double()
-    wanted, found = (
+    expected, result = (
         torch.autograd.grad((walk(model, model.start(given))[-3] * probe).sum(), [*model.parameters()])
         for given in (encoded(), encoded(float("nan")))
     )
-    for (name, _), one, other in zip(model.named_parameters(), found, wanted, strict=True):
+    for (name, _), one, other in zip(model.named_parameters(), result, expected, strict=True):
         assert torch.equal(one, other), name
 
 
@@ -165,8 +165,8 @@ def test_memory_may_lie_in_any_order():
     model, given = decoder(), encoded()
     turned = replace(given, states=given.states.transpose(0, 1).contiguous().transpose(0, 1))
     with torch.no_grad():
-        wanted, found = walk(model, model.start(given)), walk(model, model.start(turned))
-    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+        expected, result = walk(model, model.start(given)), walk(model, model.start(turned))
+    assert all(torch.equal(one, other) for one, other in zip(result, expected, strict=True))
 
 
 def test_a_state_started_without_gradients_gives_them_when_stepped_with_them():
@@ -179,9 +179,11 @@ def test_a_state_started_without_gradients_gives_them_when_stepped_with_them():
         if not name.startswith(("attention.key", "initial"))  # which `start` has used
     }
     probe = torch.randn(3, 2, 9).double()
-    found = torch.autograd.grad((walk(model, state)[-3] * probe).sum(), parameters.values())
-    wanted = torch.autograd.grad((walk(model, model.start(encoded()))[-3] * probe).sum(), parameters.values())
-    for name, one, other in zip(parameters, found, wanted, strict=True):
+    result = torch.autograd.grad((walk(model, state)[-3] * probe).sum(), parameters.values())
+    expected = torch.autograd.grad(
+        (walk(model, model.start(encoded()))[-3] * probe).sum(), parameters.values()
+    )
+    for name, one, other in zip(parameters, result, expected, strict=True):
         assert other.any(), name
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
@@ -194,17 +196,17 @@ def test_reordered_hypotheses_go_on_as_they_would_have(grad):
             model.reorder(model.start(encoded()), None, torch.zeros(3, 2, dtype=torch.long)),
             torch.tensor(SYMBOLS),
         )
-        wanted, _ = model.step(state, following)
+        expected, _ = model.step(state, following)
         rows, columns = torch.tensor([2, 0]), torch.tensor([[1, 1, 0], [0, 1, 1]])
         moved = model.reorder(state, rows, columns)
-        found, _ = model.step(moved, following[rows[:, None], columns])
+        result, _ = model.step(moved, following[rows[:, None], columns])
         kept, _ = model.step(model.reorder(state, None, torch.tensor([[1], [0], [1]])), following[:, 1:])
     for name in ("logits", "attention"):
-        one, other = getattr(found, name), getattr(wanted, name)
+        one, other = getattr(result, name), getattr(expected, name)
         torch.testing.assert_close(one, other[rows[:, None], columns], rtol=0, atol=1e-12)
     # the first and third sentence went on from the second hypothesis, the second one from its first
-    torch.testing.assert_close(kept.logits[[0, 2]], wanted.logits[[0, 2], 1:], rtol=0, atol=1e-12)
-    assert (kept.logits[1] - wanted.logits[1, 1]).abs().max() > 1e-3
+    torch.testing.assert_close(kept.logits[[0, 2]], expected.logits[[0, 2], 1:], rtol=0, atol=1e-12)
+    assert (kept.logits[1] - expected.logits[1, 1]).abs().max() > 1e-3
     # what belongs to no sentence stays the very same
     assert moved.table is state.table
     assert (state.table is None) == grad

@@ -30,10 +30,10 @@ def run(function, args: list[Tensor], dtype: torch.dtype = torch.float64) -> dic
     """Context and weights; the kernels take v in float32."""
     query, keys, values, mask, v = args
     if function is attend:
-        found = attend(query.to(dtype), keys.to(dtype), values.to(dtype), mask.sum(1), v[0].float())
+        result = attend(query.to(dtype), keys.to(dtype), values.to(dtype), mask.sum(1), v[0].float())
     else:
-        found = attend_reference(query.to(dtype), keys.to(dtype), values.to(dtype), mask, v.to(dtype))
-    return dict(zip(("context", "weights"), found, strict=True))
+        result = attend_reference(query.to(dtype), keys.to(dtype), values.to(dtype), mask, v.to(dtype))
+    return dict(zip(("context", "weights"), result, strict=True))
 
 
 assert_close = partial(comparing.assert_close, tolerance=1e-5)
@@ -79,8 +79,8 @@ def test_padding_is_never_read_and_gets_nothing(poison):
     padding, poisoned = ~args[3], list(args)
     for place in (1, 2):
         poisoned[place] = args[place].masked_fill(padding[..., None], poison)
-    clean, found = run(attend, args, torch.float32), run(attend, poisoned, torch.float32)
-    assert_same(found, clean)
+    clean, result = run(attend, args, torch.float32), run(attend, poisoned, torch.float32)
+    assert_same(result, clean)
     assert not clean["weights"].transpose(1, 2)[padding].any()
 
 
@@ -144,27 +144,27 @@ def test_a_step_is_the_plain_step(K, poison, monkeypatch):
     model, given, symbols = decoder(), encoded([5, 1, 3], poison=poison), draw(9, 3, 3, K)
     with torch.no_grad():
         state = model.start(given)
-        found = walk(model, state, symbols)
+        result = walk(model, state, symbols)
     assert state.weights is not None
-    wanted = walk(model.double(), model.start(cast(given, torch.float64)), symbols)
-    assert all(value.requires_grad for value in wanted.values())
-    assert_close(found, wanted)
+    expected = walk(model.double(), model.start(cast(given, torch.float64)), symbols)
+    assert all(value.requires_grad for value in expected.values())
+    assert_close(result, expected)
 
 
 def test_a_step_in_bf16_is_as_close_to_float64_as_the_eager_one(monkeypatch):
     sizes = 20, 8, 48, 24, 40
     model, given, symbols = decoder(sizes), encoded([39, 7, 1], sizes), draw(20, 3, 3, 4)
-    found = {}
+    errors = {}
     for choice in ("triton", "reference"):
         monkeypatch.setenv(VARIABLE, choice)
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
             state = model.start(given)
             assert (state.weights is None) == (choice == "reference")
-            found[choice] = walk(model, state, symbols)
-    assert found["triton"]["hidden"].dtype == state.hidden.dtype == torch.float32
-    assert found["triton"]["logits"].dtype == found["reference"]["logits"].dtype == torch.bfloat16
-    wanted = walk(model.double(), model.start(cast(given, torch.float64)), symbols)
-    comparing.assert_as_good(found["triton"], found["reference"], wanted)
+            errors[choice] = walk(model, state, symbols)
+    assert errors["triton"]["hidden"].dtype == state.hidden.dtype == torch.float32
+    assert errors["triton"]["logits"].dtype == errors["reference"]["logits"].dtype == torch.bfloat16
+    expected = walk(model.double(), model.start(cast(given, torch.float64)), symbols)
+    comparing.assert_as_good(errors["triton"], errors["reference"], expected)
 
 
 def test_reordered_hypotheses_go_on_as_they_would_have(monkeypatch):
@@ -173,15 +173,17 @@ def test_reordered_hypotheses_go_on_as_they_would_have(monkeypatch):
     with torch.no_grad():
         start = model.reorder(model.start(encoded([5, 1, 3])), None, torch.zeros_like(symbols[0]))
         _, state = model.step(start, symbols[0])
-        wanted, _ = model.step(state, symbols[1])
+        expected, _ = model.step(state, symbols[1])
         rows, columns = (
             torch.tensor([2, 0], device=DEVICE),
             torch.tensor([[1, 1, 0], [0, 1, 1]], device=DEVICE),
         )
         moved = model.reorder(state, rows, columns)
-        found, _ = model.step(moved, symbols[1][rows[:, None], columns])
-    torch.testing.assert_close(found.logits, wanted.logits[rows[:, None], columns], rtol=0, atol=1e-6)
-    torch.testing.assert_close(found.attention, wanted.attention[rows[:, None], columns], rtol=0, atol=1e-6)
+        result, _ = model.step(moved, symbols[1][rows[:, None], columns])
+    torch.testing.assert_close(result.logits, expected.logits[rows[:, None], columns], rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        result.attention, expected.attention[rows[:, None], columns], rtol=0, atol=1e-6
+    )
     assert moved.weights is state.weights is start.weights
     assert state.keys is start.keys
 
@@ -222,12 +224,12 @@ def test_a_captured_step_is_the_step(dtype):  # so the host never waits either
     model, given, symbols = decoder(FULL), encoded(PAPER, FULL), draw(97, len(PAPER), 5)
     with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
         state = model.reorder(model.start(given), None, torch.zeros_like(symbols))
-        wanted, after = model.step(state, symbols)
+        expected, after = model.step(state, symbols)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            found, moved = model.step(state, symbols)
-    found.logits.zero_()
+            result, moved = model.step(state, symbols)
+    result.logits.zero_()
     graph.replay()
-    assert torch.equal(found.logits, wanted.logits)
-    assert torch.equal(found.attention, wanted.attention)
+    assert torch.equal(result.logits, expected.logits)
+    assert torch.equal(result.attention, expected.attention)
     assert torch.equal(moved.hidden, after.hidden)

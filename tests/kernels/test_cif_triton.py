@@ -29,8 +29,8 @@ def gradient(fired: Fired, scores: Tensor) -> Tensor:
     parts = (fired.weights, fired.spill, fired.a)
     weights = [torch.randn(scores.shape, generator=generator).to(scores) for _ in parts]
     total = sum((part * weight).sum() for part, weight in zip(parts, weights, strict=True))
-    (found,) = torch.autograd.grad(total, scores)
-    return found
+    (slope,) = torch.autograd.grad(total, scores)
+    return slope
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0, 8.0])
@@ -38,19 +38,19 @@ def gradient(fired: Fired, scores: Tensor) -> Tensor:
 def test_the_kernels_fire_as_the_reference_does(longest: int, spread: float) -> None:
     scores, counts, numbers = problem(longest, spread)
     exact, single = scores.double().requires_grad_(), scores.requires_grad_()
-    wanted, found = fire_reference(exact, counts, numbers), cif_triton.fire(single, counts, numbers)
+    expected, result = fire_reference(exact, counts, numbers), cif_triton.fire(single, counts, numbers)
     if spread:  # with equal scores, rounding decides which side of a boundary it falls on
-        assert found.ends.equal(wanted.ends)
+        assert result.ends.equal(expected.ends)
     else:
-        assert found.ends.sum(1).equal(wanted.ends.sum(1))
+        assert result.ends.sum(1).equal(expected.ends.sum(1))
         return
     sure = numbers < counts  # where every character is a segment, nothing is made of a
     for name in ("a", "weights", "spill"):
         rows = slice(None) if name == "weights" else sure
-        one, other = getattr(found, name)[rows].double(), getattr(wanted, name)[rows]
+        one, other = getattr(result, name)[rows].double(), getattr(expected, name)[rows]
         torch.testing.assert_close(one, other, rtol=0, atol=3e-6, msg=name)
     torch.testing.assert_close(
-        gradient(found, single).double(), gradient(wanted, exact), rtol=1e-4, atol=1e-4
+        gradient(result, single).double(), gradient(expected, exact), rtol=1e-4, atol=1e-4
     )
 
 

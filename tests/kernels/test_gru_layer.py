@@ -47,9 +47,9 @@ def pytorch(inputs: Tensor, lengths: Tensor, weight_hh: Tensor, bias_hh: Tensor)
     return nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=inputs.shape[1])[0]
 
 
-def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-11, msg=lambda t, n=name: f"{n}: {t}")
+def assert_close(result: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name, value in expected.items():
+        torch.testing.assert_close(result[name], value, rtol=0, atol=1e-11, msg=lambda t, n=name: f"{n}: {t}")
 
 
 @settings(max_examples=12)
@@ -87,8 +87,8 @@ def test_padding_is_never_read_and_gets_nothing(poison, N):
     args = problem([6, 2, 4], 3, extra=1, N=N)
     padding = torch.arange(7) >= args[1][:, None]
     poisoned = [args[0].masked_fill(padding[..., None, None], poison), *args[1:]]
-    clean, found = run(gru_layer_reference, args), run(gru_layer_reference, poisoned)
-    assert_same(found, clean)
+    clean, result = run(gru_layer_reference, args), run(gru_layer_reference, poisoned)
+    assert_same(result, clean)
     assert not clean["out states"][padding].any()
     assert not clean["inputs"][padding].any()
 
@@ -96,11 +96,11 @@ def test_padding_is_never_read_and_gets_nothing(poison, N):
 @pytest.mark.parametrize("N", [1, 2])
 def test_an_empty_sentence_has_zeros_and_gives_nothing(N):
     args = problem([3, 0, 2], 3, N=N)
-    found = run(gru_layer_reference, args)
-    assert not found["out states"][1].any()
-    assert not found["inputs"][1].any()
+    result = run(gru_layer_reference, args)
+    assert not result["out states"][1].any()
+    assert not result["inputs"][1].any()
     others = [args[0][[0, 2]], args[1][[0, 2]], *args[2:]]
-    torch.testing.assert_close(found["out states"][[0, 2]], gru_layer_reference(*others), rtol=0, atol=1e-12)
+    torch.testing.assert_close(result["out states"][[0, 2]], gru_layer_reference(*others), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -79,8 +79,8 @@ def test_padding_is_never_read_and_gets_nothing(poison, N):
     args = problem([5, 2, 0], 5, extra=1, N=N)
     padding = torch.arange(6, device=DEVICE) >= args[1][:, None]
     poisoned = [args[0].masked_fill(padding[..., None, None], poison), *args[1:]]
-    clean, found = run(layer, args, torch.float32), run(layer, poisoned, torch.float32)
-    assert_same(found, clean)
+    clean, result = run(layer, args, torch.float32), run(layer, poisoned, torch.float32)
+    assert_same(result, clean)
     assert not clean["out states"][padding].any()
     assert not clean["inputs"][padding].any()
 
@@ -89,15 +89,15 @@ def test_padding_is_never_read_and_gets_nothing(poison, N):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_memory_may_hold_anything_before(dtype, N, monkeypatch):
     args = problem([5, 2, 0, 3], 5, extra=1, N=N)
-    wanted = run(layer, args, dtype)
+    expected = run(layer, args, dtype)
     new_empty = Tensor.new_empty
 
     def poisoned(*args, **options):
-        found = new_empty(*args, **options)
-        return found.fill_(float("nan")) if found.is_floating_point() else found
+        tensor = new_empty(*args, **options)
+        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
 
     monkeypatch.setattr(Tensor, "new_empty", poisoned)
-    assert_same(run(layer, args, dtype), wanted)
+    assert_same(run(layer, args, dtype), expected)
 
 
 def test_memory_may_lie_in_any_order():
@@ -122,9 +122,9 @@ def test_without_gradients_the_states_are_the_same():
 def test_gates_may_be_saturated():
     args = problem([6, 3], 4)
     args[0] = 100 * args[0]
-    found = run(layer, args, torch.float32)
-    assert errors(found, run(gru_layer_reference, args))["out states"] < 1e-5
-    assert all(value.isfinite().all() for value in found.values())
+    result = run(layer, args, torch.float32)
+    assert errors(result, run(gru_layer_reference, args))["out states"] < 1e-5
+    assert all(value.isfinite().all() for value in result.values())
 
 
 def test_a_second_derivative_is_refused():
@@ -145,8 +145,8 @@ def test_bf16_is_as_close_to_float64_as_the_eager_reference(N):
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_dtypes_are_those_of_the_reference(kind):
     args = problem([3, 2], 4)
-    found, wanted = run(layer, args, kind), run(gru_layer_reference, args, kind)
-    assert {n: v.dtype for n, v in found.items()} == {n: v.dtype for n, v in wanted.items()}
+    result, expected = run(layer, args, kind), run(gru_layer_reference, args, kind)
+    assert {n: v.dtype for n, v in result.items()} == {n: v.dtype for n, v in expected.items()}
 
 
 def test_what_is_not_supported_falls_back_and_says_why(monkeypatch):

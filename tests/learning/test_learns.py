@@ -54,6 +54,6 @@ def test_numbers_that_were_held_out_are_translated_right(system: str, tmp_path: 
     trained = caesura("train", config, "--out", tmp_path / "model")
     assert trained.status == 0, trained.err
     done = caesura("evaluate", tmp_path / "model", "--src", paths["test"], "--beam", 1, "--json")
-    found = json.loads(done.out)
-    assert found["scores"]["sentences"] == 150
-    assert found["scores"]["exact"] > 0.9, trained.out
+    scores = json.loads(done.out)
+    assert scores["scores"]["sentences"] == 150
+    assert scores["scores"]["exact"] > 0.9, trained.out

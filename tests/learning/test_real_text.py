@@ -119,9 +119,9 @@ def test_a_short_run_on_real_text_trains_stops_resumes_translates_and_evaluates(
     cut = caesura("segment", folder, source)
     assert ["".join(split_pieces(line)) for line in cut.lines] == texts
     given = ("--src", source, "--trg", tmp_path / "dev.en", "--json")
-    found = json.loads(caesura("evaluate", folder, *given).out)
-    assert found["scores"]["sentences"] == len(texts)
-    assert found["scores"]["chrf"] > 1
-    assert ("live" in found["figures"]) == (name == "act")
-    mean = found["segments"]["mean"]
+    scores = json.loads(caesura("evaluate", folder, *given).out)
+    assert scores["scores"]["sentences"] == len(texts)
+    assert scores["scores"]["chrf"] > 1
+    assert ("live" in scores["figures"]) == (name == "act")
+    mean = scores["segments"]["mean"]
     assert mean == 1 if name == "char" else mean > 1

@@ -16,7 +16,7 @@ class Replay:
 
     def __init__(self, work: Callable[[], tuple[Any, ...]]) -> None:
         self.work = work
-        memory = [piece for own in graphs._graphs.values() for piece in own._memory]
+        memory = [piece for graph in graphs._graphs.values() for piece in graph._memory]
         before = [piece.clone() for piece in memory]
         self.results = work()
         for piece, value in zip(memory, before, strict=True):

@@ -56,17 +56,17 @@ def table(count: int, seed: int, vocab_size: int = 6, memory: int = 7, spread: f
 
 def chances(script: Tensor, symbols: tuple[int, ...]) -> list[Tensor]:
     """Log-probabilities [V] before each symbol, by one sentence's table [M, V]."""
-    found, read = [], BOS
+    product, read = [], BOS
     for symbol in symbols:
-        found.append(torch.log_softmax(script[read % len(script)], 0))
+        product.append(torch.log_softmax(script[read % len(script)], 0))
         read += symbol
-    return found
+    return product
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+def same(hypotheses: list[Hypothesis], expected: list[Hypothesis]) -> None:
     """Fails where two lists of hypotheses differ in a symbol, or by more than rounding in a score."""
-    assert [h.symbols for h in found] == [h.symbols for h in expected]
+    assert [h.symbols for h in hypotheses] == [h.symbols for h in expected]
     for name in ("log_prob", "score"):
-        assert [getattr(h, name) for h in found] == pytest.approx(
+        assert [getattr(h, name) for h in hypotheses] == pytest.approx(
             [getattr(h, name) for h in expected], abs=1e-9
         )

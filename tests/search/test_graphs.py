@@ -67,9 +67,9 @@ def test_a_piece_played_again_and_again_does_what_it_does(
             for turn in range(5):
                 with torch.inference_mode(inference and turn % 2 == 1):
                     (played, extra), (plain, expected) = play("", piece, (played,)), piece(plain)
-                for found, wanted in zip(leaves((played, extra)), leaves((plain, expected)), strict=True):
-                    assert torch.equal(found, wanted)
-                    assert found.dtype == wanted.dtype
+                for result, reference in zip(leaves((played, extra)), leaves((plain, expected)), strict=True):
+                    assert torch.equal(result, reference)
+                    assert result.dtype == reference.dtype
                 if piece is swap and turn % 2:  # the caller does it too
                     played, plain = Pair(played.other, played.one), Pair(plain.other, plain.one)
     # Two sizes, of one dtype or of two; where a buffer grows, what was captured before is captured again.
@@ -89,12 +89,12 @@ def test_a_view_that_begins_where_its_buffer_does_is_copied_all_the_same() -> No
 
 
 def test_constants_of_a_state_and_names_of_pieces_have_graphs_of_their_own(replays: list[Replay]) -> None:
-    own = SearchGraphs()
+    recorder = SearchGraphs()
     for name, constant in (("a", "x"), ("a", "y"), ("b", "y")):
         for _ in range(3):
             pair = Pair(torch.zeros(2), torch.zeros(2), constant)
-            ((found, _),) = (own.play(name, grow, (pair,)),)
-            assert found.name == constant
+            ((grown, _),) = (recorder.play(name, grow, (pair,)),)
+            assert grown.name == constant
     assert len(replays) == 3
 
 
@@ -102,10 +102,10 @@ def test_the_graphs_of_the_shapes_seen_last_are_kept(
     monkeypatch: pytest.MonkeyPatch, replays: list[Replay]
 ) -> None:
     monkeypatch.setattr(graphs, "SHAPES", 3)
-    own = SearchGraphs()
+    recorder = SearchGraphs()
 
     def play(size: int) -> None:
-        own.play("", grow, (Pair(torch.zeros(size), torch.zeros(size)),))
+        recorder.play("", grow, (Pair(torch.zeros(size), torch.zeros(size)),))
 
     for size in (9, 9, 1, 1, 2, 2, 9, 3, 3):
         play(size)
@@ -116,17 +116,17 @@ def test_the_graphs_of_the_shapes_seen_last_are_kept(
     play(1)
     play(1)
     assert len(replays) == 5
-    assert len(own._captured) == 3
+    assert len(recorder._captured) == 3
 
 
 def test_what_is_too_large_for_the_buffers_runs_as_it_is(
     monkeypatch: pytest.MonkeyPatch, replays: list[Replay]
 ) -> None:
     monkeypatch.setattr(graphs, "LARGEST", 100)
-    own, large = SearchGraphs(), Pair(torch.ones(30), torch.ones(30))
+    recorder, large = SearchGraphs(), Pair(torch.ones(30), torch.ones(30))
     for _ in range(3):
-        (found, _) = own.play("", grow, (large,))
-        assert torch.equal(found.one, torch.full((30,), 2.0, dtype=torch.float64))
+        (grown, _) = recorder.play("", grow, (large,))
+        assert torch.equal(grown.one, torch.full((30,), 2.0, dtype=torch.float64))
     assert not replays
 
 
@@ -161,8 +161,10 @@ def test_finished_sentences_leave(pace: Pace, monkeypatch: pytest.MonkeyPatch) -
 
     tables, limits = table(40, seed=1), torch.arange(1, 41)
     tables[..., EOS] = -torch.inf
-    found = beam_search(Watched(), encoded(tables), limits, beam=2)
-    assert [len(h.symbols) for pool in found for h in pool] == [n for n in limits.tolist() for _ in range(2)]
+    hypotheses = beam_search(Watched(), encoded(tables), limits, beam=2)
+    assert [len(h.symbols) for pool in hypotheses for h in pool] == [
+        n for n in limits.tolist() for _ in range(2)
+    ]
     steps = range(40) if pace.round == 1 else range(-(-40 // pace.stretch) * pace.stretch)
     alive = [40 - step // pace.round * pace.round for step in steps]  # at the last look
     if not pace.graphs:
@@ -226,10 +228,10 @@ def test_graphs_follow_the_weights(monkeypatch: pytest.MonkeyPatch, replays: lis
         with monkeypatch.context() as patch:
             patch.setattr(rounds, "pace", lambda _: PACES["in graphs"])
             searched(model, texts)
-            found = searched(model, texts)
+            hypotheses = searched(model, texts)
         assert (len(replays) > before) == again  # what lies elsewhere
         expected = searched(model, texts)
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(hypotheses, expected, strict=True):
             assert [h.symbols for h in one] == [h.symbols for h in other]
-        seen.add(str(found))
+        seen.add(str(hypotheses))
     assert len(seen) == 3

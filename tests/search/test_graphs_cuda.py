@@ -52,8 +52,8 @@ def without(model: Translator, texts: list[list[int]], low: bool = False) -> lis
         return searched(model, texts, low)
 
 
-def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float) -> None:
-    for one, other in zip(found, expected, strict=True):
+def same(hypotheses: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float) -> None:
+    for one, other in zip(hypotheses, expected, strict=True):
         assert [h.symbols for h in one] == [h.symbols for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=tolerance)
 
@@ -68,9 +68,9 @@ def test_graphs_give_what_is_found_without_whatever_the_weights(segmenter: dict[
                 parameter.mul_(factor)
         for count in (5, 30):
             texts = sentences(count, seed=count)
-            found = searched(model, texts)
-            same(found, without(model, texts), 1e-9)
-            seen.add(str([h.symbols for pool in found for h in pool]))
+            hypotheses = searched(model, texts)
+            same(hypotheses, without(model, texts), 1e-9)
+            seen.add(str([h.symbols for pool in hypotheses for h in pool]))
     assert len(seen) == 6
     assert sum(captured is not None for captured in graphs._graphs[model.decoder]._captured.values()) > 8
 
@@ -92,8 +92,8 @@ def test_under_autocast_graphs_read_the_weights_of_today() -> None:
     with torch.no_grad():
         model.decoder.output.weight.mul_(20.0)  # distributions in which bfloat16 does not decide
     for _ in range(4):
-        found, expected = searched(model, texts, low=True), without(model, texts, low=True)
-        best = [[pool[0].score for pool in pools] for pools in (found[:-2], expected[:-2])]
+        hypotheses, expected = searched(model, texts, low=True), without(model, texts, low=True)
+        best = [[pool[0].score for pool in pools] for pools in (hypotheses[:-2], expected[:-2])]
         assert best[0] == pytest.approx(best[1], rel=0.02, abs=0.02)
         with torch.no_grad():
             for parameter in model.parameters():

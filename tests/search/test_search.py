@@ -43,9 +43,9 @@ def log_prob(script: Tensor, symbols: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_beam_of_one_is_greedy_search(model: Translator) -> None:
     source = encode(model, SENTENCES)
-    found = greedy(model.decoder, source, LIMITS)
-    assert {h.finished for h in found} == {True, False}
-    same([one for (one,) in beam_search(model.decoder, source, LIMITS, beam=1)], found)
+    hypotheses = greedy(model.decoder, source, LIMITS)
+    assert {h.finished for h in hypotheses} == {True, False}
+    same([one for (one,) in beam_search(model.decoder, source, LIMITS, beam=1)], hypotheses)
 
 
 @settings(max_examples=20)
@@ -54,8 +54,8 @@ def test_a_beam_of_one_is_greedy_search_with_any_decoder(
     seed: int, count: int, limit: int, spread: float
 ) -> None:
     tables, limits = table(count, seed, spread=spread), torch.full((count,), limit)
-    found = [one for (one,) in beam_search(SCRIPT, encoded(tables), limits, beam=1)]
-    same(found, greedy(SCRIPT, encoded(tables), limits))
+    hypotheses = [one for (one,) in beam_search(SCRIPT, encoded(tables), limits, beam=1)]
+    same(hypotheses, greedy(SCRIPT, encoded(tables), limits))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -68,10 +68,10 @@ def test_a_sentence_translates_the_same_alone_and_in_company(model: Translator) 
     )
     assert len({h.symbols for pool in together[1] for h in pool}) > len(SENTENCES)
     for b, sentence in enumerate(SENTENCES):
-        own, limit = encode(model, [sentence]), LIMITS[b : b + 1]
-        same(together[0][b], greedy(decoder, own, limit))
-        same(together[1][b], beam_search(decoder, own, limit, beam=5)[0])
-        same(together[2][b], sample(decoder, own, limit, seeds[b : b + 1]))
+        single, limit = encode(model, [sentence]), LIMITS[b : b + 1]
+        same(together[0][b], greedy(decoder, single, limit))
+        same(together[1][b], beam_search(decoder, single, limit, beam=5)[0])
+        same(together[2][b], sample(decoder, single, limit, seeds[b : b + 1]))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -82,10 +82,10 @@ def test_the_score_of_a_hypothesis_is_what_forced_rescoring_gives_it(model: Tran
         [[h] for h in greedy(model.decoder, source, LIMITS)],
         [[h] for h in sample(model.decoder, source, LIMITS, seeds, temperature=0.7)],
     )
-    for found in searches:
-        assert {h.finished for pool in found for h in pool} == {True, False}
+    for hypotheses in searches:
+        assert {h.finished for pool in hypotheses for h in pool} == {True, False}
     for sentence, *pools in zip(SENTENCES, *searches, strict=True):
-        pool = [h for own in pools for h in own]
+        pool = [h for group in pools for h in group]
         # All hypotheses of the sentence as one padded batch [B, U].
         lengths = torch.tensor([len(h.symbols) for h in pool])
         targets = torch.full((len(pool), int(lengths.max())), PAD)
@@ -128,8 +128,8 @@ def test_pad_and_bos_are_never_written_however_probable() -> None:
     tables = table(3, seed=0)
     tables[..., [PAD, BOS]] += 50
     limits = torch.full((3,), 5)
-    found = beam_search(SCRIPT, encoded(tables), limits, beam=3)
-    written = {y for pool in found for h in pool for y in h.symbols}
+    hypotheses = beam_search(SCRIPT, encoded(tables), limits, beam=3)
+    written = {y for pool in hypotheses for h in pool for y in h.symbols}
     written |= {y for h in greedy(SCRIPT, encoded(tables), limits) for y in h.symbols}
     written |= {y for h in sample(SCRIPT, encoded(tables), limits, [1, 2, 3]) for y in h.symbols}
     assert written <= {UNK, EOS, 4, 5}
@@ -169,9 +169,9 @@ def test_a_wider_beam_finds_no_worse_hypotheses_on_average(alpha: float) -> None
         for beam in (1, 2, 4, 8)
     ]
     # A hypothesis that the limit cut off ranks below finished ones whatever its score: leave those out.
-    ended = [found for found in zip(*best, strict=True) if all(h.finished for h in found)]
+    ended = [group for group in zip(*best, strict=True) if all(h.finished for h in group)]
     assert len(ended) > 180
-    means = [sum(h.score for h in found) / len(ended) for found in zip(*ended, strict=True)]
+    means = [sum(h.score for h in group) / len(ended) for group in zip(*ended, strict=True)]
     assert means == sorted(means)
     assert means[0] < means[-1]
 
@@ -204,7 +204,7 @@ def test_the_same_seed_gives_the_same_sample_and_others_give_others() -> None:
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
 def test_samples_are_as_frequent_as_the_model_says(temperature: float) -> None:
     count, script = 6000, table(1, seed=4, spread=0.4)
-    found = sample(
+    hypotheses = sample(
         SCRIPT,
         encoded(script.expand(count, -1, -1)),
         torch.full((count,), 2),
@@ -220,7 +220,7 @@ def test_samples_are_as_frequent_as_the_model_says(temperature: float) -> None:
             kept = (logs / temperature).exp()
             kept[[PAD, BOS]] = 0
             chance *= float(kept[y] / kept.sum())
-        seen = sum(h.symbols == symbols for h in found)
+        seen = sum(h.symbols == symbols for h in hypotheses)
         statistic += (seen - count * chance) ** 2 / (count * chance)
         total += chance
         assert count * chance > 5  # or chi-square would say nothing
@@ -261,13 +261,15 @@ def test_a_limit_of_nothing_gives_a_hypothesis_without_symbols(limits: list[int]
         "beam": [pool[0] for pool in beam_search(SCRIPT, encoded(tables), sizes, beam=3)],
         "sampling": sample(SCRIPT, encoded(tables), sizes, [0, 1]),
     }
-    for name, found in searches.items():
-        assert len(found) == 2, name
-        for hypothesis, limit in zip(found, limits, strict=True):
+    for name, hypotheses in searches.items():
+        assert len(hypotheses) == 2, name
+        for hypothesis, limit in zip(hypotheses, limits, strict=True):
             assert len(hypothesis.symbols) <= limit, name
             assert bool(hypothesis.symbols) == bool(limit), name
             assert math.isfinite(hypothesis.score), name
-        assert (found[0].log_prob, found[0].score, found[0].finished) == (0.0, 0.0, False), name
+        assert (hypotheses[0].log_prob, hypotheses[0].score, hypotheses[0].finished) == (0.0, 0.0, False), (
+            name
+        )
 
 
 def test_an_empty_batch_has_no_hypotheses() -> None:

@@ -75,7 +75,7 @@ def test_the_batched_layer_is_the_listing_in_outputs_and_in_every_gradient(
     made = layer(seed, regime, vocab_size=vocab_size)
     generator = torch.Generator().manual_seed(seed)
     symbols, lengths = ragged([7, 1, 12, 2, 9], vocab_size, generator)
-    found = made(symbols, lengths)
+    segments = made(symbols, lengths)
     rows = [act_enc(made, row[:n]) for row, n in zip(symbols, lengths.tolist(), strict=True)]
 
     sizes = [sum(row.ends) for row in rows]
@@ -88,22 +88,24 @@ def test_the_batched_layer_is_the_listing_in_outputs_and_in_every_gradient(
         assert len(spans) > 1
         assert any(1 < size < n for size, n in zip(sizes, lengths.tolist(), strict=True))
 
-    probe = torch.randn(found.vectors.shape, generator=generator, dtype=torch.float64)
+    probe = torch.randn(segments.vectors.shape, generator=generator, dtype=torch.float64)
     tilt = torch.randn(len(rows), generator=generator, dtype=torch.float64)
-    assert found.lengths.tolist() == sizes
-    assert found.scores is not None
+    assert segments.lengths.tolist() == sizes
+    assert segments.scores is not None
     for b, (row, n) in enumerate(zip(rows, lengths.tolist(), strict=True)):
-        assert found.ends[b, :n].tolist() == row.ends
-        assert not found.ends[b, n:].any()
-        close(found.vectors[b, : sizes[b]], row.vectors, what="vectors")
-        for name, whole in (("weights", found.weights), ("scores", found.scores)):
+        assert segments.ends[b, :n].tolist() == row.ends
+        assert not segments.ends[b, n:].any()
+        close(segments.vectors[b, : sizes[b]], row.vectors, what="vectors")
+        for name, whole in (("weights", segments.weights), ("scores", segments.scores)):
             close(whole[b, :n], getattr(row, name), what=name)
             assert not whole[b, n:].any(), name
-        assert not found.vectors[b, sizes[b] :].any()
-    close(found.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
+        assert not segments.vectors[b, sizes[b] :].any()
+    close(segments.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
 
     names, parameters = zip(*made.named_parameters(), strict=True)
-    actual = torch.autograd.grad((found.vectors * probe).sum() + (found.penalty * tilt).sum(), parameters)
+    actual = torch.autograd.grad(
+        (segments.vectors * probe).sum() + (segments.penalty * tilt).sum(), parameters
+    )
     literal = sum(
         (row.vectors * probe[b, : sizes[b]]).sum() + row.penalty * tilt[b] for b, row in enumerate(rows)
     )
@@ -115,13 +117,13 @@ def test_the_batched_layer_is_the_listing_in_outputs_and_in_every_gradient(
 def test_gradients_agree_with_finite_differences_away_from_the_threshold() -> None:
     made = layer(0, vocab_size=5, embedding_dim=2, act_size=3, output_dim=2)
     symbols, lengths = torch.tensor([[0, 3, 1, 4, 2, 2], [4, 1, 0, 0, 0, 0]]), torch.tensor([6, 3])
-    found = made(symbols, lengths)
-    assert found.scores is not None
-    assert 2 < found.lengths.sum() < 9
+    segments = made(symbols, lengths)
+    assert segments.scores is not None
+    assert 2 < segments.lengths.sum() < 9
     # Nowhere is the sum that decides so close to 1 - eps that a bump of 1e-6 would move a boundary.
     for b, n in enumerate(lengths.tolist()):
         total = 0.0
-        for h, f in zip(found.scores[b, :n].tolist(), found.ends[b, :n].tolist(), strict=True):
+        for h, f in zip(segments.scores[b, :n].tolist(), segments.ends[b, :n].tolist(), strict=True):
             assert abs(total + h - (1 - made.epsilon)) > 1e-3
             total = 0.0 if f else total + h
     names, values = zip(*((n, p.detach().requires_grad_()) for n, p in made.named_parameters()), strict=True)
@@ -142,12 +144,12 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold() -> No
 def test_the_weights_of_every_segment_sum_to_one(seed: int, bias: float, lengths: list[int]) -> None:
     made = layer(seed)
     torch.nn.init.constant_(made.halting.bias, bias)
-    found = made(*ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed)))
+    segments = made(*ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed)))
     for b, n in enumerate(lengths):
-        sums = segment_sums(found.weights[b, :n], found.ends[b, :n])
-        assert len(sums) == found.lengths[b]
+        sums = segment_sums(segments.weights[b, :n], segments.ends[b, :n])
+        assert len(sums) == segments.lengths[b]
         close(torch.stack(sums), torch.ones(len(sums), dtype=torch.float64), 1e-12)
-    assert (found.weights >= 0).all()
+    assert (segments.weights >= 0).all()
 
 
 def test_a_sentence_worked_by_hand() -> None:
@@ -161,26 +163,26 @@ def test_a_sentence_worked_by_hand() -> None:
     torch.nn.init.constant_(made.halting.bias, logit(0.4))
     torch.nn.init.constant_(made.output.weight, 2.0)
     torch.nn.init.constant_(made.output.bias, 1.0)
-    found = made(torch.tensor([[0, 0, 1, 0, 1]]), torch.tensor([5]))
-    assert found.ends.tolist() == [[False, False, True, False, True]]
-    assert found.weights[0].tolist() == pytest.approx([0.4, 0.4, 0.2, 0.4, 0.6])
-    assert found.vectors[0, :, 0].tolist() == pytest.approx([1.475, 1.21625])
-    assert found.penalty.tolist() == pytest.approx([-0.04])
+    segments = made(torch.tensor([[0, 0, 1, 0, 1]]), torch.tensor([5]))
+    assert segments.ends.tolist() == [[False, False, True, False, True]]
+    assert segments.weights[0].tolist() == pytest.approx([0.4, 0.4, 0.2, 0.4, 0.6])
+    assert segments.vectors[0, :, 0].tolist() == pytest.approx([1.475, 1.21625])
+    assert segments.penalty.tolist() == pytest.approx([-0.04])
 
 
 def test_a_vector_is_the_weighted_mean_of_the_outputs_of_its_symbols() -> None:
     made = layer(2)
     symbols, lengths = ragged([14], VOCABULARY, torch.Generator().manual_seed(2))
-    found = made(symbols, lengths)
-    assert 1 < found.lengths[0] < 14
+    segments = made(symbols, lengths)
+    assert 1 < segments.lengths[0] < 14
     s, s_mean, o_mean, means = torch.zeros(1, 5, dtype=torch.float64), 0, 0, []
-    for x, p, f in zip(symbols[0], found.weights[0], found.ends[0], strict=True):
+    for x, p, f in zip(symbols[0], segments.weights[0], segments.ends[0], strict=True):
         s = made.cell(made.embedding(x)[None], s)
         s_mean, o_mean = s_mean + p * s, o_mean + p * made.output(s)
         if f:
             means.append(o_mean)
             s, s_mean, o_mean = s_mean, 0, 0
-    close(found.vectors[0], torch.cat(means), 1e-12)
+    close(segments.vectors[0], torch.cat(means), 1e-12)
 
 
 def test_only_scores_that_do_not_halt_get_a_gradient() -> None:
@@ -190,9 +192,9 @@ def test_only_scores_that_do_not_halt_get_a_gradient() -> None:
     with torch.no_grad():
         made.halting.weight.copy_(torch.tensor([[0.0, 5.0]]))
         made.output.weight.copy_(torch.tensor([[1.0, 0.0]]))
-    found = made(torch.tensor([[goes, halts, goes, goes, halts]]), torch.tensor([5]))
-    assert found.ends.tolist() == [[False, True, False, False, True]]
-    (found.vectors.square().sum() + found.penalty.sum()).backward()
+    segments = made(torch.tensor([[goes, halts, goes, goes, halts]]), torch.tensor([5]))
+    assert segments.ends.tolist() == [[False, True, False, False, True]]
+    (segments.vectors.square().sum() + segments.penalty.sum()).backward()
     gradient = made.embedding.weight.grad
     assert gradient is not None
     assert gradient[goes, 1] != 0
@@ -205,8 +207,8 @@ def test_the_halting_unit_gets_exactly_no_gradient_where_every_character_halts(
     regime: str, none: bool
 ) -> None:
     made = layer(1, regime)
-    found = made(*ragged([6, 3], VOCABULARY, torch.Generator().manual_seed(1)))
-    (found.vectors.square().sum() + found.penalty.sum()).backward()
+    segments = made(*ragged([6, 3], VOCABULARY, torch.Generator().manual_seed(1)))
+    (segments.vectors.square().sum() + segments.penalty.sum()).backward()
     for parameter in (made.halting.weight, made.halting.bias):
         assert parameter.grad is not None
         assert (not parameter.grad.any()) is none
@@ -223,18 +225,18 @@ def test_the_halting_unit_gets_exactly_no_gradient_where_every_character_halts(
     ],
 )
 def test_the_literal_penalty_of_a_hundred_characters(h: float, segments: int, penalty: float) -> None:
-    found = steady(h)(torch.zeros(1, 100, dtype=torch.long), torch.tensor([100]))
-    assert found.lengths.tolist() == [segments]
-    assert found.penalty.tolist() == pytest.approx([penalty])
+    result = steady(h)(torch.zeros(1, 100, dtype=torch.long), torch.tensor([100]))
+    assert result.lengths.tolist() == [segments]
+    assert result.penalty.tolist() == pytest.approx([penalty])
 
 
 def test_the_penalty_counts_the_scores_that_did_not_halt() -> None:
-    found = layer(3)(*ragged([9, 4, 1], VOCABULARY, torch.Generator().manual_seed(3)))
-    assert found.scores is not None
-    assert found.penalty.min() < 0
+    segments = layer(3)(*ragged([9, 4, 1], VOCABULARY, torch.Generator().manual_seed(3)))
+    assert segments.scores is not None
+    assert segments.penalty.min() < 0
     for b, n in enumerate([9, 4, 1]):
-        going = found.scores[b, :n][~found.ends[b, :n]].sum()
-        close(found.penalty[b], (1 - going) / n)
+        going = segments.scores[b, :n][~segments.ends[b, :n]].sum()
+        close(segments.penalty[b], (1 - going) / n)
 
 
 @settings(max_examples=15)
@@ -250,21 +252,21 @@ def test_batch_mates_and_whatever_stands_in_the_padding_do_not_matter(seed: int,
     together, poisoned = made(symbols, sizes), made(symbols.masked_fill(beyond, poison), sizes)
     for b, n in enumerate(lengths):
         alone = made(symbols[b : b + 1, :n], sizes[b : b + 1])
-        for found in (together, poisoned):
-            count = int(found.lengths[b])
-            assert found.ends[b, :n].equal(alone.ends[0])
+        for segments in (together, poisoned):
+            count = int(segments.lengths[b])
+            assert segments.ends[b, :n].equal(alone.ends[0])
             for name in ("vectors", "weights", "scores", "penalty"):
-                whole, own = getattr(found, name)[b], getattr(alone, name)[0]
-                close(whole[: len(own)] if own.dim() else whole, own, 1e-12, name)
-            assert not found.vectors[b, count:].any()
-            assert not found.weights[b, n:].any()
+                whole, expected = getattr(segments, name)[b], getattr(alone, name)[0]
+                close(whole[: len(expected)] if expected.dim() else whole, expected, 1e-12, name)
+            assert not segments.vectors[b, count:].any()
+            assert not segments.weights[b, n:].any()
 
 
 def test_no_gradient_reaches_the_symbols_in_the_padding() -> None:
     made = layer(5)
     symbols, lengths = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 0, 0, 0]]), torch.tensor([5, 2])
-    found = made(symbols, lengths)
-    (found.vectors.square().sum() + found.penalty.sum()).backward()
+    segments = made(symbols, lengths)
+    (segments.vectors.square().sum() + segments.penalty.sum()).backward()
     gradient = made.embedding.weight.grad
     assert gradient is not None
     assert not gradient[0].any()
@@ -297,11 +299,13 @@ def test_sentences_fed_in_pieces_are_segmented_as_if_whole(
         for b, n in enumerate(sizes):
             piece[b, :n] = symbols[b, read[b] : read[b] + n]
             read[b] += n
-        found = made(piece, piece_lengths, state, final=i == len(cuts[0]) - 1)
-        state, penalty = found.state, penalty + found.penalty
+        segments = made(piece, piece_lengths, state, final=i == len(cuts[0]) - 1)
+        state, penalty = segments.state, penalty + segments.penalty
         for b, n in enumerate(sizes):
             for name, rows in parts[b].items():
-                rows.append(getattr(found, name)[b][: int(found.lengths[b]) if name == "vectors" else n])
+                rows.append(
+                    getattr(segments, name)[b][: int(segments.lengths[b]) if name == "vectors" else n]
+                )
     assert state is None
     for b, n in enumerate(lengths.tolist()):
         for name, rows in parts[b].items():
@@ -312,12 +316,12 @@ def test_sentences_fed_in_pieces_are_segmented_as_if_whole(
 
 def test_an_unfinished_piece_leaves_its_last_segment_open() -> None:
     made = layer(0, "whole sentence")
-    found = made(torch.tensor([[1, 2, 3]]), torch.tensor([3]), final=False)
-    assert not found.ends.any()
-    assert found.lengths.tolist() == [0]
-    assert found.vectors.shape == (1, 0, 3)
-    assert isinstance(found.state, ActState)
-    close(found.state.halting_sum, found.weights.sum(1))
+    segments = made(torch.tensor([[1, 2, 3]]), torch.tensor([3]), final=False)
+    assert not segments.ends.any()
+    assert segments.lengths.tolist() == [0]
+    assert segments.vectors.shape == (1, 0, 3)
+    assert isinstance(segments.state, ActState)
+    close(segments.state.halting_sum, segments.weights.sum(1))
 
 
 def test_the_last_piece_must_not_be_empty() -> None:
@@ -337,47 +341,47 @@ def test_a_state_of_other_sentences_is_refused(size: int) -> None:
 
 @pytest.mark.parametrize(("lengths", "steps"), [([], 0), ([], 3), ([0, 0], 0), ([0, 0], 2), ([0, 4], 4)])
 def test_sentences_without_symbols_have_no_segments_and_no_penalty(lengths: list[int], steps: int) -> None:
-    found = layer()(
+    segments = layer()(
         torch.zeros(len(lengths), steps, dtype=torch.long), torch.tensor(lengths, dtype=torch.long)
     )
-    most = int(found.lengths.max()) if lengths else 0
-    assert found.vectors.shape == (len(lengths), most, 3)
-    assert found.ends.shape == found.weights.shape == (len(lengths), steps)
-    assert found.ends.dtype == torch.bool
+    most = int(segments.lengths.max()) if lengths else 0
+    assert segments.vectors.shape == (len(lengths), most, 3)
+    assert segments.ends.shape == segments.weights.shape == (len(lengths), steps)
+    assert segments.ends.dtype == torch.bool
     for b, n in enumerate(lengths):
-        assert (found.lengths[b] > 0) == (n > 0)
+        assert (segments.lengths[b] > 0) == (n > 0)
         if n == 0:
-            assert found.penalty[b] == 0
-            assert not found.vectors[b].any()
-            assert not found.ends[b].any()
+            assert segments.penalty[b] == 0
+            assert not segments.vectors[b].any()
+            assert not segments.ends[b].any()
 
 
 def test_under_autocast_the_halting_sum_stays_in_float32() -> None:
     made = layer(1, dtype=torch.float32)
     symbols, lengths = ragged([40, 25], VOCABULARY, torch.Generator().manual_seed(1))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, open_ended = made(symbols, lengths), made(symbols, lengths, final=False)
+        segments, open_ended = made(symbols, lengths), made(symbols, lengths, final=False)
     assert isinstance(open_ended.state, ActState)
     for tensor in (
         open_ended.state.halting_sum,
         open_ended.state.hidden,
-        found.weights,
-        found.scores,
-        found.penalty,
+        segments.weights,
+        segments.scores,
+        segments.penalty,
     ):
         assert tensor is not None
         assert tensor.dtype == torch.float32
-    assert 2 < found.lengths[0] < 40
+    assert 2 < segments.lengths[0] < 40
     for b, n in enumerate(lengths.tolist()):
-        sums = torch.stack(segment_sums(found.weights[b, :n], found.ends[b, :n]))
+        sums = torch.stack(segment_sums(segments.weights[b, :n], segments.ends[b, :n]))
         close(sums, torch.ones_like(sums), 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_outputs_have_the_dtype_of_the_weights(dtype: torch.dtype) -> None:
-    found = layer(dtype=dtype)(*ragged([4, 2], VOCABULARY, torch.Generator().manual_seed(0)))
-    assert found.scores is not None
-    for tensor in (found.vectors, found.weights, found.scores, found.penalty):
+    segments = layer(dtype=dtype)(*ragged([4, 2], VOCABULARY, torch.Generator().manual_seed(0)))
+    assert segments.scores is not None
+    for tensor in (segments.vectors, segments.weights, segments.scores, segments.penalty):
         assert tensor.dtype == dtype
 
 

@@ -44,18 +44,18 @@ def layer(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any) -> 
 def test_it_is_the_listing_in_outputs_and_in_every_gradient(seed: int, vocab_size: int) -> None:
     made, generator = layer(seed, vocab_size=vocab_size), torch.Generator().manual_seed(seed)
     symbols, lengths = ragged([7, 1, 12, 2, 9], vocab_size, generator)
-    found = made(symbols, lengths)
+    segments = made(symbols, lengths)
     rows = [act_enc_both_ways(made, row[:n]) for row, n in zip(symbols, lengths.tolist(), strict=True)]
     sizes = [len(row.vectors) for row in rows]
     assert any(1 < size < n for size, n in zip(sizes, lengths.tolist(), strict=True))
-    assert found.lengths.tolist() == sizes
-    probe = torch.randn(found.vectors.shape, generator=generator, dtype=torch.float64)
+    assert segments.lengths.tolist() == sizes
+    probe = torch.randn(segments.vectors.shape, generator=generator, dtype=torch.float64)
     for b, row in enumerate(rows):
-        close(found.vectors[b, : sizes[b]], row.vectors, 1e-12, "vectors")
-        assert not found.vectors[b, sizes[b] :].any()
-        close(found.penalty[b], row.penalty, 1e-12, "penalty")
+        close(segments.vectors[b, : sizes[b]], row.vectors, 1e-12, "vectors")
+        assert not segments.vectors[b, sizes[b] :].any()
+        close(segments.penalty[b], row.penalty, 1e-12, "penalty")
     names, parameters = zip(*made.named_parameters(), strict=True)
-    actual = torch.autograd.grad((found.vectors * probe).sum() + found.penalty.sum(), parameters)
+    actual = torch.autograd.grad((segments.vectors * probe).sum() + segments.penalty.sum(), parameters)
     literal = sum((row.vectors * probe[b, : sizes[b]]).sum() + row.penalty for b, row in enumerate(rows))
     expected = torch.autograd.grad(literal, parameters)
     for name, ours, theirs in zip(names, actual, expected, strict=True):
@@ -75,11 +75,11 @@ def test_its_gradient_is_the_slope() -> None:
     assert torch.autograd.gradcheck(run, values)
 
 
-def same(found: Segments, wanted: Segments, b: int, to: int = 0) -> None:
-    n, count = wanted.ends.shape[1], int(wanted.lengths[to])
-    assert found.ends[b, :n].equal(wanted.ends[to])
-    close(found.vectors[b, :count], wanted.vectors[to, :count], 1e-12)
-    assert not found.vectors[b, count:].any()
+def same(segments: Segments, expected: Segments, b: int, to: int = 0) -> None:
+    n, count = expected.ends.shape[1], int(expected.lengths[to])
+    assert segments.ends[b, :n].equal(expected.ends[to])
+    close(segments.vectors[b, :count], expected.vectors[to, :count], 1e-12)
+    assert not segments.vectors[b, count:].any()
 
 
 @settings(max_examples=15)
@@ -91,24 +91,24 @@ def test_a_sentence_is_the_same_alone_and_in_company_and_given_cuts_hold_for_bot
     symbols, sizes = ragged([*lengths, 12], VOCABULARY, torch.Generator().manual_seed(seed))
     cuts = (symbols % 3 - 1).to(torch.int8) if forced else None
     with torch.no_grad():
-        found = made(symbols, sizes, given=cuts)
-        own = made(symbols, sizes, given=torch.where(found.ends, 1, -1).to(torch.int8))
+        segments = made(symbols, sizes, given=cuts)
+        again = made(symbols, sizes, given=torch.where(segments.ends, 1, -1).to(torch.int8))
         for b, n in enumerate(lengths):
             alone = made(symbols[b : b + 1, :n], [n], given=None if cuts is None else cuts[b : b + 1, :n])
-            same(found, alone, b)
+            same(segments, alone, b)
             if cuts is not None:
                 inner = cuts[b, : n - 1]
-                assert found.ends[b, : n - 1][inner > 0].all()
-                assert not found.ends[b, : n - 1][inner < 0].any()
-    assert own.vectors.equal(found.vectors)
+                assert segments.ends[b, : n - 1][inner > 0].all()
+                assert not segments.ends[b, : n - 1][inner < 0].any()
+    assert again.vectors.equal(segments.vectors)
 
 
 def test_under_given_cuts_the_second_cell_sees_the_same_segments() -> None:
     made = layer(1)
     symbols = torch.randint(VOCABULARY, (1, 8), generator=torch.Generator().manual_seed(3))
     cuts = torch.tensor([[-1, 1, -1, -1, 1, -1, -1, 0]], dtype=torch.int8)
-    found = made(symbols, [8], given=cuts)
-    assert found.ends[0].nonzero().squeeze(1).tolist() == [1, 4, 7]
+    segments = made(symbols, [8], given=cuts)
+    assert segments.ends[0].nonzero().squeeze(1).tolist() == [1, 4, 7]
     # In the second direction, a symbol moves the vector of its own segment and of those before it.
     assert made.back is not None
     with torch.no_grad():
@@ -128,11 +128,11 @@ def test_the_first_cell_is_that_of_plain_act_enc() -> None:
     assert [*plain.state_dict()] == [name for name in both.state_dict() if not name.startswith("back.")]
     assert all(value.equal(both.state_dict()[name]) for name, value in plain.state_dict().items())
     symbols, lengths = ragged([9, 4], VOCABULARY, torch.Generator().manual_seed(0))
-    found, wanted = both(symbols, lengths), plain(symbols, lengths)
+    segments, expected = both(symbols, lengths), plain(symbols, lengths)
     for name in ("ends", "weights", "scores", "penalty", "live"):
-        assert getattr(found, name).equal(getattr(wanted, name)), name
+        assert getattr(segments, name).equal(getattr(expected, name)), name
     listing = act_enc(plain, symbols[0])
-    close(wanted.vectors[0, : len(listing.vectors)], listing.vectors)
+    close(expected.vectors[0, : len(listing.vectors)], listing.vectors)
 
 
 def test_what_else_it_does() -> None:

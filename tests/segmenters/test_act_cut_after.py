@@ -49,17 +49,17 @@ def test_it_is_the_listing_in_outputs_and_in_every_gradient(
     symbols, sizes = ragged(lengths, VOCABULARY, generator)  # padding too has symbols of cut_after
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, choice)
-        found = made(symbols, sizes)
+        segments = made(symbols, sizes)
     rows = [act_enc(made, row[:n]) for row, n in zip(symbols, lengths, strict=True)]
-    probe = torch.randn(found.vectors.shape, generator=generator, dtype=torch.float64)
+    probe = torch.randn(segments.vectors.shape, generator=generator, dtype=torch.float64)
     for b, (row, n) in enumerate(zip(rows, lengths, strict=True)):
-        assert found.ends[b].tolist() == row.ends + [False] * (symbols.shape[1] - n)
+        assert segments.ends[b].tolist() == row.ends + [False] * (symbols.shape[1] - n)
         assert all(end for end, x in zip(row.ends, symbols[b].tolist(), strict=False) if x in cut_after)
-        close(found.vectors[b, : sum(row.ends)], row.vectors, what="vectors")
-        close(found.weights[b, :n], row.weights, what="weights")
-    close(found.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
+        close(segments.vectors[b, : sum(row.ends)], row.vectors, what="vectors")
+        close(segments.weights[b, :n], row.weights, what="weights")
+    close(segments.penalty, torch.stack([row.penalty for row in rows]), what="penalty")
     names, parameters = zip(*made.named_parameters(), strict=True)
-    actual = torch.autograd.grad((found.vectors * probe).sum() + found.penalty.sum(), parameters)
+    actual = torch.autograd.grad((segments.vectors * probe).sum() + segments.penalty.sum(), parameters)
     literal = sum((r.vectors * probe[b, : sum(r.ends)]).sum() + r.penalty for b, r in enumerate(rows))
     expected = torch.autograd.grad(literal, parameters, allow_unused=True, materialize_grads=True)
     for name, ours, theirs in zip(names, actual, expected, strict=True):
@@ -102,10 +102,10 @@ def test_no_symbol_that_must_end_a_segment_has_a_halting_gradient(
         made = layer(seed, bias, chosen)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, choice)
-            found = made(symbols, sizes)
-        (found.vectors.square().sum() + found.penalty.sum()).backward()
+            segments = made(symbols, sizes)
+        (segments.vectors.square().sum() + segments.penalty.sum()).backward()
         assert made.halting.bias.grad is not None
-        inside = [not end for b, n in enumerate(lengths) for end in found.ends[b, :n].tolist()]
+        inside = [not end for b, n in enumerate(lengths) for end in segments.ends[b, :n].tolist()]
         assert not (chosen is every and any(inside))
         # The penalty alone gives a gradient to every score that ends nothing, however small.
         assert bool(made.halting.bias.grad.any()) == any(inside)
@@ -120,14 +120,14 @@ def test_a_unit_that_never_halts_leaves_the_words_and_their_last_states(
     torch.manual_seed(0)
     made = ActSegmenter(9, 4, 5, 3, halting_bias=-20.0, learn_halting=False, cut_after=[4])
     text = [5, 6, 7, 4, 8, 4, 4, 5, 5, 5, 5, 4, 6, 7]
-    found = made(torch.tensor([text]), [len(text)])
-    assert found.ends[0].nonzero().squeeze(1).tolist() == [3, 5, 6, 11, 13]
+    segments = made(torch.tensor([text]), [len(text)])
+    assert segments.ends[0].nonzero().squeeze(1).tolist() == [3, 5, 6, 11, 13]
     s, states = torch.zeros(1, 5), []
     for t, x in enumerate(text):
         s = made.cell(made.embedding(torch.tensor([x])), s)
-        if found.ends[0, t]:
+        if segments.ends[0, t]:
             states.append(s)
-    close(found.vectors[0], made.output(torch.cat(states)), 1e-5)
+    close(segments.vectors[0], made.output(torch.cat(states)), 1e-5)
 
 
 def test_without_symbols_and_with_them_twice_it_is_the_same_layer() -> None:

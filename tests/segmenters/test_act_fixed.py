@@ -42,12 +42,12 @@ def test_segments_have_k_symbols_whatever_is_read(choice: str, k: int, lengths: 
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         patch.setenv(VARIABLE, choice)
-        found = fixed(k, seed=seed)(symbols, sizes)
+        segments = fixed(k, seed=seed)(symbols, sizes)
     for b, n in enumerate(lengths):
-        assert found.ends[b].tolist() == every(k, n) + [False] * (symbols.shape[1] - n)
+        assert segments.ends[b].tolist() == every(k, n) + [False] * (symbols.shape[1] - n)
         shares = [1 / k] * n
         shares[-1] = 1 - ((n - 1) % k) / k  # all that is left, which in a whole segment is 1 / k
-        close(found.weights[b, :n], torch.tensor(shares), 1e-5, "weights")
+        close(segments.weights[b, :n], torch.tensor(shares), 1e-5, "weights")
 
 
 @torch.no_grad()
@@ -64,8 +64,8 @@ def test_no_k_is_rounded_away(choice: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_listing_cuts_alike_and_its_vectors_are_plain_means(k: int) -> None:
     layer = fixed(k)
     symbols, lengths = ragged([2 * k], VOCABULARY, torch.Generator().manual_seed(k))
-    listing, found = act_enc(layer, symbols[0]), layer(symbols, lengths)
-    assert listing.ends == found.ends[0].tolist() == every(k, 2 * k)
+    listing, segments = act_enc(layer, symbols[0]), layer(symbols, lengths)
+    assert listing.ends == segments.ends[0].tolist() == every(k, 2 * k)
     s, means = torch.zeros(1, 5), []
     for a, b in pairwise([0, k, 2 * k]):
         states: list[Tensor] = []
@@ -74,7 +74,7 @@ def test_the_listing_cuts_alike_and_its_vectors_are_plain_means(k: int) -> None:
             states.append(s)
         s = torch.stack(states).mean(0)
         means.append(layer.output(s))
-    for vectors in (listing.vectors, found.vectors[0]):
+    for vectors in (listing.vectors, segments.vectors[0]):
         close(vectors, torch.cat(means), 1e-5)
 
 
@@ -88,11 +88,11 @@ def test_what_learns_has_the_gradients_of_the_listing(choice: str, monkeypatch: 
         "halting.bias",
     }
     symbols, lengths = ragged([8, 1, 6], VOCABULARY, torch.Generator().manual_seed(1))
-    found = layer(symbols, lengths)
-    (found.vectors.square().sum() + found.penalty.sum()).backward()  # the penalty moves nothing
+    segments = layer(symbols, lengths)
+    (segments.vectors.square().sum() + segments.penalty.sum()).backward()  # the penalty moves nothing
     rows = [act_enc(layer, row[:n]).vectors for row, n in zip(symbols, lengths, strict=True)]
-    wanted = torch.autograd.grad(sum(row.square().sum() for row in rows), [*learning.values()])
-    for (name, parameter), gradient in zip(learning.items(), wanted, strict=True):
+    expected = torch.autograd.grad(sum(row.square().sum() for row in rows), [*learning.values()])
+    for (name, parameter), gradient in zip(learning.items(), expected, strict=True):
         assert parameter.grad is not None
         close(parameter.grad, gradient, what=name)
     assert layer.halting.weight.grad is None

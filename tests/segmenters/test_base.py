@@ -25,19 +25,19 @@ SEGMENTERS = [LookupSegmenter(7, 3), ActSegmenter(7, 2, 4, 3), made("bigru", "ci
 @pytest.mark.parametrize("lengths", [[5, 2, 0], []])
 def test_lengths_may_be_plain_numbers(segmenter: BaseSegmenter, lengths: list[int]) -> None:
     symbols, sizes = ragged(lengths, 7, torch.Generator().manual_seed(0))
-    wanted = segmenter(symbols, sizes)
+    expected = segmenter(symbols, sizes)
     for plain in (lengths, tuple(lengths), sizes.numpy(), np.array(lengths, np.uint16)):
-        found = segmenter(symbols, lengths=plain)
-        assert found.vectors.equal(wanted.vectors)
-        assert found.lengths.equal(wanted.lengths)
-        assert found.lengths.dtype == torch.long
+        segments = segmenter(symbols, lengths=plain)
+        assert segments.vectors.equal(expected.vectors)
+        assert segments.lengths.equal(expected.lengths)
+        assert segments.lengths.dtype == torch.long
 
 
 def test_lengths_are_the_layers_own() -> None:
     lengths = np.array([5, 2])
-    found = LookupSegmenter(7, 3)(SYMBOLS, lengths)
+    segments = LookupSegmenter(7, 3)(SYMBOLS, lengths)
     lengths[:] = 0
-    assert found.lengths.tolist() == [5, 2]
+    assert segments.lengths.tolist() == [5, 2]
 
 
 SYMBOLS = torch.zeros(2, 5, dtype=torch.long)

@@ -92,8 +92,8 @@ def test_straight_through_is_dynamic_pooling() -> None:
         matrix = matrix / matrix.sum(0)
         vectors = matrix.T @ layer.reader.embedding(symbols[b, :n]).detach()
         close(segments.vectors[b, :size], vectors, 1e-12)
-        (wanted,) = torch.autograd.grad((vectors * probe[b, :size]).sum(), l)
-        close(gradient[b, :n], wanted, 1e-12)
+        (expected,) = torch.autograd.grad((vectors * probe[b, :size]).sum(), l)
+        close(gradient[b, :n], expected, 1e-12)
         assert (
             not gradient[b, :n][segments.ends[b, :n]].abs().gt(1e-12).any()
         )  # a cut that is there gets none
@@ -142,8 +142,8 @@ def test_the_prior_is_binomial() -> None:
     segments = torch.tensor([1.0, 3.0, 7.0, 1.0], dtype=torch.float64, requires_grad=True)
     characters = torch.tensor([1, 12, 7, 0])
     loss = control.prior(segments, characters)
-    wanted = -Binomial(characters[:3], torch.tensor(0.25).double()).log_prob(segments[:3]) / characters[:3]
-    close(loss[:3], wanted, 1e-12)
+    expected = -Binomial(characters[:3], torch.tensor(0.25).double()).log_prob(segments[:3]) / characters[:3]
+    close(loss[:3], expected, 1e-12)
     assert loss[3] == 0
     assert torch.autograd.grad(loss.sum(), segments)[0].isfinite().all()
 

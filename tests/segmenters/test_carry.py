@@ -45,10 +45,10 @@ def test_carry_is_its_loop(rows: list[list[int]], bias: float, free: bool, seed:
     for b, row in enumerate(rows):
         cuts[b, : len(row)] = torch.tensor(row)
     with torch.no_grad():
-        found = segmenter(symbols, sizes, given=None if free else cuts)
+        segments = segmenter(symbols, sizes, given=None if free else cuts)
         states = segmenter.reader(symbols, sizes)
         h = torch.sigmoid(segmenter.cutter.halting(states)).squeeze(2).tolist()  # type: ignore[operator, union-attr]
-    assert found.spill is not None
+    assert segments.spill is not None
     for b, row in enumerate(rows):
         n = len(row)
         hard = not free and any(row[: n - 2])  # at </s>, and in front of it, nothing can be given
@@ -64,22 +64,22 @@ def test_carry_is_its_loop(rows: list[list[int]], bias: float, free: bool, seed:
                 if end or t == n - 2:
                     share = torch.tensor(h[b][begin : t + 1], dtype=torch.float64)
                     share = share / share.sum()
-                    close(found.weights[b, begin : t + 1], share, 1e-12)
+                    close(segments.weights[b, begin : t + 1], share, 1e-12)
                     vectors[-1] = (share[:, None] * states[b, begin : t + 1]).sum(0)
                     begin = t + 1
                 spill = 0.0
             else:
                 spill = c - k if crossed else 0.0  # what [c_{t-1}, c_t] and [k, k + 1] have in common
-                assert float(found.weights[b, t]) == pytest.approx(c - before - spill, abs=1e-12)
+                assert float(segments.weights[b, t]) == pytest.approx(c - before - spill, abs=1e-12)
                 vectors[-1] = vectors[-1] + (h[b][t] - spill) * states[b, t]
-            assert float(found.spill[b, t]) == pytest.approx(spill, abs=1e-12)
+            assert float(segments.spill[b, t]) == pytest.approx(spill, abs=1e-12)
             if end:
                 vectors.append(spill * states[b, t])
-        assert found.ends[b, :n].tolist() == [*ends, True]
+        assert segments.ends[b, :n].tolist() == [*ends, True]
         if n == 1:  # </s> alone
             vectors = [states[b, 0]]
-        close(found.vectors[b, : len(vectors)], torch.stack(vectors), 1e-11)
-        assert float(found.penalty[b]) == pytest.approx((1 - sum(h[b][: n - 1])) / n, abs=1e-12)
+        close(segments.vectors[b, : len(vectors)], torch.stack(vectors), 1e-11)
+        assert float(segments.penalty[b]) == pytest.approx((1 - sum(h[b][: n - 1])) / n, abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -87,25 +87,25 @@ def test_carry_is_its_loop(rows: list[list[int]], bias: float, free: bool, seed:
 def test_equal_scores_cut_evenly_whatever_is_rounded(k: int, dtype: torch.dtype) -> None:
     for share in (1 / k, torch.tensor(1 / k).item()):
         a = torch.full((1, 10 * k + 1), share, dtype=dtype).double()
-        found = accumulate(a, torch.tensor([a.shape[1]]))
-        assert found.ends[0].nonzero().squeeze(1).tolist() == [*range(k - 1, 10 * k, k)]
-        assert found.spill.max() < 1e-5
+        cuts = accumulate(a, torch.tensor([a.shape[1]]))
+        assert cuts.ends[0].nonzero().squeeze(1).tolist() == [*range(k - 1, 10 * k, k)]
+        assert cuts.spill.max() < 1e-5
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_nothing_is_lost_and_no_symbol_ends_two_segments(scores: list[float]) -> None:
     a = torch.tensor([scores], dtype=torch.float64)
-    found = accumulate(a, torch.tensor([len(scores)]))
-    close(found.weights + found.spill, a, 1e-15)
-    assert (found.weights >= 0).all()
-    assert (found.spill >= 0).all()
+    cuts = accumulate(a, torch.tensor([len(scores)]))
+    close(cuts.weights + cuts.spill, a, 1e-15)
+    assert (cuts.weights >= 0).all()
+    assert (cuts.spill >= 0).all()
     inner = math.floor(math.fsum(scores[:-1]) + 1e-6)  # the last symbol ends none
-    assert abs(int(found.ends.sum()) - inner) <= (abs(math.fsum(scores[:-1]) + 1e-6 - inner) < 1e-9)
-    sums = [found.weights[0, t].item() for t in range(len(scores))]
-    for t, end in enumerate(found.ends[0].tolist()):
+    assert abs(int(cuts.ends.sum()) - inner) <= (abs(math.fsum(scores[:-1]) + 1e-6 - inner) < 1e-9)
+    sums = [cuts.weights[0, t].item() for t in range(len(scores))]
+    for t, end in enumerate(cuts.ends[0].tolist()):
         if end and t + 1 < len(scores):
-            sums[t + 1] += found.spill[0, t].item()
-    begins = [0, *(t + 1 for t, end in enumerate(found.ends[0].tolist()) if end)]
+            sums[t + 1] += cuts.spill[0, t].item()
+    begins = [0, *(t + 1 for t, end in enumerate(cuts.ends[0].tolist()) if end)]
     for begin, stop in pairwise(begins):
         assert sum(sums[begin:stop]) == pytest.approx(1, abs=1e-5)
 
@@ -116,13 +116,13 @@ def test_vectors_are_continuous_where_a_boundary_moves() -> None:
 
     def vectors(step: float) -> tuple[list[bool], torch.Tensor]:
         a = torch.tensor([[0.6, 0.4 + step, 0.7 - step, 0.5, 0.2]], dtype=torch.float64)
-        found = accumulate(a, torch.tensor([5]))
+        cuts = accumulate(a, torch.tensor([5]))
         w, k = torch.zeros(5, 3, dtype=torch.float64), 0
-        for t, end in enumerate(found.ends[0].tolist()):
-            w[t, k] = found.weights[0, t]
+        for t, end in enumerate(cuts.ends[0].tolist()):
+            w[t, k] = cuts.weights[0, t]
             k += end
-            w[t, k] += found.spill[0, t]
-        return found.ends[0].tolist(), w.t() @ states
+            w[t, k] += cuts.spill[0, t]
+        return cuts.ends[0].tolist(), w.t() @ states
 
     one, other = vectors(-1e-5), vectors(1e-5)
     assert one[0] != other[0]
@@ -157,8 +157,8 @@ def test_segments_start_near_the_target_and_a_threshold_keeps_it(by: Kind, targe
     cutter.halting.weight.data.mul_(0.1)
     symbols, lengths = ragged([61] * 50, VOCABULARY, torch.Generator().manual_seed(0))
     segmenter.settle([(symbols, lengths, None)])
-    found = segmenter(symbols, lengths)
-    mean = 60 * 50 / int(found.lengths.sum())
+    segments = segmenter(symbols, lengths)
+    mean = 60 * 50 / int(segments.lengths.sum())
     assert mean == pytest.approx(target, rel=0.12 if by == "pi" else 0.01)
 
 
@@ -167,12 +167,12 @@ def test_ends_by_doubling_are_those_of_a_loop(rows: list[list[int]], enough: flo
     width = max(map(len, rows)) + 1
     marks = torch.tensor([row + [-1] * (width - len(row)) for row in rows])
     values = torch.rand(marks.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    found = summed_ends(values, enough, marks > 0, marks < 0)
+    ends = summed_ends(values, enough, marks > 0, marks < 0)
     for b, row in enumerate(marks.tolist()):
         total = 0.0
         for t, mark in enumerate(row):
             total += values[b, t].item()
             end = mark > 0 or (mark == 0 and total >= enough)
-            assert bool(found[b, t]) == end
+            assert bool(ends[b, t]) == end
             total = 0.0 if end else total
     assert summed_ends(values[:, :0], enough, marks[:, :0] > 0, marks[:, :0] < 0).shape == (len(rows), 0)

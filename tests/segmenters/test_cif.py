@@ -33,8 +33,8 @@ def whole(scores: Tensor) -> Tensor:
 
 def given_by(a: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
     """Ends, weights and spill [1, T] of one sentence of text."""
-    found = integrate(a, torch.tensor([[a.shape[1]]]), torch.tensor([[number]]))
-    return found.ends, found.weights, found.spill
+    cuts = integrate(a, torch.tensor([[a.shape[1]]]), torch.tensor([[number]]))
+    return cuts.ends, cuts.weights, cuts.spill
 
 
 def shared(a: Tensor, number: int) -> Tensor:
@@ -168,9 +168,9 @@ def cif(rate: float, seed: int = 0) -> Segmenter:
     return segmenter
 
 
-def segment(found: Segments, b: int) -> list[tuple[int, int]]:
+def segment(segments: Segments, b: int) -> list[tuple[int, int]]:
     """Where each segment of a sentence begins and ends."""
-    return [*pairwise([0, *(int(t) + 1 for t in found.ends[b].nonzero())])]
+    return [*pairwise([0, *(int(t) + 1 for t in segments.ends[b].nonzero())])]
 
 
 @settings(max_examples=12)
@@ -180,16 +180,16 @@ def test_sentences_have_as_many_segments_as_the_rate_asks_for(
 ) -> None:
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     segmenter = cif(rate, seed)
-    found = segmenter(symbols, sizes)
-    assert found.spill is not None
+    segments = segmenter(symbols, sizes)
+    assert segments.spill is not None
     for b, n in enumerate(lengths):
-        assert int(found.lengths[b]) == (max(1, round((n - 1) / rate)) if n else 0)
+        assert int(segments.lengths[b]) == (max(1, round((n - 1) / rate)) if n else 0)
         if n > 1:
-            assert found.weights[b, n - 1] == 0  # </s> closes the last segment and gives nothing
-            given_in_all = found.weights[b].sum() + found.spill[b].sum()
-            assert float(given_in_all.detach()) == pytest.approx(int(found.lengths[b]), abs=1e-9)
+            assert segments.weights[b, n - 1] == 0  # </s> closes the last segment and gives nothing
+            given_in_all = segments.weights[b].sum() + segments.spill[b].sum()
+            assert float(given_in_all.detach()) == pytest.approx(int(segments.lengths[b]), abs=1e-9)
     segmenter.float()
-    assert segmenter(symbols, sizes).lengths.equal(found.lengths)
+    assert segmenter(symbols, sizes).lengths.equal(segments.lengths)
 
 
 @settings(max_examples=20)
@@ -207,26 +207,28 @@ def test_under_given_cuts_every_symbol_gives_its_share_of_its_segment(
         cuts[b, : len(row)] = torch.tensor(row)
     segmenter = cif(2.5, seed)
     with torch.no_grad():
-        free, found = segmenter(symbols, sizes), segmenter(symbols, sizes, given=cuts)
+        free, segments = segmenter(symbols, sizes), segmenter(symbols, sizes, given=cuts)
         states = segmenter.reader(symbols, sizes)
     assert free.scores is not None
-    assert found.spill is not None
+    assert segments.spill is not None
     for b, row in enumerate(rows):
         n = len(row)
         if not any(row[: n - 2]):  # at </s>, and in front of it, nothing can be given
-            close(found.weights[b], free.weights[b], 1e-12)
+            close(segments.weights[b], free.weights[b], 1e-12)
             continue
-        assert not found.spill[b].any()
+        assert not segments.spill[b].any()
         for t, cut in enumerate(row[: n - 2]):
-            assert bool(found.ends[b, t]) == (cut > 0 or (cut == 0 and bool(free.ends[b, t])))
-        for k, (begin, end) in enumerate(segment(found, b)):
+            assert bool(segments.ends[b, t]) == (cut > 0 or (cut == 0 and bool(free.ends[b, t])))
+        for k, (begin, end) in enumerate(segment(segments, b)):
             a = free.scores[b, begin : min(end, n - 1)]
             share, read = a / a.sum(), states[b, begin : begin + len(a)]
             # Sums of segments are differences of running sums: small ones lose digits to what came before.
             within = 1e-14 * float(free.scores[b].sum() / a.sum())
-            close(found.weights[b, begin : min(end, n - 1)], share, within)
+            close(segments.weights[b, begin : min(end, n - 1)], share, within)
             close(
-                found.vectors[b, k], (share[:, None] * read).sum(0), within * max(1, float(read.abs().max()))
+                segments.vectors[b, k],
+                (share[:, None] * read).sum(0),
+                within * max(1, float(read.abs().max())),
             )
 
 
@@ -234,11 +236,13 @@ def test_the_shares_of_a_boundary_are_its_figure() -> None:
     segmenter = cif(2.5)
     symbols, sizes = ragged([9, 1, 6], VOCABULARY, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        found = segmenter(symbols, sizes)
-    assert found.spill is not None
-    above, below = next(f for f in segmenter.figures if f.name == "spill").count(found.cuts, sizes)
+        segments = segmenter(symbols, sizes)
+    assert segments.spill is not None
+    above, below = next(f for f in segmenter.figures if f.name == "spill").count(segments.cuts, sizes)
     for b in range(3):
-        inner = [t for t in range(int(sizes[b]) - 1) if found.ends[b, t]]
-        ratios = [float(found.spill[b, t] / (found.spill[b, t] + found.weights[b, t])) for t in inner]
+        inner = [t for t in range(int(sizes[b]) - 1) if segments.ends[b, t]]
+        ratios = [
+            float(segments.spill[b, t] / (segments.spill[b, t] + segments.weights[b, t])) for t in inner
+        ]
         assert float(above[b]) == pytest.approx(math.fsum(ratios))
         assert int(below[b]) == len(inner)

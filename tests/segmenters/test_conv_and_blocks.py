@@ -78,19 +78,19 @@ def compare(reader: Reader, lengths: list[int], seed: int, loop: object) -> None
     """States of a batch with padding, and all gradients, are those of the loop over each sentence."""
     symbols, sizes = ragged(lengths, SYMBOLS, torch.Generator().manual_seed(seed))
     symbols = torch.cat((symbols, symbols.new_zeros(len(lengths), 2)), 1)
-    found = reader(symbols, sizes)
-    probe = torch.randn(found.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    total = found.new_zeros(())
+    states = reader(symbols, sizes)
+    probe = torch.randn(states.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    total = states.new_zeros(())
     for b, n in enumerate(lengths):
-        assert not found[b, n:].any()
+        assert not states[b, n:].any()
         if n:
-            wanted = loop(reader, symbols[b, :n].tolist())  # type: ignore[operator]
-            close(found[b, :n], wanted, 1e-12)
-            total = total + (wanted * probe[b, :n]).sum()
+            expected = loop(reader, symbols[b, :n].tolist())  # type: ignore[operator]
+            close(states[b, :n], expected, 1e-12)
+            total = total + (expected * probe[b, :n]).sum()
     names, parameters = zip(*reader.named_parameters(), strict=True)
-    gradients = torch.autograd.grad((found * probe).sum(), parameters)
-    wanted = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
-    for name, one, other in zip(names, gradients, wanted, strict=True):
+    gradients = torch.autograd.grad((states * probe).sum(), parameters)
+    expected = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
+    for name, one, other in zip(names, gradients, expected, strict=True):
         close(one, other, 1e-11, name)
 
 

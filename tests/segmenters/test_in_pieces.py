@@ -48,35 +48,35 @@ def test_pieces_are_the_whole(
     marks = torch.randint(-1, 2, symbols.shape, generator=generator).to(torch.int8)
     cuts = marks if marked or cutter == "given" else None
     whole = segmenter(symbols, lengths, given=cuts)
-    found: list[list[torch.Tensor]] = [[], [], []]
+    parts: list[list[torch.Tensor]] = [[], [], []]
     state, at = None, torch.zeros(3, dtype=torch.long)
     for number, piece in enumerate(map(torch.tensor, sizes)):
         places = (at[:, None] + torch.arange(int(piece.max()))).clamp(max=symbols.shape[1] - 1)
-        own = None if cuts is None else cuts.gather(1, places)
+        chosen = None if cuts is None else cuts.gather(1, places)
         final = number == len(sizes) - 1
-        part = segmenter(symbols.gather(1, places), piece, state, final, own)
+        part = segmenter(symbols.gather(1, places), piece, state, final, chosen)
         for b, count in enumerate(part.lengths.tolist()):
-            found[b] += [*part.vectors[b, :count]]
+            parts[b] += [*part.vectors[b, :count]]
         state, at = part.state, at + piece
     assert state is None
     for b, count in enumerate(whole.lengths.tolist()):
-        assert len(found[b]) == count
-        close(torch.stack(found[b]), whole.vectors[b, :count], 1e-12)
+        assert len(parts[b]) == count
+        close(torch.stack(parts[b]), whole.vectors[b, :count], 1e-12)
 
 
 def test_gradients_pass_from_piece_to_piece() -> None:
     segmenter, symbols = layer("gru", "fixed 2.5", "mean"), torch.randint(9, (2, 9))
-    bounds, wanted = (0, 2, 3, 7, 9), {}
+    bounds, expected = (0, 2, 3, 7, 9), {}
     segmenter(symbols, [9, 9]).vectors.square().sum().backward()
     for name, parameter in segmenter.named_parameters():
-        wanted[name], parameter.grad = parameter.grad, None
+        expected[name], parameter.grad = parameter.grad, None
     state, total = None, torch.zeros(())
     for a, b in pairwise(bounds):
         part = segmenter(symbols[:, a:b], [b - a] * 2, state, final=b == 9)
         state, total = part.state, total + part.vectors.square().sum()
     total.backward()
     for name, parameter in segmenter.named_parameters():
-        close(parameter.grad, wanted[name], 1e-12, name)
+        close(parameter.grad, expected[name], 1e-12, name)
 
 
 def test_a_state_of_something_else_is_refused() -> None:

@@ -21,10 +21,10 @@ def drawn(kind: str, symbols: Tensor, seed: int) -> Tensor | None:
         return None
     if kind == "free":
         return torch.zeros_like(symbols, dtype=torch.int8)
-    found = torch.randint(
+    marks = torch.randint(
         -1, 2, symbols.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int8
     )
-    return torch.where(found == 0, -1, found).to(torch.int8) if kind == "all" else found
+    return torch.where(marks == 0, -1, marks).to(torch.int8) if kind == "all" else marks
 
 
 @pytest.mark.parametrize("cutter", UNITS)
@@ -34,11 +34,11 @@ def test_a_cutter_learns_where_it_says(cutter: str, lengths: list[int], kind: st
     segmenter = made("gru", cutter, "weighted", seed)  # equal states would have no gradient
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     shift = torch.zeros(symbols.shape, dtype=torch.float64, requires_grad=True)
-    found = segmenter.shifted(symbols, sizes, shift, drawn(kind, symbols, seed))
-    probe = torch.randn(found.vectors.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    (gradient,) = torch.autograd.grad((found.vectors * probe).sum(), shift)
-    assert found.live is not None
-    assert (gradient.abs() > ROUNDING).equal(found.live)
+    result = segmenter.shifted(symbols, sizes, shift, drawn(kind, symbols, seed))
+    probe = torch.randn(result.vectors.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((result.vectors * probe).sum(), shift)
+    assert result.live is not None
+    assert (gradient.abs() > ROUNDING).equal(result.live)
 
 
 @settings(max_examples=20)
@@ -47,7 +47,7 @@ def test_act_enc_learns_where_it_says(n: int, kind: str, seed: int) -> None:
     segmenter = act_enc(seed)
     symbols, sizes = ragged([n], VOCABULARY, torch.Generator().manual_seed(seed))
     cuts = drawn(kind, symbols, seed)
-    found = segmenter(symbols, sizes, given=cuts)
+    segments = segmenter(symbols, sizes, given=cuts)
     shift, generator = (
         torch.zeros(n, dtype=torch.float64, requires_grad=True),
         torch.Generator().manual_seed(1),
@@ -56,7 +56,7 @@ def test_act_enc_learns_where_it_says(n: int, kind: str, seed: int) -> None:
     for t, x in enumerate(symbols[0]):  # Algorithm 1 under given cuts
         s = segmenter.cell(segmenter.embedding(x)[None], s)
         h = torch.sigmoid(segmenter.halting(s).squeeze(1) + shift[t])
-        f = bool(found.ends[0, t])
+        f = bool(segments.ends[0, t])
         p = 1 - H if f else torch.minimum(h, 1 - H)
         mean, H = mean + p * s, H + p
         if f:
@@ -64,8 +64,8 @@ def test_act_enc_learns_where_it_says(n: int, kind: str, seed: int) -> None:
             loss = loss + (segmenter.output(mean) * probe).sum()
             s, mean, H = mean, 0, torch.zeros_like(H)
     (gradient,) = torch.autograd.grad(loss, shift, allow_unused=True, materialize_grads=True)
-    assert found.live is not None
-    assert (gradient.abs() > ROUNDING).equal(found.live[0])
+    assert segments.live is not None
+    assert (gradient.abs() > ROUNDING).equal(segments.live[0])
 
 
 def test_cutters_that_do_not_learn_have_nothing_live() -> None:

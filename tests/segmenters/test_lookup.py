@@ -14,16 +14,16 @@ def test_every_symbol_is_a_segment_with_its_embedding(lengths: list[int], seed: 
     torch.manual_seed(seed)
     table = LookupSegmenter(7, 3)
     symbols, sizes = ragged(lengths, 7, torch.Generator().manual_seed(seed))
-    found = table(symbols, sizes)
-    assert found.lengths.tolist() == lengths
-    assert found.state is None
-    assert found.scores is None
+    segments = table(symbols, sizes)
+    assert segments.lengths.tolist() == lengths
+    assert segments.state is None
+    assert segments.scores is None
     for b, n in enumerate(lengths):
-        assert found.vectors[b, :n].equal(table.embedding.weight[symbols[b, :n]])
-        assert found.ends[b].tolist() == [t < n for t in range(max(lengths))]
-        assert found.weights[b].tolist() == [float(t < n) for t in range(max(lengths))]
-        assert not found.vectors[b, n:].any()
-    assert found.penalty.tolist() == [0.0] * len(lengths)
+        assert segments.vectors[b, :n].equal(table.embedding.weight[symbols[b, :n]])
+        assert segments.ends[b].tolist() == [t < n for t in range(max(lengths))]
+        assert segments.weights[b].tolist() == [float(t < n) for t in range(max(lengths))]
+        assert not segments.vectors[b, n:].any()
+    assert segments.penalty.tolist() == [0.0] * len(lengths)
 
 
 def test_pieces_of_a_sentence_give_the_vectors_of_the_whole() -> None:

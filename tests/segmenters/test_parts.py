@@ -20,21 +20,21 @@ from caesura.segmenters.readers.lookup import Lookup
 every_combination = pytest.mark.parametrize("parts", COMBINATIONS, ids=NAMES)
 
 
-def assert_same(found: Segments, b: int, wanted: Segments, tolerance: float = 1e-12) -> None:
+def assert_same(segments: Segments, b: int, expected: Segments, tolerance: float = 1e-12) -> None:
     """Row b of `found` is the only row of `wanted`."""
-    n, count = wanted.ends.shape[1], int(wanted.lengths[0])
-    assert found.ends[b, :n].equal(wanted.ends[0])
-    assert int(found.lengths[b]) == count
-    close(found.vectors[b, :count], wanted.vectors[0, :count], tolerance, "vectors")
+    n, count = expected.ends.shape[1], int(expected.lengths[0])
+    assert segments.ends[b, :n].equal(expected.ends[0])
+    assert int(segments.lengths[b]) == count
+    close(segments.vectors[b, :count], expected.vectors[0, :count], tolerance, "vectors")
     for name in ("weights", "spill", "scores", "live"):
-        whole, own = getattr(found, name), getattr(wanted, name)
-        assert (whole is None) == (own is None), name
+        whole, single = getattr(segments, name), getattr(expected, name)
+        assert (whole is None) == (single is None), name
         if whole is not None:
-            close(whole[b, :n].double(), own[0].double(), tolerance, name)
+            close(whole[b, :n].double(), single[0].double(), tolerance, name)
             assert name == "scores" or not whole[b, n:].any(), name
-    assert found.cuts.losses.keys() == wanted.cuts.losses.keys()
-    for name, loss in found.cuts.losses.items():
-        close(loss[b], wanted.cuts.losses[name][0], tolerance, name)
+    assert segments.cuts.losses.keys() == expected.cuts.losses.keys()
+    for name, loss in segments.cuts.losses.items():
+        close(loss[b], expected.cuts.losses[name][0], tolerance, name)
 
 
 @every_combination
@@ -51,10 +51,10 @@ def test_batch_mates_padding_and_what_stands_in_it_do_not_matter(
         with torch.no_grad():  # the last symbol is in no sentence
             segmenter.reader.embedding.weight[VOCABULARY - 1] = poison
         segmenter.zero_grad()
-        found = run(segmenter, wider.masked_fill(beyond, VOCABULARY - 1), sizes)
+        segments = run(segmenter, wider.masked_fill(beyond, VOCABULARY - 1), sizes)
         for b, n in enumerate(lengths):
-            assert_same(found, b, run(segmenter, symbols[b : b + 1, :n], sizes[b : b + 1]))
-        (found.vectors.square().sum() + found.penalty.sum()).backward()
+            assert_same(segments, b, run(segmenter, symbols[b : b + 1, :n], sizes[b : b + 1]))
+        (segments.vectors.square().sum() + segments.penalty.sum()).backward()
         for name, parameter in segmenter.named_parameters():
             assert parameter.grad is None or parameter.grad.isfinite().all(), name
 
@@ -68,44 +68,44 @@ def test_segments_are_as_promised(
     segmenter = made(*parts, seed=seed)
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     symbols = torch.cat((symbols, symbols.new_ones(len(lengths), padding)), 1)
-    found = run(segmenter, symbols, sizes)
-    assert found.ends.dtype == torch.bool
-    assert found.vectors.shape[::2] == (len(lengths), 3)
-    assert found.lengths.equal(found.ends.sum(1))
-    assert found.vectors.shape[1] >= max(found.lengths.tolist(), default=0)
+    segments = run(segmenter, symbols, sizes)
+    assert segments.ends.dtype == torch.bool
+    assert segments.vectors.shape[::2] == (len(lengths), 3)
+    assert segments.lengths.equal(segments.ends.sum(1))
+    assert segments.vectors.shape[1] >= max(segments.lengths.tolist(), default=0)
     for b, n in enumerate(lengths):
-        assert not found.ends[b, n:].any()
-        assert not found.weights[b, n:].any()
-        assert not found.vectors[b, found.lengths[b] :].any()
-        assert found.vectors[b, : found.lengths[b]].any(1).all()
+        assert not segments.ends[b, n:].any()
+        assert not segments.weights[b, n:].any()
+        assert not segments.vectors[b, segments.lengths[b] :].any()
+        assert segments.vectors[b, : segments.lengths[b]].any(1).all()
         if n:
-            assert found.ends[b, n - 1]  # </s> closes the last segment
+            assert segments.ends[b, n - 1]  # </s> closes the last segment
         if n > 1:
-            assert not found.ends[b, n - 2]  # and is never alone
-    for tensor in (found.spill, found.live):
+            assert not segments.ends[b, n - 2]  # and is never alone
+    for tensor in (segments.spill, segments.live):
         assert tensor is None or not tensor[torch.arange(symbols.shape[1]) >= sizes[:, None]].any()
 
 
 @every_combination
 def test_sentences_of_nothing_but_their_end_are_one_segment(parts: tuple[str, str, str]) -> None:
     segmenter = made(*parts)
-    found = run(segmenter, torch.tensor([[4], [5]]), torch.tensor([1, 1]))
-    assert found.lengths.tolist() == [1, 1]
-    assert found.ends.tolist() == [[True], [True]]
-    assert found.weights.tolist() == [[1.0], [1.0]]
+    segments = run(segmenter, torch.tensor([[4], [5]]), torch.tensor([1, 1]))
+    assert segments.lengths.tolist() == [1, 1]
+    assert segments.ends.tolist() == [[True], [True]]
+    assert segments.weights.tolist() == [[1.0], [1.0]]
     states = segmenter.reader(torch.tensor([[4], [5]]), torch.tensor([1, 1]))
-    close(found.vectors, segmenter.output(states))
+    close(segments.vectors, segmenter.output(states))
 
 
 @every_combination
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0)])
 def test_a_batch_may_be_empty(parts: tuple[str, str, str], shape: tuple[int, int]) -> None:
     symbols, lengths = torch.zeros(shape, dtype=torch.long), torch.zeros(shape[0], dtype=torch.long)
-    found = run(made(*parts), symbols, lengths)
-    assert found.vectors.shape[::2] == (shape[0], 3)
-    assert not found.vectors.any()
-    assert found.ends.shape == found.weights.shape == shape
-    assert found.lengths.tolist() == [0] * shape[0]
+    segments = run(made(*parts), symbols, lengths)
+    assert segments.vectors.shape[::2] == (shape[0], 3)
+    assert not segments.vectors.any()
+    assert segments.ends.shape == segments.weights.shape == shape
+    assert segments.lengths.tolist() == [0] * shape[0]
 
 
 @pytest.mark.parametrize("parts", [p for p in COMBINATIONS if p[0] == "lookup" and p[2] == "weighted"])
@@ -115,14 +115,14 @@ def test_room_is_the_most_segments_of_a_length(parts: tuple[str, str, str]) -> N
     for size in range(1, 15):
         lengths = torch.arange(40) % size + 1
         room = segmenter.room(size)
-        found = run(segmenter, symbols[:, :size], lengths)
+        segments = run(segmenter, symbols[:, :size], lengths)
         assert (room is None) == (parts[1] in ("act", "carry", "given", "bernoulli"))
         if room is not None:
-            assert int(found.lengths.max()) == room
-            assert found.vectors.shape[1] == room
-            assert isinstance(found.cuts.segments, int)
+            assert int(segments.lengths.max()) == room
+            assert segments.vectors.shape[1] == room
+            assert isinstance(segments.cuts.segments, int)
         else:
-            assert int(found.cuts.segments) == int(found.lengths.max()) == found.vectors.shape[1]
+            assert int(segments.cuts.segments) == int(segments.lengths.max()) == segments.vectors.shape[1]
 
 
 @pytest.mark.parametrize("parts", [p for p in COMBINATIONS if p[0] == "lookup" and p[1] in LEARNING])
@@ -149,10 +149,10 @@ def test_a_layer_without_an_output_size_has_its_readers() -> None:
     assert segmenter.output_dim == segmenter.reader.output_dim == 4
     symbols = torch.tensor([[1, 2, 3, 4, 5]])
     states = segmenter.reader(symbols, torch.tensor([5]))
-    found = segmenter(symbols, torch.tensor([5]))
-    assert [int(t) for t in found.ends[0].nonzero()] == [2, 4]
+    segments = segmenter(symbols, torch.tensor([5]))
+    assert [int(t) for t in segments.ends[0].nonzero()] == [2, 4]
     assert LENGTH == 2.5
-    close(found.vectors[0], torch.stack((states[0, :3].mean(0), states[0, 3:].mean(0))))
+    close(segments.vectors[0], torch.stack((states[0, :3].mean(0), states[0, 3:].mean(0))))
 
 
 def test_cuts_given_to_a_row_do_not_change_the_others() -> None:
@@ -163,11 +163,11 @@ def test_cuts_given_to_a_row_do_not_change_the_others() -> None:
         free = segmenter(symbols, lengths, given=cuts)
         cuts = torch.zeros_like(symbols, dtype=torch.int8) if cuts is None else cuts
         cuts[1, 1] = 1
-        found = segmenter(symbols, lengths, given=cuts)
+        segments = segmenter(symbols, lengths, given=cuts)
         count = int(free.lengths[0])
-        assert found.ends[1, 1]
-        assert found.ends[0].equal(free.ends[0])
-        close(found.vectors[0, :count], free.vectors[0, :count], 1e-12)
+        assert segments.ends[1, 1]
+        assert segments.ends[0].equal(free.ends[0])
+        close(segments.vectors[0, :count], free.vectors[0, :count], 1e-12)
 
 
 class Changing(Fixed):
@@ -186,12 +186,12 @@ def test_a_cutter_may_change_what_is_pooled_and_what_comes_out() -> None:
     changing = Segmenter(plain.reader, Changing(2), Mean(), output_dim=3)
     changing.output = plain.output
     symbols, lengths = torch.tensor([[1, 2, 3, 4, 5], [6, 7, 0, 0, 0]]), torch.tensor([5, 2])
-    found, pooled = changing(symbols, lengths), plain.pooling(*_inputs(plain, symbols, lengths))
-    close(found.vectors[0], plain.output(2 * pooled[0] - 1), 1e-12)
-    assert not found.vectors[1, 1:].any()
+    segments, pooled = changing(symbols, lengths), plain.pooling(*_inputs(plain, symbols, lengths))
+    close(segments.vectors[0], plain.output(2 * pooled[0] - 1), 1e-12)
+    assert not segments.vectors[1, 1:].any()
 
 
 def _inputs(segmenter: Segmenter, symbols: Tensor, lengths: Tensor) -> tuple[Tensor, Cuts, int]:
     """What its pooling gets."""
-    found = segmenter(symbols, lengths)
-    return segmenter.reader(symbols, lengths), found.cuts, found.vectors.shape[1]
+    segments = segmenter(symbols, lengths)
+    return segmenter.reader(symbols, lengths), segments.cuts, segments.vectors.shape[1]

@@ -76,13 +76,13 @@ def attended(pooling: Pooling, members: list[Tensor]) -> Tensor | None:
 def test_it_is_its_loop(pooling: Pooling, rows: list[list[bool]], seed: int, spilling: bool) -> None:
     states, cuts, lengths = problem(rows, seed, spilling)
     for size in (int(cuts.segments), int(cuts.segments) + 2):
-        found = pooling(states, cuts, size)
-        assert found.shape == (len(rows), size, 3)
-        assert found.isfinite().all()
+        vectors = pooling(states, cuts, size)
+        assert vectors.shape == (len(rows), size, 3)
+        assert vectors.isfinite().all()
         for b, n in enumerate(lengths):
             spill = None if cuts.spill is None else cuts.spill[b]
-            wanted = loop(pooling, states[b], Cuts(cuts.ends[b], cuts.weights[b], 0, spill), n)
-            close(found[b, : len(wanted)], wanted, 1e-12)
+            expected = loop(pooling, states[b], Cuts(cuts.ends[b], cuts.weights[b], 0, spill), n)
+            close(vectors[b, : len(expected)], expected, 1e-12)
 
 
 @every_pooling
@@ -98,7 +98,7 @@ def test_the_gradient_is_the_slope(pooling: Pooling) -> None:
     if pooling.uses_weights:
         leaves += [cuts.weights.requires_grad_(), cuts.spill.requires_grad_()]
     assert torch.autograd.gradcheck(
-        lambda *own: pooled(*own, *(cuts.weights, cuts.spill)[len(own) - 1 :]), leaves
+        lambda *tensors: pooled(*tensors, *(cuts.weights, cuts.spill)[len(tensors) - 1 :]), leaves
     )
 
 
@@ -133,11 +133,11 @@ def test_sums_over_segments_are_their_loops(rows: list[list[bool]], seed: int) -
 
 def test_bfloat16_states_are_weighed_in_float32() -> None:
     states, cuts, _ = problem([[False, True, False]], 0, spilling=True)
-    found = Weighted()(states.bfloat16(), cuts, int(cuts.segments))
-    assert found.dtype == torch.float32
+    vectors = Weighted()(states.bfloat16(), cuts, int(cuts.segments))
+    assert vectors.dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
         again = Weighted()(states.bfloat16().float(), cuts, int(cuts.segments))
-    close(again, found, 1e-6)
+    close(again, vectors, 1e-6)
 
 
 def test_the_gradient_of_attention_in_its_weights_is_the_slope() -> None:
@@ -157,8 +157,8 @@ def test_the_gradient_of_attention_in_its_weights_is_the_slope() -> None:
 @every_pooling
 def test_padding_has_no_gradient(pooling: Pooling) -> None:
     states, cuts, lengths = problem([[False, True, False], [True], []], 1, spilling=False)
-    found = pooling(states.requires_grad_(), cuts, int(cuts.segments))
-    total = sum(found[b, : int(count)].square().sum() for b, count in enumerate(cuts.ends.sum(1)))
+    vectors = pooling(states.requires_grad_(), cuts, int(cuts.segments))
+    total = sum(vectors[b, : int(count)].square().sum() for b, count in enumerate(cuts.ends.sum(1)))
     (gradient,) = torch.autograd.grad(total, states)
     for b, n in enumerate(lengths):
         assert gradient[b, :n].any()

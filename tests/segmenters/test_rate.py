@@ -51,8 +51,8 @@ def test_segments_are_counted_with_the_last_and_without_the_end(rows: list[list[
     ends = torch.tensor([[*row, True] + [False] * (width - len(row) - 1) for row in rows])
     lengths = torch.tensor([len(row) + 1 for row in rows])
     # A sentence of text has one segment per inner cut, and the last one.
-    wanted = sum(sum(row[:-1]) + 1 for row in rows if row)
-    assert [*map(int, count_cuts(ends, lengths))] == [sum(map(len, rows)), wanted]
+    expected = sum(sum(row[:-1]) + 1 for row in rows if row)
+    assert [*map(int, count_cuts(ends, lengths))] == [sum(map(len, rows)), expected]
 
 
 @given(st.integers(0, 400), st.floats(1, 12))
@@ -133,8 +133,8 @@ def test_the_ratio_loss_is_that_of_its_paper() -> None:
     scores = torch.tensor([[0.1, 0.3, 0.8, 0.0]], dtype=torch.float64)
     text = torch.tensor([[True, True, True, False]])
     share = 0.4  # G, without </s>
-    wanted = 3 / 2 * (2 * 0.4 * share + 0.6 * (1 - share))
-    assert kept.losses(None, scores, text)["rate"].item() == pytest.approx(wanted)
+    expected = 3 / 2 * (2 * 0.4 * share + 0.6 * (1 - share))
+    assert kept.losses(None, scores, text)["rate"].item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("by", [*BY_LOSS, "quantile", "scaling"])
@@ -144,9 +144,9 @@ def test_a_sentences_gradient_does_not_depend_on_its_company(by: Kind) -> None:
     symbols, lengths = ragged([9, 4, 7], VOCABULARY, torch.Generator().manual_seed(0))
 
     def gradients(rows: list[int]) -> list[Tensor]:
-        found = made(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
+        segments = made(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
         probe = torch.arange(1.0, 5.0, dtype=torch.float64)
-        total = (found.vectors @ probe).sum() + sum(loss.sum() for loss in found.cuts.losses.values())
+        total = (segments.vectors @ probe).sum() + sum(loss.sum() for loss in segments.cuts.losses.values())
         return list(torch.autograd.grad(total, [*made.parameters()]))
 
     together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
@@ -168,10 +168,10 @@ def test_a_threshold_on_text_gives_the_rate_to_within_a_cut(target: float, seed:
         return int(count_cuts(made(symbols, lengths).ends, lengths).segments)
 
     at = kept.threshold.item()
-    wanted = int((lengths - 1).sum()) / target
+    expected = int((lengths - 1).sum()) / target
     # The threshold is the lowest without too many cuts; a little below it there are too many.
-    assert counted_at(at) <= wanted or wanted < len(lengths)  # every sentence has a segment
-    assert counted_at(at * (1 - 1e-6)) > wanted or at < 1e-9
+    assert counted_at(at) <= expected or expected < len(lengths)  # every sentence has a segment
+    assert counted_at(at * (1 - 1e-6)) > expected or at < 1e-9
     assert kept.training_threshold is not None
     assert kept.training_threshold.value.item() == 1.0  # training goes on with its own
 
@@ -231,9 +231,9 @@ def test_a_higher_temperature_brings_scores_together() -> None:
     for temperature in (1.0, 10.0):
         torch.manual_seed(0)
         made = Segmenter(Lookup(VOCABULARY, 4), Act(4, halting_bias=0.0, temperature=temperature), Weighted())
-        found = made(symbols, lengths).scores
-        assert found is not None
-        spread.append(float(found.std().detach()))
+        scores = made(symbols, lengths).scores
+        assert scores is not None
+        spread.append(float(scores.std().detach()))
     assert spread[1] < spread[0] / 3
     with refuses(ValueError, "temperature "):
         Act(4, temperature=0.0)

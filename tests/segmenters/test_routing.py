@@ -70,15 +70,15 @@ def test_it_is_its_loop_with_every_gradient(
     marks = torch.zeros_like(symbols, dtype=torch.int8)
     for b, row in enumerate(rows):
         marks[b, : len(row)] = torch.tensor(row)
-    found = segmenter(symbols, lengths, given=None if free else marks)
-    total, wanted_total = found.vectors.new_zeros(()), found.vectors.new_zeros(())
+    segments = segmenter(symbols, lengths, given=None if free else marks)
+    total, wanted_total = segments.vectors.new_zeros(()), segments.vectors.new_zeros(())
     for b, row in enumerate(rows):
-        ends, wanted = loop(segmenter, symbols[b, : len(row)], [0] * len(row) if free else row)
-        assert found.ends[b, : len(row)].tolist() == ends
-        close(found.vectors[b, : len(wanted)], wanted, 1e-12)
-        probe = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(b), dtype=torch.float64)
-        total = total + (found.vectors[b, : len(wanted)] * probe).sum()
-        wanted_total = wanted_total + (wanted * probe).sum()
+        ends, expected = loop(segmenter, symbols[b, : len(row)], [0] * len(row) if free else row)
+        assert segments.ends[b, : len(row)].tolist() == ends
+        close(segments.vectors[b, : len(expected)], expected, 1e-12)
+        probe = torch.randn(expected.shape, generator=torch.Generator().manual_seed(b), dtype=torch.float64)
+        total = total + (segments.vectors[b, : len(expected)] * probe).sum()
+        wanted_total = wanted_total + (expected * probe).sum()
     names, parameters = zip(*segmenter.named_parameters(), strict=True)
     gradients = [
         torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
@@ -94,10 +94,10 @@ def test_smoothing_is_its_loop(size: int, spread: float, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(2, size, 3, generator=generator, dtype=torch.float64)
     logits = spread * (2 * torch.rand(2, size, generator=generator, dtype=torch.float64) - 1)
-    found = smoothed(values, logits)
+    result = smoothed(values, logits)
     for b in range(2):
-        wanted = running([*values[b]], [*torch.sigmoid(logits[b])])
-        close(found[b], torch.stack(wanted) if wanted else values[b], 1e-12)
+        expected = running([*values[b]], [*torch.sigmoid(logits[b])])
+        close(result[b], torch.stack(expected) if expected else values[b], 1e-12)
 
 
 def test_the_gradients_of_smoothing_and_of_scores_are_their_slopes() -> None:
@@ -153,18 +153,18 @@ def routed(states: list[list[float]], smoothing: str = "segment") -> tuple[Segme
 
 @pytest.mark.parametrize("smoothing", ["segment", "character", "none"])
 def test_states_that_are_equal_opposite_or_nothing(smoothing: str) -> None:
-    found, table = routed([[1, 0], [1, 0], [-2, 0], [0, 3], [0, 0], [0, 1], [1, 0]], smoothing)
-    assert found.scores is not None
-    close(found.scores[0].detach(), torch.tensor([1e-4, 1 - 1e-4, 0.5, 0.5, 0.5, 0.5, 0.0]), 1e-6)
-    assert found.ends[0].tolist() == [False, True, False, False, False, False, True]
-    (gradient,) = torch.autograd.grad(found.vectors.square().sum(), table)
+    segments, table = routed([[1, 0], [1, 0], [-2, 0], [0, 3], [0, 0], [0, 1], [1, 0]], smoothing)
+    assert segments.scores is not None
+    close(segments.scores[0].detach(), torch.tensor([1e-4, 1 - 1e-4, 0.5, 0.5, 0.5, 0.5, 0.0]), 1e-6)
+    assert segments.ends[0].tolist() == [False, True, False, False, False, False, True]
+    (gradient,) = torch.autograd.grad(segments.vectors.square().sum(), table)
     assert gradient.isfinite().all()
 
 
 def test_a_gap_belongs_to_the_symbol_before_it() -> None:
-    found, _ = routed([[1, 0], [1, 0.1], [-1, 0.1], [-1, 0], [-1, 0]], "none")
-    assert found.ends[0].tolist() == [False, True, False, False, True]
-    close(found.vectors[0].detach(), torch.tensor([[1, 0.05], [-1, 0.1 / 3]]), 1e-6)
+    segments, _ = routed([[1, 0], [1, 0.1], [-1, 0.1], [-1, 0], [-1, 0]], "none")
+    assert segments.ends[0].tolist() == [False, True, False, False, True]
+    close(segments.vectors[0].detach(), torch.tensor([[1, 0.05], [-1, 0.1 / 3]]), 1e-6)
 
 
 def kept(by: Kind | None, target: float = 3.0, seed: int = 0) -> Segmenter:
@@ -189,9 +189,9 @@ def test_a_sentences_gradient_does_not_depend_on_its_company(by: Kind) -> None:
     symbols, lengths = ragged([9, 4, 7], VOCABULARY, torch.Generator().manual_seed(0))
 
     def gradients(rows: list[int]) -> list[Tensor]:
-        found = segmenter(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
+        segments = segmenter(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
         probe = torch.arange(1.0, 9.0, dtype=torch.float64)
-        total = (found.vectors @ probe).sum() + sum(loss.sum() for loss in found.cuts.losses.values())
+        total = (segments.vectors @ probe).sum() + sum(loss.sum() for loss in segments.cuts.losses.values())
         return list(torch.autograd.grad(total, [*segmenter.parameters()]))
 
     together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
@@ -207,9 +207,9 @@ def test_the_loss_of_a_rate_moves_the_scores_towards_it(by: Kind, cuts: int) -> 
     means = []
     for _ in range(2):
         segmenter.control.observe(CutCount(torch.tensor(100), torch.tensor(cuts)), torch.tensor(True))  # type: ignore[union-attr]
-        found = segmenter(symbols, lengths)
-        means.append(float(found.scores.detach().mean()))  # type: ignore[union-attr]
-        found.cuts.losses["rate"].sum().backward()
+        segments = segmenter(symbols, lengths)
+        means.append(float(segments.scores.detach().mean()))  # type: ignore[union-attr]
+        segments.cuts.losses["rate"].sum().backward()
         with torch.no_grad():
             for parameter in segmenter.parameters():
                 parameter -= 0.01 * parameter.grad if parameter.grad is not None else 0
@@ -222,10 +222,10 @@ def test_a_threshold_on_text_gives_the_rate_to_within_a_cut(target: float, seed:
     segmenter = kept("quantile", target, seed).eval()
     symbols, lengths = ragged([30, 18, 25, 40], VOCABULARY, torch.Generator().manual_seed(seed))
     segmenter.settle([(symbols[:2], lengths[:2], None), (symbols[2:], lengths[2:], None)])
-    wanted = int((lengths - 1).sum()) / target
+    expected = int((lengths - 1).sum()) / target
     segments = int(count_cuts(segmenter(symbols, lengths).ends, lengths).segments)
-    assert segments <= max(wanted, len(lengths))
-    assert segments > wanted - 1 or math.isclose(segments, wanted)
+    assert segments <= max(expected, len(lengths))
+    assert segments > expected - 1 or math.isclose(segments, expected)
     control = segmenter.control
     assert control is not None
     assert control.training_threshold is not None

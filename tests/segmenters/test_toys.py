@@ -56,17 +56,17 @@ def test_the_toys_make_a_layer() -> None:
     layer = Segmenter(Bigrams(11, 2), Threshold(4), Edges()).double()
     assert (layer.loss_weights, layer.output_dim) == ({"distance": 0.5}, 4)
     symbols, lengths = ragged([9, 1, 0, 5], 11, torch.Generator().manual_seed(0))
-    found = layer(symbols, lengths)
-    assert found.scores is not None
+    segments = layer(symbols, lengths)
+    assert segments.scores is not None
     for b, n in enumerate(lengths.tolist()):
         alone = layer(symbols[b : b + 1, :n], lengths[b : b + 1])
         count = int(alone.lengths[0])
-        close(found.vectors[b, :count], alone.vectors[0, :count])
-        close(found.cuts.losses["distance"][b], alone.cuts.losses["distance"][0])
+        close(segments.vectors[b, :count], alone.vectors[0, :count])
+        close(segments.cuts.losses["distance"][b], alone.cuts.losses["distance"][0])
         states = layer.reader(symbols[b : b + 1, :n], lengths[b : b + 1])[0]
         bounds = [0, *(int(t) + 1 for t in alone.ends[0].nonzero())]
         for k, (begin, end) in enumerate(pairwise(bounds)):
-            close(found.vectors[b, k], (states[begin] + states[end - 1]) / 2)
+            close(segments.vectors[b, k], (states[begin] + states[end - 1]) / 2)
 
 
 def test_a_toys_mistake_is_refused_with_its_place(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_toys_are_trained_stopped_and_used(tmp_path: Path) -> None:
     config = load_config(path, BOUNDS)
     run(config, tmp_path / "whole")
     run(config, tmp_path / "stopped", 6, 10)
-    wanted = outcome(tmp_path / "whole")
-    assert outcome(tmp_path / "stopped") == wanted
-    assert "score" in wanted["validations"][-1]
-    assert any("score" in record for record in wanted["metrics"])
+    expected = outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "stopped") == expected
+    assert "score" in expected["validations"][-1]
+    assert any("score" in record for record in expected["metrics"])
 
     model = Translator.from_pretrained(tmp_path / "whole")
     lines = (tmp_path / "dev.de").read_bytes()
@@ -137,8 +137,8 @@ def start(
     """In the place of `Children.start`: the same program, which knows the toys."""
     python, option, module, *arguments = command
     assert option == "-m"
-    own = {**environment(), **(extra or {})}
-    START(children, name, [python, "-c", PROGRAM.format(module), *arguments], log, own, output)
+    variables = {**environment(), **(extra or {})}
+    START(children, name, [python, "-c", PROGRAM.format(module), *arguments], log, variables, output)
 
 
 START = Children.start
@@ -163,9 +163,9 @@ def test_toys_are_analyzed_and_swept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     over = ("--over", "model.segmenter.cutter.length=2", "--no-test")
     done = caesura("sweep", config, "--out", tmp_path / "sweep", *over, *settings)
     assert done.status == 0, done.out + done.err
-    found = json.loads((tmp_path / "sweep" / "sweep.json").read_text(encoding="utf-8"))
-    assert len(found["runs"]) == 1
-    assert all("score" in entry["curve"] for entry in found["runs"])
+    sweep = json.loads((tmp_path / "sweep" / "sweep.json").read_text(encoding="utf-8"))
+    assert len(sweep["runs"]) == 1
+    assert all("score" in entry["curve"] for entry in sweep["runs"])
     assert "mean score" in (tmp_path / "sweep" / "table.md").read_text(encoding="utf-8")
 
 

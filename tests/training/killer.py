@@ -115,8 +115,8 @@ def ended(child: int, within: float | None = None) -> int | None:
     """The exit status (or the negative signal) of a child, or None where it goes on for longer."""
     deadline = None if within is None else time.monotonic() + within
     while deadline is None or time.monotonic() < deadline:
-        found, status = os.waitpid(child, 0 if deadline is None else os.WNOHANG)
-        if found:
+        pid, status = os.waitpid(child, 0 if deadline is None else os.WNOHANG)
+        if pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.001)
     return None
@@ -147,8 +147,8 @@ def killed_by_the_clock(
                 if status is None:
                     os.kill(child, signal.SIGKILL)
                     status = ended(child)
-                    found = [name for name, entered in zip(STAGES, stage[:], strict=True) if entered]
-                    stages[["elsewhere", *found][-1]] += status != 0
+                    reached = [name for name, entered in zip(STAGES, stage[:], strict=True) if entered]
+                    stages[["elsewhere", *reached][-1]] += status != 0
             assert status in (0, -signal.SIGKILL), status
         if enough():
             return stages

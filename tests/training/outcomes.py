@@ -29,13 +29,13 @@ class Listener:
 
     def __init__(self, *stops: int) -> None:
         self.stops = stops
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.rates: list[float] = []
         self.validations: list[Validation] = []
         self.examples: list[Sequence[tuple[str, Output, str]]] = []
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def working(self, what: str, done: int) -> None:
         pass

@@ -19,9 +19,9 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def got(folder: Path, by: str, target: float, updates: int) -> float:
     """The characters per segment on dev after training."""
-    own = ["type=parts", f"reader={READER}", "pooling=weighted", "output_dim=6"]
-    own += ["cutter={type: act, carry: true}", f"rate={{target: {target}, by: {by}}}"]
-    settings = [f"model.segmenter.{setting}" for setting in own]
+    options = ["type=parts", f"reader={READER}", "pooling=weighted", "output_dim=6"]
+    options += ["cutter={type: act, carry: true}", f"rate={{target: {target}, by: {by}}}"]
+    settings = [f"model.segmenter.{setting}" for setting in options]
     settings += [f"data.{part}={folder / part}.tsv" for part in ("train", "dev")]
     settings += ["training.validation_freq=100000", "training.batch_size=40", "testing.batch_size=100"]
     settings += ["training.learning_rate=2e-3"]

@@ -68,10 +68,10 @@ def test_the_validation_at_the_lower_bound_stays_and_the_next_are_counted_from_i
 
 def test_a_run_that_its_schedule_has_ended_stays_so(corpus: Path, tmp_path: Path) -> None:
     settings = ("training.learning_rate=1e-9", "training.patience=1", "training.max_halvings=1")
-    said = run(configured(corpus, "word", *settings), tmp_path / "out").said[-1]
-    assert "no new best" in said
+    message = run(configured(corpus, "word", *settings), tmp_path / "out").messages[-1]
+    assert "no new best" in message
     heard = run(configured(corpus, "word", *settings, "training.updates=99"), tmp_path / "out")
-    assert (heard.rates, heard.said[-1]) == ([], said)
+    assert (heard.rates, heard.messages[-1]) == ([], message)
 
 
 def test_what_is_kept_and_shown_may_be_another(corpus: Path, tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ def test_what_is_kept_and_shown_may_be_another(corpus: Path, tmp_path: Path) -> 
     heard = run(configured(corpus, "word", *others), tmp_path / "out")
     assert {len(examples) for examples in heard.examples} == {1}
     assert len(list_checkpoints(tmp_path / "out" / "checkpoints")) == 3
-    found, whole = outcome(tmp_path / "out"), outcome(tmp_path / "whole")
-    del found["metrics"], whole["metrics"]  # which have the examples
-    assert found == whole
+    result, whole = outcome(tmp_path / "out"), outcome(tmp_path / "whole")
+    del result["metrics"], whole["metrics"]  # which have the examples
+    assert result == whole
     others = ("training.tensorboard=true", "data.test=other.tsv")
     refuse_changes(resolve(configured(corpus, "word", *others)), tmp_path / "whole", going_on=True)
 

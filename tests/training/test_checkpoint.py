@@ -16,6 +16,7 @@ from wording import refuses
 
 from caesura.data.tensors import DamagedError
 from caesura.errors import InputError
+from caesura.kernels.adam import Adam
 from caesura.training.checkpoint import (
     Progress,
     list_checkpoints,
@@ -42,11 +43,11 @@ PROGRESS = Progress(
 )
 
 
-def setting(seed: int) -> tuple[nn.Module, torch.optim.Adam]:
+def setting(seed: int) -> tuple[nn.Module, Adam]:
     """A model with dropout, so that its random state matters, and its optimizer."""
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2, bias=False))
-    return model, torch.optim.Adam(model.parameters(), lr=0.01)
+    return model, Adam(model.parameters(), lr=0.01)
 
 
 def steps(model: nn.Module, optimizer: torch.optim.Optimizer, count: int) -> None:
@@ -56,7 +57,7 @@ def steps(model: nn.Module, optimizer: torch.optim.Optimizer, count: int) -> Non
         optimizer.step()
 
 
-def saved(folder: Path, updates: int = 3) -> tuple[Path, nn.Module, torch.optim.Adam]:
+def saved(folder: Path, updates: int = 3) -> tuple[Path, nn.Module, Adam]:
     model, optimizer = setting(0)
     steps(model, optimizer, updates)
     return save_checkpoint(folder, snapshot(model, optimizer, PROGRESS), keep=1), model, optimizer
@@ -68,7 +69,7 @@ def test_a_resumed_run_makes_the_same_updates_as_an_uninterrupted_one(tmp_path: 
     steps(model, optimizer, 2)
     other, other_optimizer = setting(1)  # another seed: whatever agrees below came out of the file
     steps(other, other_optimizer, 5)
-    other_optimizer = torch.optim.Adam(other.parameters(), lr=0.01)
+    other_optimizer = Adam(other.parameters(), lr=0.01)
     load_checkpoint(path, other, other_optimizer)
     steps(other, other_optimizer, 2)
     for (name, ours), theirs in zip(other.named_parameters(), model.parameters(), strict=True):
@@ -102,7 +103,7 @@ def test_the_newest_checkpoints_are_kept(
 ) -> None:
     folder = tmp_path_factory.mktemp("run") / "checkpoints"
     model = nn.Linear(1, 1)
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = Adam(model.parameters())
     for update in sorted(updates):
         save_checkpoint(folder, snapshot(model, optimizer, Progress(update=update)), keep)
     kept = [read_progress(path).update for path in list_checkpoints(folder)]

@@ -56,7 +56,7 @@ def test_a_time_limit_ends_a_run_between_updates(
             now[0] += 1.0
 
     assert train(config, tmp_path / "parts", heard := Clock(), time_limit=6.5) == "time limit"
-    assert heard.said[-1].startswith("stopped by the time limit after 7 updates")
+    assert heard.messages[-1].startswith("stopped by the time limit after 7 updates")
     assert train(config, tmp_path / "parts", Clock(), time_limit=100) == "finished"
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
     assert records(tmp_path / "parts")[-1]["seconds"] == 14, "the clock goes on where it was"
@@ -72,7 +72,7 @@ def test_a_time_limit_ends_a_validation_between_its_batches(
     run(config, tmp_path / "whole")
     with in_batch(5, wait):  # of three before training and three in the first validation
         assert train(config, tmp_path / "parts", heard := Ticking(clock), time_limit=100) == "time limit"
-    assert heard.said[-1].startswith("stopped by the time limit after 4 updates")
+    assert heard.messages[-1].startswith("stopped by the time limit after 4 updates")
     assert heard.validations == []
     run(config, tmp_path / "parts")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
@@ -83,7 +83,7 @@ def test_a_budget_ends_with_a_validation_of_what_was_learned_off_the_clock(
 ) -> None:
     config, folder = configured(corpus, "word", "training.validation_freq=60"), tmp_path / "out"
     assert train(config, folder, heard := Ticking(clock), budget=3) == "budget"
-    assert heard.said[-1].startswith("stopped by the budget after 3 updates; one with a larger budget")
+    assert heard.messages[-1].startswith("stopped by the budget after 3 updates; one with a larger budget")
     assert [(v.update, v.seconds) for v in heard.validations] == [(3, 3.0)]
     assert (folder / "model.safetensors").exists()
     [checkpoint] = list_checkpoints(folder / "checkpoints")
@@ -118,7 +118,7 @@ def test_the_last_validation_of_a_budget_is_made_again_where_it_was_interrupted(
     config = configured(corpus, "word", "testing.batch_size=5")
     with in_batch(2, ask_to_end), pytest.raises(Interrupted):  # the first is measured before training
         train(config, tmp_path / "out", heard := Ticking(clock), budget=3)
-    assert heard.said[-1].startswith("stopped by the signal SIGTERM after 3 updates")
+    assert heard.messages[-1].startswith("stopped by the signal SIGTERM after 3 updates")
     member = Member("one", tmp_path / "word.yaml", (), tmp_path / "out")
     assert read_outcome(member, 3.0).status == "stopped"
     assert train(config, tmp_path / "out", heard := Ticking(clock), budget=3) == "budget"
@@ -165,12 +165,12 @@ def test_a_budget_that_an_update_exceeds_is_explained_before_and_after(
 
     config = configured(corpus, "word", "training.validation_freq=60")
     assert train(config, tmp_path, heard := Slow(clock), budget=5) == "budget"
-    assert [said for said in heard.said if said.startswith("5s of training: ")]
-    assert heard.said[-1].startswith("stopped by the budget after 1 updates in 300s, more than the 5s ")
+    assert [message for message in heard.messages if message.startswith("5s of training: ")]
+    assert heard.messages[-1].startswith("stopped by the budget after 1 updates in 300s, more than the 5s ")
     assert [v.update for v in heard.validations] == [1]
     assert train(config, tmp_path, longer := Ticking(clock), budget=303) == "budget"
-    assert not any("of training: " in said for said in longer.said)
-    assert "more than" not in longer.said[-1]
+    assert not any("of training: " in message for message in longer.messages)
+    assert "more than" not in longer.messages[-1]
 
 
 @given(st.floats(0, 1e6), st.floats(1e-3, 1e6))

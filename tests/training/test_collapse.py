@@ -43,42 +43,42 @@ def parts(cutter: str | dict[str, Any], **options: Any) -> dict[str, Any]:
 def as_if_cut(model: Translator, *cuts: Segmentation, targets: bool = False) -> Evaluation:
     """An evaluation in which these are how sources, or translations, were cut."""
     text = ["abab"] * len(cuts)
-    found = evaluate(model, text, text, search=model.searcher(beam=1))
+    evaluation = evaluate(model, text, text, search=model.searcher(beam=1))
     name = "targets" if targets else "segmentation"
     outputs = [
-        replace(output, **{name: [own] if targets else own})
-        for output, own in zip(found.outputs, cuts, strict=True)
+        replace(output, **{name: [row] if targets else row})
+        for output, row in zip(evaluation.outputs, cuts, strict=True)
     ]
-    return replace(found, outputs=outputs)
+    return replace(evaluation, outputs=outputs)
 
 
 @given(counts, before)
-def test_what_is_called_collapsed_is(found: CutCounts, before: str) -> None:
-    kind = collapse(found, before)
+def test_what_is_called_collapsed_is(cuts: CutCounts, before: str) -> None:
+    kind = collapse(cuts, before)
     if kind == "single":
-        assert found.length <= (SINGLE_OVER if before == "single" else SINGLE)
+        assert cuts.length <= (SINGLE_OVER if before == "single" else SINGLE)
     if kind == "long":
-        assert found.length > SINGLE
-        assert found.symbols >= 8 * found.sentences
-        assert found.length >= 15 or found.segments <= 2 * found.sentences
-    healthy = 1.2 < found.length < 15 and found.segments > 2 * found.sentences
+        assert cuts.length > SINGLE
+        assert cuts.symbols >= 8 * cuts.sentences
+        assert cuts.length >= 15 or cuts.segments <= 2 * cuts.sentences
+    healthy = 1.2 < cuts.length < 15 and cuts.segments > 2 * cuts.sentences
     assert not (healthy and kind)
     assert collapse(CutCounts(0, 0, 0), before) == ""
 
 
 @given(counts, before, st.integers(2, 9))
-def test_the_size_of_the_text_does_not_matter(found: CutCounts, before: str, times: int) -> None:
-    larger = CutCounts(times * found.symbols, times * found.segments, times * found.sentences)
-    if found.segments:
-        assert collapse(found, before) == collapse(larger, before)
+def test_the_size_of_the_text_does_not_matter(cuts: CutCounts, before: str, times: int) -> None:
+    larger = CutCounts(times * cuts.symbols, times * cuts.segments, times * cuts.sentences)
+    if cuts.segments:
+        assert collapse(cuts, before) == collapse(larger, before)
 
 
 @given(counts, before)
-def test_what_holds_goes_on_holding(found: CutCounts, before: str) -> None:
-    kind = collapse(found, before)
-    assert collapse(found, kind) == kind
-    if fresh := collapse(found, ""):
-        assert collapse(found, fresh) == fresh
+def test_what_holds_goes_on_holding(cuts: CutCounts, before: str) -> None:
+    kind = collapse(cuts, before)
+    assert collapse(cuts, kind) == kind
+    if fresh := collapse(cuts, ""):
+        assert collapse(cuts, fresh) == fresh
 
 
 @given(st.floats(1, 100), st.floats(1, 100))
@@ -96,12 +96,12 @@ def test_counts_are_of_text() -> None:
 @given(st.lists(st.sampled_from([1, 3, 30]), min_size=1, max_size=12))
 def test_each_collapse_is_told_once_until_it_is_over(lengths: list[int]) -> None:
     state: dict[str, str] = {}
-    told = []
+    noticed = []
     for length in lengths:
         state, notices = watch(ENCODER, CUT[length], state)
-        told.append(bool(notices))
+        noticed.append(bool(notices))
     changes = [a != b and b != 3 for a, b in zip([3, *lengths], lengths, strict=False)]
-    assert told == changes
+    assert noticed == changes
 
 
 ENCODER = tiny_model(ACT).float()
@@ -124,8 +124,8 @@ def test_only_cuts_that_are_learned_can_collapse(segmenter: dict[str, Any], lear
     assert model.segmenter.learns == learns
     for length in (1, 30):
         whole = cut(*[length] * (60 // length))
-        found = replace(CUT[length], outputs=[replace(o, segmentation=whole) for o in CUT[1].outputs])
-        state, notices = watch(model, found, {})
+        evaluation = replace(CUT[length], outputs=[replace(o, segmentation=whole) for o in CUT[1].outputs])
+        state, notices = watch(model, evaluation, {})
         assert bool(notices) == bool(state) == learns
 
 
@@ -135,9 +135,9 @@ def test_segments_that_are_almost_single_characters_have_collapsed() -> None:
 
 def test_of_cuts_by_entropy_the_rate_of_the_text_is_named() -> None:
     model = Translator.from_pretrained(Path(__file__).parents[1] / "folders" / "golden" / "format7-entropy")
-    found = as_if_cut(model, cut(9, 9))
+    evaluation = as_if_cut(model, cut(9, 9))
     for mean, way in ((9.0, "lower"), (1.0, "raise")):
-        _, [notice] = watch(model, replace(found, segments=replace(found.segments, mean=mean)), {})
+        _, [notice] = watch(model, replace(evaluation, segments=replace(evaluation.segments, mean=mean)), {})
         assert f"{way} data.cuts.target" in notice
 
 
@@ -172,8 +172,8 @@ def test_the_settings_that_are_named_are_there() -> None:
 def test_the_segments_of_a_decoder_collapse_too() -> None:
     model = tiny_model(decoder=ACT_DECODER).float()
     for length, way in ((1, "lower"), (30, "raise")):
-        found = as_if_cut(model, cut(*[length] * (60 // length)), targets=True)
-        state, notices = watch(model, found, {})
+        evaluation = as_if_cut(model, cut(*[length] * (60 // length)), targets=True)
+        state, notices = watch(model, evaluation, {})
         assert [*state] == ["decoder"]
         assert f"{way} model.decoder.tau" in notices[0]
         assert notices[0].startswith("output segments ")

@@ -22,8 +22,8 @@ WORDS = ("learn_halting=false", "halting_bias=-20", "tau=0")
 
 
 def cutting(corpus: Path, characters: str, *settings: str) -> Config:
-    own = (f"cut_after={json.dumps(characters)}", *settings)
-    return configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in own))
+    options = (f"cut_after={json.dumps(characters)}", *settings)
+    return configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in options))
 
 
 def test_what_is_trained_cuts_the_same_once_it_is_loaded(corpus: Path, tmp_path: Path) -> None:
@@ -41,7 +41,10 @@ def test_what_is_trained_cuts_the_same_once_it_is_loaded(corpus: Path, tmp_path:
 
 def test_words_are_segments_where_the_unit_never_halts(corpus: Path, tmp_path: Path) -> None:
     heard = run(cutting(corpus, " ", *WORDS), tmp_path)
-    assert heard.said.count("model.segmenter.learn_halting is false: where segments end will not change") == 1
+    assert (
+        heard.messages.count("model.segmenter.learn_halting is false: where segments end will not change")
+        == 1
+    )
     assert ", cut_after ' '" in (tmp_path / "README.md").read_text()
     model = Translator.from_pretrained(tmp_path)
     for text in (corpus / "dev.de").read_text(encoding="utf-8").splitlines():

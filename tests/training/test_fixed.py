@@ -27,9 +27,11 @@ HALTING = {"segmenter.halting.weight", "segmenter.halting.bias"}
 
 def fixed(corpus: Path, *settings: str, learns: bool = False) -> Config:
     """Segments of 4 characters; gradients are clipped, for that reads all of them."""
-    own = (f"learn_halting={str(learns).lower()}", "tau=0", "halting_bias=-1.0986")
+    options = (f"learn_halting={str(learns).lower()}", "tau=0", "halting_bias=-1.0986")
     clipped = "training.clip_grad_norm=1.0"
-    return configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in own), clipped, *settings)
+    return configured(
+        corpus, "act", *(f"model.segmenter.{setting}" for setting in options), clipped, *settings
+    )
 
 
 def checkpoint(folder: Path) -> dict[str, Tensor]:
@@ -57,8 +59,8 @@ def test_no_character_is_said_to_be_live(corpus: Path, tmp_path: Path) -> None:
     assert all("remainder" in record for record in logged)
     assert all(2 < record["segment_length"] <= 4 for record in logged)
     assert not any("live" in record for record in logged)
-    assert "model.segmenter.learn_halting is false: where segments end will not change" in heard.said
-    assert not any("a lower model.segmenter.halting_bias" in line for line in heard.said)
+    assert "model.segmenter.learn_halting is false: where segments end will not change" in heard.messages
+    assert not any("a lower model.segmenter.halting_bias" in line for line in heard.messages)
     card = (tmp_path / "README.md").read_text()
     assert "remainder:" in card
     assert "live:" not in card
@@ -86,8 +88,8 @@ def test_a_run_begun_before_there_was_the_option_goes_on(corpus: Path, tmp_path:
     run(config, tmp_path / "whole")
     stopped(config, tmp_path / "old", 3)
     path = tmp_path / "old" / "config.yaml"
-    before, found, after = path.read_text().partition("    learn_halting: true\n")
-    assert found
+    before, line, after = path.read_text().partition("    learn_halting: true\n")
+    assert line
     path.write_text(before + after)
     run(config, tmp_path / "old")
     assert outcome(tmp_path / "old") == outcome(tmp_path / "whole")
@@ -95,7 +97,7 @@ def test_a_run_begun_before_there_was_the_option_goes_on(corpus: Path, tmp_path:
 
 def test_gradients_that_stay_in_place_are_of_what_learns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = collate([*zip(sentences(5, 1), sentences(5, 2, 9), strict=True)])
-    found = []
+    losses = []
     for captured in (False, True):
         monkeypatch.setattr(steps, "wanted", lambda device, captured=captured: captured)
         monkeypatch.setattr(steps, "Graphs", Keys)
@@ -103,8 +105,8 @@ def test_gradients_that_stay_in_place_are_of_what_learns_alone(monkeypatch: pyte
         step = Step(model, model.config.training)
         for _ in range(2):  # nothing is left of the step before
             step(batch)
-        found.append({name: p.grad for name, p in model.named_parameters()})
-    plain, placed = found
+        losses.append({name: p.grad for name, p in model.named_parameters()})
+    plain, placed = losses
     assert {name for name, gradient in plain.items() if gradient is None} == HALTING
     assert {name for name, gradient in placed.items() if gradient is None} == HALTING
     for name in plain.keys() - HALTING:

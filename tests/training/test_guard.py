@@ -16,6 +16,7 @@ from wording import refuses
 from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus
 from caesura.errors import TrainingError
+from caesura.kernels.adam import Adam
 from caesura.training.checkpoint import list_checkpoints, read_progress
 from caesura.training.guard import Guard, Seen
 from caesura.training.loop import train
@@ -45,7 +46,7 @@ def test_a_poisoned_batch_is_named_and_kept_and_training_goes_on(
     with poison(3, 8):
         heard = run(config, tmp_path)
     assert [r["update"] for r in records(tmp_path, "skipped")] == [3, 8]
-    assert [line.split(":")[0] for line in heard.said if "skipped" in line] == [
+    assert [line.split(":")[0] for line in heard.messages if "skipped" in line] == [
         "update 3 skipped",
         "update 8 skipped",
     ]
@@ -75,12 +76,12 @@ def test_a_skipped_update_leaves_weights_moments_and_counts_as_they_were(
     numbers = (f"training.device={device}", f"training.precision={precision}")
     rest = (f"training.clip_grad_norm={clipping}", "training.validation_freq=1000")
     config = configured(corpus, "word", *numbers, *rest)
-    found = []
+    outcomes = []
     for stop in (3, 5, 6):
         with poison(3, 4):
             stopped(config, tmp_path, stop)
-        found.append(state(tmp_path))
-    (before, counts), (after, later), (beyond, _) = found
+        outcomes.append(state(tmp_path))
+    (before, counts), (after, later), (beyond, _) = outcomes
     assert before.keys() == after.keys() == beyond.keys()
     for name, value in before.items():
         assert value.equal(after[name]), name
@@ -151,10 +152,10 @@ def test_looking_later_finds_the_same(corpus: Path, tmp_path: Path, monkeypatch:
         run(config, tmp_path / "at once")
         later(monkeypatch)
         run(config, tmp_path / "later")
-    found, wanted = outcome(tmp_path / "later"), outcome(tmp_path / "at once")
-    for result in (found, wanted):  # the log names a skipped update when it is looked at
+    delayed, expected = outcome(tmp_path / "later"), outcome(tmp_path / "at once")
+    for result in (delayed, expected):  # the log names a skipped update when it is looked at
         result["metrics"].sort(key=lambda record: (record["kind"], record["update"]))
-    assert found == wanted
+    assert delayed == expected
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -178,7 +179,8 @@ def test_without_trouble_guarded_updates_are_adams(corpus: Path, tmp_path: Path)
     torch.manual_seed(0)
     models = [torch.nn.Linear(4, 3) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    optimizers = [torch.optim.Adam(model.parameters(), lr=0.01, fused=True) for model in models]
+    kinds = (torch.optim.Adam, Adam)
+    optimizers = [k(m.parameters(), lr=0.01, fused=True) for k, m in zip(kinds, models, strict=True)]
     optimizers[1].found_inf = torch.zeros(())  # type: ignore[attr-defined]
     for _ in range(5):
         inputs = torch.randn(6, 4)
@@ -187,3 +189,6 @@ def test_without_trouble_guarded_updates_are_adams(corpus: Path, tmp_path: Path)
             model(inputs).square().sum().backward()
             optimizer.step()
     assert models[0].weight.equal(models[1].weight)
+    moments, ours = (optimizer.state_dict()["state"] for optimizer in optimizers)
+    for name in ("exp_avg", "exp_avg_sq", "step"):
+        assert all(ours[index][name].equal(moments[index][name]) for index in (0, 1)), name

@@ -199,9 +199,9 @@ def test_a_checkpoint_of_another_config_is_refused_whatever_the_folder_says(
     bounds = ("training.updates=14", "training.validation_freq=35", "training.keep_last=1", "training.seed=2")
     words = [word for setting in bounds for word in ("--set", setting)]
     before = contents(tmp_path / "b")
-    said = refusal(caesura("train", config, *words, "--out", tmp_path / "b"))
-    assert said.startswith(f"{path.parents[2]}/b/checkpoints/{path.name}: ")
-    assert "training.seed: 1 -> 2" in said
+    message = refusal(caesura("train", config, *words, "--out", tmp_path / "b"))
+    assert message.startswith(f"{path.parents[2]}/b/checkpoints/{path.name}: ")
+    assert "training.seed: 1 -> 2" in message
     assert contents(tmp_path / "b") == before
 
 

@@ -15,8 +15,8 @@ def test_a_run_begun_by_an_earlier_version_goes_on_under_its_header(tmp_path: Pa
     old = "update\tbleu\tgradient_share\toutput_gradient_share\tverdict\n1\t2.5\t0.5\t\tbest\n"
     (tmp_path / VALIDATIONS).write_text(old, encoding="utf-8")
     journal = Journal(tmp_path, {VALIDATIONS: len(old)})
-    found = {"update": 2, "bleu": 3.0, "spill": 0.1, "live": 0.25, "output_live": None, "verdict": "wait"}
-    journal.validation(found)
+    record = {"update": 2, "bleu": 3.0, "spill": 0.1, "live": 0.25, "output_live": None, "verdict": "wait"}
+    journal.validation(record)
     journal.close()
     assert (tmp_path / VALIDATIONS).read_text(encoding="utf-8") == old + "2\t3\t0.25\t\twait\n"
 

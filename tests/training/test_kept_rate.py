@@ -33,9 +33,9 @@ KINDS = {
 
 def kept(corpus: Path, by: str, target: str = "3.0", *settings: str) -> Config:
     """A segmenter of parts that keeps a rate in one way."""
-    own = ["type=parts", f"reader={READER}", f"cutter={{type: {KINDS[by]}}}", "pooling=weighted"]
-    own += ["output_dim=6", f"rate={{target: {target}, by: {by}}}"]
-    return configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in own), *settings)
+    options = ["type=parts", f"reader={READER}", f"cutter={{type: {KINDS[by]}}}", "pooling=weighted"]
+    options += ["output_dim=6", f"rate={{target: {target}, by: {by}}}"]
+    return configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in options), *settings)
 
 
 MOVING = "{start: 4.0, end: 2.0, updates: 12, shape: cosine}"
@@ -56,9 +56,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_pa
 
 def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
     reader = "{type: conv, embedding_dim: 6, filters: [3, 3, 2], highway_layers: 1, dropout: 0.2}"
-    own = ["type=parts", f"reader={reader}", "cutter=routing", "pooling={type: attention, size: 4}"]
-    own += ["output_dim=6", "rate={target: 3.0, by: quantile}"]
-    config = configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in own), *DROPOUT)
+    options = ["type=parts", f"reader={reader}", "cutter=routing", "pooling={type: attention, size: 4}"]
+    options += ["output_dim=6", "rate={target: 3.0, by: quantile}"]
+    config = configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in options), *DROPOUT)
     run(config, tmp_path / "whole")
     run(config, tmp_path / "stopped", 3, 10)
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
@@ -67,8 +67,8 @@ def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_
 def test_a_schedule_of_tau_is_followed_and_logged(corpus: Path, tmp_path: Path) -> None:
     config = configured(corpus, "act", "model.segmenter.tau={start: 0.0, end: 1.0, updates: 8}")
     run(config, tmp_path)
-    found = {record["update"]: record["tau"] for record in records(tmp_path, "train")}
-    assert all(tau == min(1.0, (update - 1) / 8) for update, tau in found.items())
+    taus = {record["update"]: record["tau"] for record in records(tmp_path, "train")}
+    assert all(tau == min(1.0, (update - 1) / 8) for update, tau in taus.items())
     assert "tau 0 to 1 (linear, 8 updates)" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
@@ -78,8 +78,8 @@ def test_the_threshold_is_set_on_training_text_and_kept(by: str, corpus: Path, t
     model = Translator.from_pretrained(tmp_path)
     text = (corpus / "train.de").read_text(encoding="utf-8").splitlines()
     pieces = model.segment(text)
-    found = segment_length(map(len, line) for line in pieces).mean
-    assert found == pytest.approx(3.0, rel=0.02)  # as a best model, not as of the last update
+    length = segment_length(map(len, line) for line in pieces).mean
+    assert length == pytest.approx(3.0, rel=0.02)  # as a best model, not as of the last update
     weights, _ = load_tensors(tmp_path / "model.safetensors")
     if by == "logits":  # drawn cuts have no threshold in training
         assert weights["segmenter.cutter.evaluation_threshold"] != pytest.approx(1 / 3)

@@ -37,8 +37,8 @@ def kill(folder: Path, how: str, first: int, second: int, system: str, *settings
         timeout=1200,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, int] = json.loads(done.stdout)
-    return found
+    stages: dict[str, int] = json.loads(done.stdout)
+    return stages
 
 
 def killed(
@@ -46,15 +46,15 @@ def killed(
 ) -> dict[str, int]:
     """What was killed: `first` at random moments with seed `second`, or at every `first`-th system call."""
     write_corpus(folder, train=45, dev=5)
-    found = kill(folder, how, first, second, system, *BOUNDS, *settings)
+    moments = kill(folder, how, first, second, system, *BOUNDS, *settings)
     runs = [path for path in (folder / "runs").iterdir() if path.name != "whole"]
     whole = folder / "runs" / "whole"
-    wanted, model = outcome(whole), Translator.from_pretrained(whole)
+    expected, model = outcome(whole), Translator.from_pretrained(whole)
     for run in runs:
-        assert outcome(run) == wanted, run.name
+        assert outcome(run) == expected, run.name
         assert Translator.from_pretrained(run).translate(TEXT) == model.translate(TEXT)
         assert {path.name for path in run.rglob("*")} == {path.name for path in whole.rglob("*")}
-    return found
+    return moments
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ LONG = {"update", "validation", "checkpoint"}
 
 @pytest.mark.slow
 def test_killed_at_many_random_moments(tmp_path: Path) -> None:
-    found = killed(tmp_path, "clock", 30, 2)
-    assert sum(found.values()) >= 30
-    assert set(found) >= LONG, "in the middle of everything that takes long"
+    stages = killed(tmp_path, "clock", 30, 2)
+    assert sum(stages.values()) >= 30
+    assert set(stages) >= LONG, "in the middle of everything that takes long"
 
 
 READER = "reader: {type: bigru, embedding_dim: 8, size: 8}"
@@ -111,9 +111,9 @@ def test_killed_at_random_moments_under_random_configs(tmp_path: Path, half: int
     for chain in range(6 * half, 6 * half + 6):  # both halves: each form with each objective
         (system, *form), objective = FORMS[chain % len(FORMS)], OBJECTIVES[chain % len(OBJECTIVES)]
         (folder := tmp_path / str(chain)).mkdir()
-        found = killed(folder, "clock", 13, chain, system, *form, *objective, *drawn(rng))
-        print(system, *objective, found, flush=True)
-        kills += Counter(found)
+        stages = killed(folder, "clock", 13, chain, system, *form, *objective, *drawn(rng))
+        print(system, *objective, stages, flush=True)
+        kills += Counter(stages)
     print(dict(kills))
     assert sum(kills.values()) >= 75
     assert set(kills) >= LONG
@@ -121,6 +121,6 @@ def test_killed_at_random_moments_under_random_configs(tmp_path: Path, half: int
 
 @pytest.mark.soak
 def test_killed_before_and_after_the_system_calls_that_make_changes_last(tmp_path: Path) -> None:
-    found = killed(tmp_path, "calls", 1, 1)
-    print(found)
-    assert found["system calls"] > 100
+    stages = killed(tmp_path, "calls", 1, 1)
+    print(stages)
+    assert stages["system calls"] > 100

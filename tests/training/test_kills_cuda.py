@@ -23,12 +23,12 @@ COUNTED = ("kind", "update", "sentences", "epoch", "batch", "learning_rate", "ve
 
 def counted(folder: Path) -> dict[str, Any]:
     """What a run leaves without what comes from its weights."""
-    found = outcome(folder)
-    del found["progress"]["window"]
-    del found["progress"]["schedule"]["best"], found["progress"]["schedule"]["best_chrf"]
+    result = outcome(folder)
+    del result["progress"]["window"]
+    del result["progress"]["schedule"]["best"], result["progress"]["schedule"]["best_chrf"]
     return {
-        "log": [{name: record[name] for name in COUNTED if name in record} for record in found["metrics"]],
-        "progress": found["progress"],
+        "log": [{name: record[name] for name in COUNTED if name in record} for record in result["metrics"]],
+        "progress": result["progress"],
         "skipped": [path.read_text() for path in sorted((folder / "skipped").iterdir())],
         "names": {path.name for path in folder.rglob("*")},
     }

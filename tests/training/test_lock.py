@@ -23,16 +23,16 @@ SELF = f"process {os.getpid()} on {socket.gethostname()} (since 20"
 
 
 def test_a_folder_is_held_once_and_let_go_without_a_trace(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     for _ in range(2):
-        with hold(tmp_path / "a" / "b", said.append):
-            with pytest.raises(InputError) as caught, hold(tmp_path / "a" / "b", said.append):
+        with hold(tmp_path / "a" / "b", messages.append):
+            with pytest.raises(InputError) as caught, hold(tmp_path / "a" / "b", messages.append):
                 pass
             assert str(caught.value).startswith(f"{tmp_path}/a/b: {SELF}")
             wording(caught.value, re.findall(r"process .*\)", str(caught.value))[0])
-            with hold(tmp_path / "a" / "c", said.append):
+            with hold(tmp_path / "a" / "c", messages.append):
                 pass
-    assert said == []
+    assert messages == []
     assert [*(tmp_path / "a" / "b").iterdir()] == []
 
 
@@ -46,15 +46,15 @@ def test_a_folder_is_let_go_after_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [b'{"pid": 7, "host": "far", "since": "long ago"}', b"", b"\xff", b"[1]"])
 def test_what_a_dead_process_left_is_taken_over(tmp_path: Path, left: bytes) -> None:
     (tmp_path / LOCK).write_bytes(left)
-    said: list[str] = []
+    messages: list[str] = []
     with (
-        hold(tmp_path, said.append),
+        hold(tmp_path, messages.append),
         pytest.raises(InputError, match=str(os.getpid())),
         hold(tmp_path, print),
     ):
         pass
-    assert len(said) == bool(left)
-    assert all(("process 7 on far" in wording(line)) == (b"pid" in left) for line in said)
+    assert len(messages) == bool(left)
+    assert all(("process 7 on far" in wording(line)) == (b"pid" in left) for line in messages)
 
 
 def test_a_look_at_the_lock_keeps_nobody_from_taking_it(
@@ -122,8 +122,8 @@ def test_a_second_training_is_refused_until_the_first_is_dead(tmp_path: Path) ->
             assert time.monotonic() < deadline
             time.sleep(0.05)
         before = names(tmp_path / "out")
-        said = refusal(caesura(*endless))
-        assert said.startswith(f"{tmp_path}/out: process {running.pid} on {socket.gethostname()} (since ")
+        message = refusal(caesura(*endless))
+        assert message.startswith(f"{tmp_path}/out: process {running.pid} on {socket.gethostname()} (since ")
         # The first goes on meanwhile: it writes beside, and removes old checkpoints.
         lasting = {name for name in before if not name.endswith(".part") and "checkpoints" not in name}
         assert lasting <= names(tmp_path / "out")

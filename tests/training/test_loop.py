@@ -116,7 +116,7 @@ def test_a_run_that_is_stopped_among_dev_lines_measures_them_again_and_equals_an
     config, before = configured(corpus, system, *SETTINGS), 2 if system == "act-act" else 1
     with in_batch(3 * (before + validation) + batch, ask_to_end), pytest.raises(Interrupted):
         train(config, tmp_path, heard := Listener())
-    assert heard.said[-1].startswith(f"stopped by the signal SIGTERM {where};")
+    assert heard.messages[-1].startswith(f"stopped by the signal SIGTERM {where};")
     assert len(heard.validations) == validation
     log = [record["kind"] for record in records(tmp_path)]
     assert log.count("validation") == validation, "none is logged by halves"
@@ -136,7 +136,7 @@ def test_a_damaged_model_is_not_replaced_by_weights_of_a_later_update(corpus: Pa
     stopped(config, tmp_path, 5)
     weights.write_bytes(b"")
     heard = stopped(config, tmp_path, 6)
-    [warning] = [text for text in heard.said if str(weights) in text]
+    [warning] = [text for text in heard.messages if str(weights) in text]
     assert warning.endswith("there is no best model until the next one")
     assert weights.read_bytes() == b""
 
@@ -173,7 +173,7 @@ def test_the_learning_rate_halves_and_training_ends_as_the_schedule_says(
     verdicts = [validation.verdict for validation in heard.validations]
     assert verdicts == ["best", "wait", "halve", "wait", "halve", "wait", "stop"]
     assert heard.rates == [1e-9] * 6 + [0.5e-9] * 4 + [0.25e-9] * 4
-    assert "no new best through 3 halvings" in heard.said[-1]
+    assert "no new best through 3 halvings" in heard.messages[-1]
     header, *rows = [
         line.split("\t") for line in (tmp_path / "out" / "validations.tsv").read_text().splitlines()
     ]
@@ -235,7 +235,7 @@ def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(corpus: Path, t
         [1e-3 * (13 - r["update"]) / 12 for r in logged]
     )
     assert {v.verdict for v in heard.validations} <= {"best", "wait"}
-    assert heard.said[-1] == "training finished: 12 updates"
+    assert heard.messages[-1] == "training finished: 12 updates"
     run(config, tmp_path / "parts", *range(1, 13))
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
@@ -330,10 +330,10 @@ def test_the_model_in_the_folder_is_the_one_of_the_best_validation(corpus: Path,
     assert best.bleu == max(validation.bleu for validation in heard.validations) > 0
     model = Translator.from_pretrained(tmp_path / "out")
     dev = read_sentences(parallel_text(config.data.dev), "strict")
-    found = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
-    assert found.scores.bleu == best.bleu
-    assert found.scores.chrf == best.chrf
-    assert found.segments.mean == best.segment_length
+    evaluation = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
+    assert evaluation.scores.bleu == best.bleu
+    assert evaluation.scores.chrf == best.chrf
+    assert evaluation.segments.mean == best.segment_length
 
 
 def test_a_run_reads_the_dev_set_once_and_the_next_run_its_own(
@@ -356,8 +356,8 @@ def test_a_run_reads_the_dev_set_once_and_the_next_run_its_own(
         assert len(heard.validations) == 4
         best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
         model = Translator.from_pretrained(tmp_path / name)
-        found = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
-        assert (best.bleu, best.chrf) == (found.scores.bleu, found.scores.chrf)
+        evaluation = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
+        assert (best.bleu, best.chrf) == (evaluation.scores.bleu, evaluation.scores.chrf)
         for examples in heard.examples:
             assert [source for source, *_ in examples] == dev.sources[:3]
             assert ["".join(output.segmentation.pieces) for _, output, _ in examples] == dev.sources[:3]
@@ -369,6 +369,6 @@ def test_a_run_reads_the_dev_set_once_and_the_next_run_its_own(
 
 def test_a_bound_in_epochs_sees_every_sentence_as_often(corpus: Path, tmp_path: Path) -> None:
     heard = run(configured(corpus, "word", "training.updates=null", "training.epochs=2"), tmp_path / "out")
-    assert heard.said[-1] == "training finished: 2 epochs"
+    assert heard.messages[-1] == "training finished: 2 epochs"
     assert heard.validations[-1].sentences == 2 * 45
     assert heard.validations[-1].update == 2 * 5

@@ -60,14 +60,14 @@ def test_a_batch_in_pieces_has_the_gradients_and_sums_of_the_whole(
     model = tiny_model(segmenter, decoder=decoder, training=training)
     batch = collate(PAIRS[:11], shape=(13, 40, 20))
     whole = Step(model, model.config.training)(batch)
-    wanted = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
+    expected = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
     tried = too_large(monkeypatch, most)
-    said: list[str] = []
-    step = Step(model, model.config.training, said.append)
+    messages: list[str] = []
+    step = Step(model, model.config.training, messages.append)
     for _ in range(2):
         sums = step(batch)
-        close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), wanted, 1e-12)
-    assert said == ["a batch of 11 sentences does not fit into memory; such are split now"]
+        close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), expected, 1e-12)
+    assert messages == ["a batch of 11 sentences does not fit into memory; such are split now"]
     assert tried[0] == 13
     assert [n for n in tried if n <= most]
 
@@ -77,9 +77,9 @@ def test_risk_in_pieces_is_that_of_the_whole() -> None:
     batch = collate(PAIRS[:6])
     step = Step(model, model.config.training)
     whole = step(batch, 4)
-    wanted = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
+    expected = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
     sums = step._in_pieces(batch, 4, True)
-    close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), wanted, 1e-12)
+    close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), expected, 1e-12)
 
 
 def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:
@@ -87,7 +87,7 @@ def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:
     batch = collate(PAIRS[:8])
     step = Step(model, model.config.training)
     step(batch)
-    wanted = gradients(model)
+    expected = gradients(model)
     first = next(model.segmenter.parameters())  # its gradient is the last
     left = [3]
 
@@ -100,7 +100,7 @@ def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:
     step(batch)
     handle.remove()
     assert left[0] < 0
-    close(gradients(model), wanted, 1e-12)
+    close(gradients(model), expected, 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_sentences_that_do_not_fit_together_are_translated_in_halves(
 ) -> None:
     model = tiny_model(ACT)
     texts = ["abc", "", *("abcdefgh"[: n % 8 + 1] for n in range(11))]
-    wanted = model.process(texts, model.searcher(beam))
+    expected = model.process(texts, model.searcher(beam))
     tried, done = searched_too_large(monkeypatch, 3), []
-    found = model.process(texts, model.searcher(beam), done.append)
-    assert [output.texts for output in found] == [output.texts for output in wanted]
-    assert [output.segmentation.pieces for output in found] == [o.segmentation.pieces for o in wanted]
+    outputs = model.process(texts, model.searcher(beam), done.append)
+    assert [output.texts for output in outputs] == [output.texts for output in expected]
+    assert [output.segmentation.pieces for output in outputs] == [o.segmentation.pieces for o in expected]
     assert tried == [12, 6, 3, 3, 6, 3, 3]
     assert done == [12]
 
@@ -198,7 +198,7 @@ def test_a_validation_that_fails_loses_no_update(tmp_path: Path, monkeypatch: py
             [checkpoint] = list_checkpoints(tmp_path / "parts" / "checkpoints")
             assert read_progress(checkpoint).update == 4, "that of the first validation"
     heard = run(config, tmp_path / "parts")
-    assert heard.said[0].startswith("going on from update 4 ")
+    assert heard.messages[0].startswith("going on from update 4 ")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
@@ -223,7 +223,7 @@ def test_training_goes_on_with_split_batches(tmp_path: Path, monkeypatch: pytest
     write_corpus(tmp_path, train=45, dev=5)
     too_large(monkeypatch, 4)
     heard = run(configured(tmp_path, "act"), tmp_path / "out")
-    assert [line for line in heard.said if "does not fit" in line] == [
+    assert [line for line in heard.messages if "does not fit" in line] == [
         "a batch of 10 sentences does not fit into memory; such are split now"
     ]
     assert (tmp_path / "out" / "model.safetensors").exists()

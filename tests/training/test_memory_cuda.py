@@ -74,12 +74,12 @@ def test_a_batch_that_does_not_fit_is_split(
     segmenter: dict[str, Any], decoder: dict[str, Any], captured: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(graphs.VARIABLE, captured)
-    said: list[str] = []
+    messages: list[str] = []
     model = large_model(segmenter, decoder)
-    step = Step(model, model.config.training, said.append)
+    step = Step(model, model.config.training, messages.append)
     before = reserved()
     torch.cuda.reset_peak_memory_stats()
-    wanted = result(step)
+    expected = result(step)
     # What was in use at once: the allocator holds more, and what is free of that would serve again.
     needed = torch.cuda.max_memory_allocated() - before
     assert needed > 200e6, "or what else there is would matter"
@@ -87,12 +87,12 @@ def test_a_batch_that_does_not_fit_is_split(
         step.graphs.forget()
     tried = watched(monkeypatch)
     with at_most(reserved() + 0.6 * needed):
-        close(result(step), wanted, 1e-9)
+        close(result(step), expected, 1e-9)
     assert tried[0] == (SENTENCES, False)
     assert sum(size for size, _ in tried if size < SENTENCES) >= SENTENCES
-    assert said == [f"a batch of {SENTENCES} sentences does not fit into memory; such are split now"]
+    assert messages == [f"a batch of {SENTENCES} sentences does not fit into memory; such are split now"]
     tried.clear()
-    close(result(step), wanted, 1e-9)
+    close(result(step), expected, 1e-9)
     assert tried == [(SENTENCES, False)], "with memory enough it is whole again"
 
 
@@ -100,12 +100,12 @@ def test_a_batch_that_does_not_fit_is_split(
 def test_so_it_is_when_memory_runs_out_while_a_graph_is_captured(
     segmenter: dict[str, Any], decoder: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     model = large_model(segmenter, decoder)
-    step = Step(model, model.config.training, said.append)
+    step = Step(model, model.config.training, messages.append)
     assert step.graphs is not None
     before = reserved()
-    wanted = result(step)
+    expected = result(step)
     needed = torch.cuda.memory_reserved() - before
     assert needed > 200e6, "or what else there is would matter"
     if model.segmenter.room(9) is None:
@@ -114,15 +114,15 @@ def test_so_it_is_when_memory_runs_out_while_a_graph_is_captured(
     # The memory of the first time is somebody else's now.
     taken, step.graphs._pool = step.graphs._pool, torch.cuda.MemPool()
     with at_most(torch.cuda.memory_reserved() + 0.4 * needed):
-        close(result(step), wanted, 1e-9)
+        close(result(step), expected, 1e-9)
     assert tried[0] == (SENTENCES, True)
     assert not any(capturing for _, capturing in tried[1:])
     assert sum(size for size, _ in tried if size < SENTENCES) >= SENTENCES
-    assert said == [f"a batch of {SENTENCES} sentences does not fit into memory; such are split now"]
+    assert messages == [f"a batch of {SENTENCES} sentences does not fit into memory; such are split now"]
     assert len(step.graphs) == 0
     del taken
     tried.clear()
     for _ in range(4):  # until it is captured, and once more
-        close(result(step), wanted, 1e-9)
+        close(result(step), expected, 1e-9)
     assert (SENTENCES, True) in tried, "with memory enough it is whole again"
     assert len(step.graphs) == (2 if model.segmenter.room(9) is None else 1)

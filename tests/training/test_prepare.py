@@ -86,11 +86,11 @@ def test_a_filter_that_leaves_nothing_is_refused_with_its_report(folder: Path) -
 def test_a_source_over_the_limit_becomes_empty_with_its_number_and_boundaries(tmp_path: Path) -> None:
     table = tmp_path / "dev.tsv"
     table.write_text("abc\tx\t1\nabcdef\ty\t2 4\nabcd\tz\t3\n")
-    found = read_sentences(ParallelText(table), "strict", max_input=5)
-    assert found.sources == ["abc", "", "abcd"]
-    assert found.references == ["x", "y", "z"]
-    assert found.gold == [[1], [], [3]]
-    assert found.too_long == [2]
+    pairs = read_sentences(ParallelText(table), "strict", max_input=5)
+    assert pairs.sources == ["abc", "", "abcd"]
+    assert pairs.references == ["x", "y", "z"]
+    assert pairs.gold == [[1], [], [3]]
+    assert pairs.too_long == [2]
     assert read_sentences(ParallelText(table), "strict").too_long == []
 
 

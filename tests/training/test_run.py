@@ -47,9 +47,9 @@ def test_a_tau_below_0_is_allowed_and_noted(corpus: Path, tmp_path: Path, part: 
     for name, tau in (("below", -0.5), ("not", 0.0)):
         config = configured(corpus, "act-act", f"model.{part}.tau={tau}")
         train(config, tmp_path / name, heard := Listener(), time_limit=0)
-        noted = [line for line in heard.said if "tau" in line]
-        wanted = f"model.{part}.tau is -0.5: below 0 the penalty rewards longer segments"
-        assert noted == ([wanted] if tau < 0 else [])
+        noted = [line for line in heard.messages if "tau" in line]
+        expected = f"model.{part}.tau is -0.5: below 0 the penalty rewards longer segments"
+        assert noted == ([expected] if tau < 0 else [])
 
 
 @pytest.mark.parametrize(("bias", "little"), [(9, True), (-1, False)])
@@ -58,14 +58,14 @@ def test_a_start_that_leaves_the_halting_unit_little_to_learn_from_is_noted(
 ) -> None:
     config = configured(corpus, "act", f"model.segmenter.halting_bias={bias}")
     train(config, tmp_path / "run", heard := Listener(), time_limit=0)
-    assert any("a lower model.segmenter.halting_bias" in line for line in heard.said) == little
+    assert any("a lower model.segmenter.halting_bias" in line for line in heard.messages) == little
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_bfloat16_on_a_cpu_is_noted(corpus: Path, tmp_path: Path, precision: str) -> None:
     config = configured(corpus, "word", f"training.precision={precision}", "training.device=cpu")
     train(config, tmp_path / "run", heard := Listener(), time_limit=0)
-    assert any("slow on a CPU" in line for line in heard.said) == (precision == "bfloat16")
+    assert any("slow on a CPU" in line for line in heard.messages) == (precision == "bfloat16")
 
 
 def test_a_run_takes_the_threads_that_are_free_and_goes_on_with_as_many(
@@ -82,7 +82,7 @@ def test_a_run_takes_the_threads_that_are_free_and_goes_on_with_as_many(
         taken.append(8)  # a new process
         train(config, tmp_path / "run", heard := Listener(), time_limit=0)
         assert taken[-1] == threads
-        assert any("--threads 8" in line for line in heard.said) == (load == 4.1)
+        assert any("--threads 8" in line for line in heard.messages) == (load == 4.1)
     train(
         config.model_copy(update={"training": config.training.model_copy(update={"threads": 2})}),
         tmp_path / "run",

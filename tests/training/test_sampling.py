@@ -13,6 +13,7 @@ from caesura.config import Training
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD
 from caesura.encoders.base import Encoded
+from caesura.kernels.adam import Adam
 from caesura.search.scheduled import scheduled_inputs
 from caesura.training import risk
 from caesura.training.risk import risk_loss
@@ -67,10 +68,10 @@ def test_draws_have_the_models_distribution_after_what_was_fed_before() -> None:
         share = first.logits[0, 0, symbols].softmax(0)[symbols.index(y)]
         assert len(rows) / len(fed) == pytest.approx(float(share), abs=0.03)
         second, _ = model.decoder.step(state, torch.tensor([[y]]))
-        wanted = second.logits[0, 0, symbols].softmax(0)
+        expected = second.logits[0, 0, symbols].softmax(0)
         if len(rows) > 300:
-            found = torch.stack([(rows[:, 2] == s).double().mean() for s in symbols])
-            assert (found - wanted).abs().max() < 4 * (0.25 / len(rows)) ** 0.5
+            shares = torch.stack([(rows[:, 2] == s).double().mean() for s in symbols])
+            assert (shares - expected).abs().max() < 4 * (0.25 / len(rows)) ** 0.5
 
 
 @BOTH
@@ -84,7 +85,7 @@ def test_a_step_with_draws_has_the_gradient_of_what_was_fed(
     batch = collate(PAIRS)
     torch.manual_seed(5)
     sums = Step(model, model.config.training)(batch, update=10)
-    found = {name: p.grad.clone() for name, p in model.named_parameters()}
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
     torch.manual_seed(5)
     segments, encoded = model.encode(batch.src, batch.src_lengths)
     fed = scheduled_inputs(model.decoder, encoded, batch.trg_in, torch.tensor(1.0))
@@ -99,7 +100,7 @@ def test_a_step_with_draws_has_the_gradient_of_what_was_fed(
     loss.backward()
     assert float(sums[0]) / 5 == pytest.approx(float(loss.detach()))
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-9, atol=1e-12, msg=name)
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-9, atol=1e-12, msg=name)
 
 
 @BOTH
@@ -113,20 +114,20 @@ def test_the_risk_is_the_expected_cost_of_the_candidates(
     batch = collate(PAIRS, shape=(7, 12, 12))  # with rows of padding
     segments, encoded = model.encode(batch.src, batch.src_lengths)
     candidates = risk._draw(model, encoded, batch, [trg for _, trg in PAIRS], update=3)
-    assert [found[0] for found in candidates] == [trg for _, trg in PAIRS]
+    assert [drawn[0] for drawn in candidates] == [trg for _, trg in PAIRS]
     assert max(map(len, candidates)) > 1
     scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
     decode = model.trg_vocabulary.decode
     expected = []
-    for b, found in enumerate(candidates):
-        assert len({tuple(target) for target in found}) == len(found)
+    for b, drawn in enumerate(candidates):
+        assert len({tuple(target) for target in drawn}) == len(drawn)
         one = Encoded(encoded.states[[b]], encoded.lengths[[b]], encoded.summary[[b]])
         logs = []
-        for target in found:
+        for target in drawn:
             trg = torch.tensor([[*target, EOS]])
             logs.append(score_targets(model.decoder, one, trg, torch.tensor([len(target) + 1])))
         shares = (0.3 * torch.cat(logs)).softmax(0)
-        costs = [1 - scorer.sentence_score(decode(t), [decode(found[0])]).score / 100 for t in found]
+        costs = [1 - scorer.sentence_score(decode(t), [decode(drawn[0])]).score / 100 for t in drawn]
         expected.append(float((shares * torch.tensor(costs, dtype=torch.float64)).sum()))
     loss = risk_loss(model, batch, segments, update=3)
     penalty = segmenter.get("tau", 0.0) * float(segments.penalty[:5].detach().mean())
@@ -150,8 +151,8 @@ def test_what_is_at_risk_is_the_score_that_the_config_asks_for(
     if metric == "bleu":
         scorer = BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True, force=True)
     pair = "Abc def, ghi jkl.", "abc def, ghi Xyz."
-    wanted = scorer.sentence_score(pair[0], [pair[1]]).score / 100
-    assert risk._score(model.config)(*pair) == pytest.approx(wanted)
+    expected = scorer.sentence_score(pair[0], [pair[1]]).score / 100
+    assert risk._score(model.config)(*pair) == pytest.approx(expected)
 
 
 def test_draws_depend_on_the_sentence_and_the_update_not_on_its_company() -> None:
@@ -159,18 +160,18 @@ def test_draws_depend_on_the_sentence_and_the_update_not_on_its_company() -> Non
     references = [trg for _, trg in PAIRS]
     together = collate(PAIRS, [10, 11, 12, 13, 14])
     _, encoded = model.encode(together.src, together.src_lengths)
-    found = [risk._draw(model, encoded, together, references, update) for update in (0, 0, 1)]
-    assert found[0] == found[1] != found[2]
+    draws = [risk._draw(model, encoded, together, references, update) for update in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
     alone = collate(PAIRS[2:3], [12])
     _, encoded = model.encode(alone.src, alone.src_lengths)
-    assert risk._draw(model, encoded, alone, references[2:3], 0) == found[0][2:3]
+    assert risk._draw(model, encoded, alone, references[2:3], 0) == draws[0][2:3]
 
 
 @pytest.mark.slow
 def test_minimum_risk_raises_the_score_that_is_at_risk() -> None:
     model = tiny_model(training={"risk_candidates": 12, "risk_alpha": 1.0, "risk_after": 1})
     batch, step = collate(PAIRS), Step(model, model.config.training)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    optimizer = Adam(model.parameters(), lr=0.02)
     losses = []
     for update in range(60):
         sums = step(batch, update)

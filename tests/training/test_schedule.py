@@ -110,13 +110,13 @@ def test_training_is_judged_by_bleu_and_where_it_is_equal_by_chrf(tmp_path: Path
 @given(st.integers(0, 1000), st.floats(1e-9, 1), st.integers(0, 2000))
 def test_the_rate_rises_by_equal_steps_and_stays(warmup: int, rate: float, update: int) -> None:
     settings = Training(warmup=warmup)
-    found = [rate_at(settings, rate, update + i) for i in range(3)]
+    rates = [rate_at(settings, rate, update + i) for i in range(3)]
     if update + 1 >= warmup:
-        assert found == [rate] * 3
+        assert rates == [rate] * 3
     else:
-        assert 0 < found[0] < found[1] <= found[2] <= rate
-        assert found[1] - found[0] == pytest.approx(rate / warmup, rel=1e-6)
-    assert rate_at(settings, rate / 2, update) == found[0] / 2, "halved while it rises"
+        assert 0 < rates[0] < rates[1] <= rates[2] <= rate
+        assert rates[1] - rates[0] == pytest.approx(rate / warmup, rel=1e-6)
+    assert rate_at(settings, rate / 2, update) == rates[0] / 2, "halved while it rises"
 
 
 def test_a_warm_up_worked_by_hand() -> None:
@@ -131,14 +131,14 @@ def test_the_rate_falls_by_equal_steps_from_the_end_of_its_rise(
 ) -> None:
     updates = warmup + falling
     settings = Training(warmup=warmup, updates=updates, decay="linear")
-    found = [rate_at(settings, rate, update + i) for i in range(2)]
+    rates = [rate_at(settings, rate, update + i) for i in range(2)]
     if update < warmup:
-        assert found[0] == rate_at(Training(warmup=warmup), rate, update)
+        assert rates[0] == rate_at(Training(warmup=warmup), rate, update)
     elif update < updates:
-        assert 0 < found[0] <= rate
-        assert found[0] - found[1] == pytest.approx(rate / falling, rel=1e-6)
+        assert 0 < rates[0] <= rate
+        assert rates[0] - rates[1] == pytest.approx(rate / falling, rel=1e-6)
     else:
-        assert found == [0.0, 0.0]
+        assert rates == [0.0, 0.0]
     assert rate_at(settings, rate, warmup) == rate, "the highest"
 
 

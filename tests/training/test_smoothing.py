@@ -40,12 +40,12 @@ def test_it_is_the_cross_entropy_with_targets_that_are_partly_even(
     logits, targets = drawn(seed, symbols, size, torch.float64)
     true, smoothed = _cross_entropy(logits, targets, smoothing)
     even = torch.full((symbols, size), smoothing / size, dtype=torch.float64)
-    wanted = even + (1 - smoothing) * F.one_hot(targets, size).double()
+    expected = even + (1 - smoothing) * F.one_hot(targets, size).double()
     real = targets != PAD
-    costs = -(wanted * logits.log_softmax(1)).sum(1)[real].sum()
+    costs = -(expected * logits.log_softmax(1)).sum(1)[real].sum()
     torch.testing.assert_close(smoothed, costs, rtol=1e-12, atol=1e-12)
-    (found,) = torch.autograd.grad(smoothed, logits, retain_graph=True)
-    torch.testing.assert_close(found, (logits.softmax(1) - wanted) * real[:, None], rtol=1e-9, atol=1e-12)
+    (slope,) = torch.autograd.grad(smoothed, logits, retain_graph=True)
+    torch.testing.assert_close(slope, (logits.softmax(1) - expected) * real[:, None], rtol=1e-9, atol=1e-12)
     assert true.equal(F.cross_entropy(logits, targets, ignore_index=PAD, reduction="sum"))
 
 
@@ -54,10 +54,10 @@ def test_without_it_loss_and_gradient_are_those_of_cross_entropy_bit_for_bit(
     seed: int, dtype: torch.dtype
 ) -> None:
     logits, targets = drawn(seed, 11, 9, dtype)
-    wanted = F.cross_entropy(logits, targets, ignore_index=PAD, reduction="sum")
-    for found in _cross_entropy(logits, targets, 0.0):
-        assert found.equal(wanted)
-        gradients = [torch.autograd.grad(one, logits, retain_graph=True)[0] for one in (found, wanted)]
+    expected = F.cross_entropy(logits, targets, ignore_index=PAD, reduction="sum")
+    for loss in _cross_entropy(logits, targets, 0.0):
+        assert loss.equal(expected)
+        gradients = [torch.autograd.grad(one, logits, retain_graph=True)[0] for one in (loss, expected)]
         assert gradients[0].equal(gradients[1])
 
 
@@ -73,20 +73,20 @@ def test_every_gradient_is_that_of_pytorchs_smoothing(
     total = model(batch).total
     segments, encoded = model.encode(batch.src, batch.src_lengths)
     decoded = model.decoder(encoded, batch.trg_in, batch.trg_lengths)
-    wanted = F.cross_entropy(
+    expected = F.cross_entropy(
         decoded.logits.flatten(0, 1),
         batch.trg_out.flatten(),
         ignore_index=PAD,
         reduction="mean" if normalization == "symbols" else "sum",
         label_smoothing=0.1,
     )
-    wanted = wanted if normalization == "symbols" else wanted / len(PAIRS)
-    wanted = wanted + segmenter.get("tau", 0.0) * segments.penalty[: len(PAIRS)].mean()
-    wanted = wanted + decoder.get("tau", 0.0) * decoded.penalty[: len(PAIRS)].mean()
-    torch.testing.assert_close(total, wanted, rtol=1e-12, atol=1e-12)
-    both = (torch.autograd.grad(one, parameters) for one in (total, wanted))
-    for name, found, other in zip(names, *both, strict=True):
-        torch.testing.assert_close(found, other, rtol=1e-9, atol=1e-12, msg=name)
+    expected = expected if normalization == "symbols" else expected / len(PAIRS)
+    expected = expected + segmenter.get("tau", 0.0) * segments.penalty[: len(PAIRS)].mean()
+    expected = expected + decoder.get("tau", 0.0) * decoded.penalty[: len(PAIRS)].mean()
+    torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)
+    both = (torch.autograd.grad(one, parameters) for one in (total, expected))
+    for name, gradient, other in zip(names, *both, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def test_what_is_logged_is_the_cross_entropy_of_the_targets_as_they_are() -> None:
@@ -105,12 +105,12 @@ def test_a_sentence_costs_the_same_alone_and_in_company() -> None:
 
 def test_in_short_floats_the_logarithms_are_still_long() -> None:
     model, batch = tiny_model(training={"label_smoothing": 0.2}).float(), collate(PAIRS)
-    wanted = model(batch)
+    expected = model(batch)
     with torch.autocast("cpu", torch.bfloat16):
-        found = model(batch)
-    assert (found.total.dtype, found.cross_entropy.dtype) == (torch.float32, torch.float32)
-    assert not found.total.equal(wanted.total)
-    torch.testing.assert_close(found.total, wanted.total, rtol=0.03, atol=0)
+        loss = model(batch)
+    assert (loss.total.dtype, loss.cross_entropy.dtype) == (torch.float32, torch.float32)
+    assert not loss.total.equal(expected.total)
+    torch.testing.assert_close(loss.total, expected.total, rtol=0.03, atol=0)
 
 
 def test_a_risk_is_not_smoothed() -> None:

@@ -40,10 +40,10 @@ def gradients(model: Translator) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def close(found: dict[str, Tensor], wanted: dict[str, Tensor], within: float) -> None:
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        assert float((found[name] - value).norm()) <= within * (float(value.norm()) + 1e-3), name
+def close(values: dict[str, Tensor], expected: dict[str, Tensor], within: float) -> None:
+    assert values.keys() == expected.keys()
+    for name, value in expected.items():
+        assert float((values[name] - value).norm()) <= within * (float(value.norm()) + 1e-3), name
 
 
 @pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING], ids=["lookup", "act", "routing"])
@@ -53,14 +53,14 @@ def test_padding_in_every_direction_changes_neither_sums_nor_gradients(
 ) -> None:
     model = tiny_model(segmenter, training={"normalization": normalization})
     step = Step(model, model.config.training)
-    found = []
+    values = []
     for shape in ((0, 0, 0), (9, 40, 17)):
         batch = collate(PAIRS[:5], shape=shape)
         assert len(batch) == 5
         sums = step(batch)
-        found.append(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)))
+        values.append(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)))
     assert batch.shape == (9, 40, 17)
-    close(found[1], found[0], 1e-13)
+    close(values[1], values[0], 1e-13)
 
 
 def test_the_sums_are_those_of_the_loss() -> None:
@@ -101,8 +101,8 @@ def test_eight_sizes_serve_a_doubling() -> None:
 def test_batches_come_in_the_plans_order() -> None:
     lengths = np.array([(len(s), len(t)) for s, t in PAIRS])
     plan = BatchPlan(lengths, 7).epoch(0)
-    found = [batch.indices.tolist() for batch in feed(PAIRS, plan[2:], torch.device("cpu"))]
-    assert found == [rows.tolist() for rows in plan[2:]]
+    indices = [batch.indices.tolist() for batch in feed(PAIRS, plan[2:], torch.device("cpu"))]
+    assert indices == [rows.tolist() for rows in plan[2:]]
     batch = padded(PAIRS, plan[0])
     assert batch.shape == tuple(map(rounded, batch.shape))
     assert len(batch) == 7

@@ -27,10 +27,10 @@ def evaluated(segmenter: dict[str, object]) -> tuple[Translator, Evaluation]:
 
 
 def validated(segmenter: dict[str, object], length: float | None = None) -> Validation:
-    model, found = evaluated(segmenter)
+    model, evaluation = evaluated(segmenter)
     if length is not None:
-        found = replace(found, segments=replace(found.segments, mean=length))
-    return summarise(Progress(), 1e-3, found, "best", model.segmenter)
+        evaluation = replace(evaluation, segments=replace(evaluation.segments, mean=length))
+    return summarise(Progress(), 1e-3, evaluation, "best", model.segmenter)
 
 
 def test_the_length_that_was_asked_for_is_beside_the_one_that_came_out() -> None:
@@ -44,10 +44,10 @@ def test_the_length_that_was_asked_for_is_beside_the_one_that_came_out() -> None
 
 
 def test_a_log_has_it_and_an_earlier_one_without_it_can_be_shown() -> None:
-    model, found = evaluated(CIF)
-    made = summarise(Progress(), 1e-3, found, "best", model.segmenter)
-    record = log_record(made, found, [])
-    assert record["target_length"] == found.record()["segments"]["target"] == 2.0
+    model, evaluation = evaluated(CIF)
+    made = summarise(Progress(), 1e-3, evaluation, "best", model.segmenter)
+    record = log_record(made, evaluation, [])
+    assert record["target_length"] == evaluation.record()["segments"]["target"] == 2.0
     del record["target_length"]
     assert "asked" not in validation_line(record)
 
@@ -72,9 +72,9 @@ def test_a_validation_off_its_rate_says_so_and_once_more_at_the_end(monkeypatch:
 def test_a_card_and_what_evaluate_prints_have_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, found = evaluated(CIF)
-    write_card(tmp_path, model, found, {"update": 1, "sentences": 2, "seconds": 3.0})
+    model, evaluation = evaluated(CIF)
+    write_card(tmp_path, model, evaluation, {"update": 1, "sentences": 2, "seconds": 3.0})
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "- segment length: mean 2.000, asked 2, longest " in card
-    terminal.evaluation(found, "one", model.segmenter.figures)
+    terminal.evaluation(evaluation, "one", model.segmenter.figures)
     assert "characters, asked 2; longest" in capsys.readouterr().out

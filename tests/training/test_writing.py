@@ -53,7 +53,7 @@ def test_a_snapshot_is_of_its_moment(tmp_path: Path) -> None:
     steps(model, optimizer, 3)
     progress = Progress(update=3, window={"loss": 1.0})
     state = snapshot(model, optimizer, progress)
-    wanted = {name: value.clone() for name, value in model.state_dict().items()}
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
     moments = optimizer.state_dict()["state"][0]["exp_avg"].clone()
     drawn = torch.rand(4)
     steps(model, optimizer, 2)
@@ -61,7 +61,7 @@ def test_a_snapshot_is_of_its_moment(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, state, keep=1)
     other, its_optimizer = setting(1)
     assert load_checkpoint(path, other, its_optimizer) == Progress(update=3, window={"loss": 1.0})
-    assert all(value.equal(wanted[name]) for name, value in other.state_dict().items())
+    assert all(value.equal(expected[name]) for name, value in other.state_dict().items())
     assert its_optimizer.state_dict()["state"][0]["exp_avg"].equal(moments)
     assert torch.rand(4).equal(drawn)
 
