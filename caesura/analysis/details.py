@@ -12,7 +12,7 @@ from caesura.analysis.training_text import TrainingText
 from caesura.config import Testing
 from caesura.evaluation.bootstrap import UnitCounts
 
-UNIT = 3  # lines whose n-grams are counted together: a third of the room, and the interval stays as wide
+UNIT = 3  # lines whose n-grams are counted together: they take less than half the room of single lines
 
 
 def details(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from caesura.analysis.plots import Figure, Look, looks, styled
@@ -12,6 +14,7 @@ from caesura.experiments.appendix import agreement_of
 from caesura.experiments.recipe import Recipe
 from caesura.experiments.results import SystemResult, by_table
 
+BESIDE = 3  # panels
 COLUMN, ROW, LEGEND = 2.7, 2.6, 0.2  # inches: of a panel, and of a line of the legend
 LETTER = 0.08  # inches: of a name in the legend
 
@@ -98,15 +101,19 @@ def panels_figure(recipe: Recipe, results: Sequence[SystemResult], name: str) ->
     names = [row.series for table in recipe.tables.values() for row in table.rows.values() if row.series]
     seen = dict(zip(dict.fromkeys(names), looks(), strict=False))  # the same whichever series have points
     shown = {r.system.series for listed in tables.values() for r in listed if any(_has(p, r) for p in panels)}
-    width = max(2, len(panels)) * COLUMN
+    beside, rows = min(BESIDE, len(panels)), -(-len(panels) // BESIDE)
+    width = max(2, beside) * COLUMN
     columns = max(1, int(width / (0.6 + LETTER * max(len(series or "") for series in shown))))
-    height = len(tables) * ROW + LEGEND * -(-len(shown) // columns)
+    height = len(tables) * rows * ROW + LEGEND * -(-len(shown) // columns)
     figure = Figure(figsize=(width, height), layout="constrained")
-    grid = figure.subplots(len(tables), len(panels), squeeze=False)
-    for row, (table, listed) in zip(grid, tables.items(), strict=True):
-        for axes, panel in zip(row, panels, strict=True):
-            _draw(axes, panel, listed, seen)
-        row[0].set_title(recipe.tables[table].title, loc="left", fontsize=9.5)
+    grid = figure.subplots(len(tables) * rows, beside, squeeze=False)
+    for part, (table, listed) in zip(np.split(grid, len(tables)), tables.items(), strict=True):
+        for axes, panel in zip_longest(part.flat, panels):
+            if panel is None:
+                axes.set_axis_off()
+            else:
+                _draw(axes, panel, listed, seen)
+        part[0, 0].set_title(recipe.tables[table].title, loc="left", fontsize=9.5)
     handles = [axes.get_legend_handles_labels() for axes in grid.flat]
     by_name = {label: handle for pair in handles for handle, label in zip(*pair, strict=True)}
     labels = [series for series in seen if series in by_name]

@@ -139,4 +139,5 @@ def test_where_nothing_is_kept_there_is_nothing_to_draw(recipe: Path) -> None:
     message = wording(refusal(caesura("reproduce", recipe, "--draw", "--out", out)))
     assert message.startswith(f"{out}/metrics: ")
     assert "--out" in wording(refusal(caesura("reproduce", recipe, "--draw")))
+    assert wording(refusal(run(recipe, "--gold", recipe / FILE))).startswith(f"--gold {recipe / FILE}: ")
     assert not out.exists()
