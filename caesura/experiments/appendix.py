@@ -36,15 +36,16 @@ class Pair(NamedTuple):
     """One system against another."""
 
     system: str
+    seeds: int  # of the system
     other: str
     bleu: Difference
     chrf: Difference
 
 
-def sections(results: Sequence[SystemResult]) -> list[Table]:
+def sections(results: Sequence[SystemResult], pairs: Sequence[Pair]) -> list[Table]:
     """The tables of one table of the recipe that are not empty."""
     made = [
-        differences_table(results),
+        differences_table(pairs),
         agreement_table(results),
         wide("noise", "BLEU with typos", ".1f", results, _noise),
         wide("noise, chrF2", "chrF2 with typos", ".1f", results, _noise_chrf),
@@ -62,7 +63,7 @@ def pairs_of(results: Sequence[SystemResult]) -> list[Pair]:
     """Every system of a table against each before it, where counts of lines were kept."""
     bleu, chrf = _drawn(results)
     return [
-        Pair(b, a, difference(bleu[b], bleu[a]), difference(chrf[b], chrf[a]))
+        Pair(b, len(bleu[b]), a, difference(bleu[b], bleu[a]), difference(chrf[b], chrf[a]))
         for a, b in combinations(bleu, 2)
     ]
 
@@ -75,20 +76,19 @@ def pairs_table(pairs: Sequence[tuple[str, Pair]]) -> Table:
     return Table("pairs", "every pair", columns, rows)
 
 
-def differences_table(results: Sequence[SystemResult]) -> Table:
+def differences_table(pairs: Sequence[Pair]) -> Table:
     """Every system against the first one."""
-    bleu, chrf = _drawn(results)
-    first = next(iter(bleu), "")
+    first = pairs[0].other if pairs else ""
     columns = [Column("system"), Column("seeds", "d")]
     for metric in ("BLEU", "chrF2"):
         columns += [Column(f"{metric} - {first}", "+.2f"), Column("95%"), Column("p", ".3f")]
     rows: list[list[Cell]] = []
-    for name in [*bleu][1:]:
-        cells: list[Cell] = [name, len(bleu[name])]
-        for scores in (bleu, chrf):
-            above = difference(scores[name], scores[first])
-            cells += [above.mean, f"{above.low:+.2f} to {above.high:+.2f}", above.p_value]
-        rows.append(cells)
+    for pair in pairs:
+        if pair.other == first:
+            cells: list[Cell] = [pair.system, pair.seeds]
+            for above in (pair.bleu, pair.chrf):
+                cells += [above.mean, f"{above.low:+.2f} to {above.high:+.2f}", above.p_value]
+            rows.append(cells)
     return Table("differences", f"Against {first}", columns, rows)
 
 

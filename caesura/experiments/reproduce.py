@@ -235,10 +235,11 @@ class Reproduction(Experiment):
         parts, pairs = [f"# {self.recipe.title}: appendix\n"], []
         for name, listed in by_table(self.results()).items():
             title = self.recipe.tables[name].title
-            for table in sections(listed):
+            compared = pairs_of(listed)
+            for table in sections(listed, compared):
                 notes = f"\n{NOTES[table.key]}\n" if table.key in NOTES else ""
                 parts.append(f"## {title}: {table.title}\n\n{table.markdown()}{notes}")
-            pairs += [(name, pair) for pair in pairs_of(listed)]
+            pairs += [(name, pair) for pair in compared]
         if len(parts) > 1:
             write_whole(self.out / APPENDIX, "\n".join(parts))
         if pairs:
