@@ -81,7 +81,7 @@ class NgramModel:
             at = np.searchsorted(self._keys[n], keys)
             below = np.where(places >= 0, factors[n][places] * p, p)
             seen = self._keys[n][at] == keys
-            p = np.where(seen, np.append(shares[n], 1.0)[at], below)
+            p = np.where(seen, shares[n][np.where(seen, at, 0)], below)
         return -np.log2(p)
 
     def _contexts(self, text: str) -> Iterator[Ints]:
