@@ -79,9 +79,9 @@ class NgramModel:
         for n, places in enumerate(self._contexts(text)):
             keys = places * self.base + symbols  # of the n characters before and this one
             at = np.searchsorted(self._keys[n], keys)
-            below = np.where(places >= 0, factors[n][places] * p, p)
+            p = np.where(places >= 0, factors[n][places] * p, p)
             seen = self._keys[n][at] == keys
-            p = np.where(seen, shares[n][np.where(seen, at, 0)], below)
+            p[seen] = shares[n][at[seen]]
         return -np.log2(p)
 
     def _contexts(self, text: str) -> Iterator[Ints]:
