@@ -79,8 +79,8 @@ class NgramModel:
         for n, places in enumerate(self._contexts(text)):
             keys = places * self.base + symbols  # of the n characters before and this one
             at = np.searchsorted(self._keys[n], keys)
-            p = np.where(places >= 0, factors[n][places] * p, p)
-            seen = self._keys[n][at] == keys
+            follows, seen = places >= 0, self._keys[n][at] == keys
+            p[follows] *= factors[n][places[follows]]
             p[seen] = shares[n][at[seen]]
         return -np.log2(p)
 

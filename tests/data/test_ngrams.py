@@ -65,6 +65,7 @@ class PlainModel:
 )
 @example(lines=["ab"], other="xab", order=2, at_once=1)
 @example(lines=[CHINESE], other=CHINESE[::-1][:9], order=6, at_once=1 << 22)
+@example(lines=["a"], other="aa", order=8, at_once=1)
 def test_entropies_are_those_of_a_plain_loop(lines, other, order, at_once):
     before, ngrams.AT_ONCE = ngrams.AT_ONCE, at_once
     try:
