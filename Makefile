@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev clean help
+.PHONY: answer demo demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev clean help
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
@@ -41,6 +41,10 @@ freedom: setup ## draw the tables and figures of docs/results/freedom.md from it
 	cd docs/results/freedom && $(CURDIR)/$(BIN)/caesura sweep --draw tau-bias.json variations.json fixed.json \
 	  fixed-variations.json words.json --out words-or-not --over '$(SEGMENTER).cut_after=""," "'
 	$(BIN)/python benchmarks/pull.py --draw docs/results/freedom/pull/pull.json --out docs/results/freedom/pull > /dev/null
+
+answer: setup ## draw the tables, figures and the appendix of docs/results/answer from its metrics
+	@ls docs/results/answer/metrics/*.jsonl > /dev/null 2>&1 || { echo "no results yet: recipes/answer/reproduce.yaml says how to get them"; exit 0; }; \
+	  $(BIN)/caesura reproduce answer --draw --out docs/results/answer
 
 test: setup-dev ## the quick tests
 	$(TESTS) -m "not slow and not soak"

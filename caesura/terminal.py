@@ -321,11 +321,14 @@ def evaluation(result: Evaluation, title: str, figures: Sequence[Figure]) -> Non
 def cuts(measures: CutMeasures, title: str) -> None:
     """The measurements of a model's cuts; those that could not be made are left out."""
     rows: list[tuple[str, float | None, str, str]] = []
-    if table_of := measures.boundaries:
+    for table_of in measures.boundaries:
         model, against = table_of.rows["model"], f"boundaries against {table_of.reference}"
         rows += [("boundary F1", model.f1, ".3f", against), ("precision", model.precision, ".3f", "")]
         rows += [("recall", model.recall, ".3f", "")]
         rows += [("F1 by chance", table_of.chance, ".3f", "of as many cuts at random places")]
+    if bits := measures.surprisal:
+        rows += [("surprisal at cuts", bits.at_cuts, ".3f", "bits of the character after a cut")]
+        rows += [("everywhere", bits.everywhere, ".3f", "the same after any character")]
     moved = measures.moved
     if moved and (g := moved.fidelity):
         error = "" if g.cosine_error is None else f"± {g.cosine_error:.3f}; "

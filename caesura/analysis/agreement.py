@@ -14,6 +14,8 @@ from caesura.inference import Translator
 
 Bounds = Collection[int]
 
+ALONE = ", alone"  # ends the name of a table of the gold's own text
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -133,7 +135,7 @@ def _on_own_text(model: Translator, gold: Gold) -> Agreement | None:
         return None
     what = "single words" if gold.lexicon else "sentences of the file itself, without its spaces"
     cuts = [output.segmentation.bounds for output in model.process([line.text for line in lines], None)]
-    table = agreement(f"{gold.name}, alone", f"gold of {len(lines):,} {what}", cuts, lines)
+    table = agreement(f"{gold.name}{ALONE}", f"gold of {len(lines):,} {what}", cuts, lines)
     return replace(table, alone=True)
 
 

@@ -36,7 +36,7 @@ class TrainingText:
         """
         if self.path is not None:
             counts = dict.fromkeys(strings, 0)
-            lines = islice(_column(self.path, self.errors, 0), LINES)
+            lines = self.lines()
             while chunk := list(islice(lines, _CHUNK)):
                 joined = "\n".join(chunk)  # no segment has a line break
                 for string in counts:
@@ -51,6 +51,10 @@ class TrainingText:
             if string in joined:
                 counts[string] = sum(word.count(string) * n for word, n in listed if string in word)
         return counts
+
+    def lines(self) -> Iterator[str]:
+        """The source text, as much of it as is read; nothing where it is not there."""
+        return iter(()) if self.path is None else islice(_column(self.path, self.errors, 0), LINES)
 
     @property
     def source(self) -> str:

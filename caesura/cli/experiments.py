@@ -70,7 +70,9 @@ def demo(
 
 
 def reproduce(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, reading, or a folder")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, reading, answer, or a folder")
+    ],
     data: Data = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="for models and tables; runs/reproduce-RECIPE by default")
@@ -87,13 +89,24 @@ def reproduce(
     settings: SettingOptions = None,
     device: Device = None,
     threads: Threads = None,
+    gold: Gold = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="the report of all systems")] = True,
+    draw: Annotated[
+        bool, typer.Option("--draw", help="only draw tables and figures again, and the appendix")
+    ] = False,
 ) -> None:
     """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
     from caesura.experiments.recipe import Chosen, find_recipe
+    from caesura.experiments.reproduce import redraw
     from caesura.experiments.reproduce import reproduce as run
 
     outlive_readers()
+    if draw:
+        if out is None:
+            raise InputError("--draw: say with --out where the results are")
+        for path in redraw(recipe, out):
+            print_row(str(path))
+        return
     limits = _limits(budget, parallel, time_limit)
     chosen = Chosen(
         out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}",
@@ -102,7 +115,7 @@ def reproduce(
         () if seeds is None else parse_seeds(seeds),
         all_settings(settings, {"training.device": device, "training.threads": threads}),
     )
-    if not run(recipe, chosen, limits, report):
+    if not run(recipe, chosen, limits, report, gold):
         raise typer.Exit(1)
 
 

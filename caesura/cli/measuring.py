@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +29,7 @@ from caesura.streams import print_json
 from caesura.visible import each_line, one_line
 
 if TYPE_CHECKING:
+    from caesura.data.sentences import Sentences
     from caesura.evaluation.evaluate import Evaluation
     from caesura.inference import Translator
 
@@ -43,7 +45,7 @@ Analysed = Annotated[
     str | None,
     typer.Option(
         "--src",
-        help="source text, or a .tsv; without it, --only reads the config's data.dev",
+        help="source text, or a .tsv; without it, --only reads the config's own",
         callback=find_text,
     ),
 ]
@@ -54,7 +56,7 @@ Target = Annotated[
     str | None, typer.Option("--trg", help="reference translations, line by line", callback=find_text)
 ]
 SampleSize = Annotated[
-    int, typer.Option("--sample", min=1, help="report: sentences for gates, attention, typos")
+    int, typer.Option("--sample", min=1, help="sentences for gates, attention, typos and --only robust")
 ]
 Translated = Annotated[
     int, typer.Option("--translate", min=0, help="report: how many translations to look at, at most")
@@ -80,6 +82,12 @@ def evaluate(
     trg: Target = None,
     beam: Beam = None,
     as_json: Json = False,
+    in_detail: Annotated[
+        bool,
+        typer.Option(
+            "--details", help="with --json: errors, scores by length and rare words, counts for a bootstrap"
+        ),
+    ] = False,
     errors: Errors = "strict",
     device: Device = "auto",
     threads: Threads = None,
@@ -89,11 +97,16 @@ def evaluate(
     from caesura import terminal
     from caesura.inference import search_name, search_settings
 
+    if in_detail and not as_json:
+        raise InputError("--details is for --json; a report of all of it is made by `caesura analyze`")
     translator = load_model(model, device, testing, threads)
     src, trg = _files(translator, src, trg, "test")
-    result = _evaluate(translator, src, trg, beam, errors)
+    text = _text(translator, src, trg, errors)
+    result, seconds = _evaluate(translator, text, beam)
     if as_json:
-        print_json({"model": str(model), "search": search_settings(translator, beam), **result.record()})
+        more = _details(model, translator, text, result, errors, seconds) if in_detail else {}
+        search = search_settings(translator, beam)
+        print_json({"model": str(model), "search": search, **result.record(), **more})
         return
     title = f"{translator.config.name} on {src}, {search_name(translator, beam)}"
     terminal.evaluation(result, title, translator.segmenter.figures)
@@ -179,9 +192,11 @@ def analyze(
     bpe: Bpe = 2_000,
     moved: Moved = 20,
     only: Annotated[
-        Literal["cuts"] | None,
+        Literal["cuts", "robust"] | None,
         typer.Option(
-            "--only", help="print this instead of writing a report; cuts: fidelity, flips, boundaries"
+            "--only",
+            help="print this instead of writing a report; cuts: fidelity, flips, where cuts fall; robust: "
+            "noise, beams",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="with --only: JSON instead of text")] = False,
@@ -192,18 +207,21 @@ def analyze(
 ) -> None:
     """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
     if only is not None:
-        if not moved:
-            raise InputError(f"--only {only} --moved 0: at least one sentence is needed")
-        options = {"--out": out, "--gold": gold, "--train": train, "--lines": lines}
-        _refuse(f"--only {only} writes no report", options)
-        _only_cuts(
-            model, load_model(model, device, testing, threads), (src, trg), moved, seed, as_json, errors
-        )
+        if only == "cuts" and not moved:
+            raise InputError("--only cuts --moved 0: at least one sentence is needed")
+        _refuse(f"--only {only} writes no report", {"--out": out, "--lines": lines})
+        if only == "robust":
+            _refuse("--only robust does not use it", {"--gold": gold, "--train": train})
+        translator = load_model(model, device, testing, threads)
+        if only == "cuts":
+            _only_cuts(model, translator, (src, trg, gold, train), moved, seed, as_json, errors)
+        else:
+            _only_robust(model, translator, (src, trg), sample, seed, as_json, errors)
         return
-    _refuse("a report is not printed; --json goes with --only cuts", {"--json": as_json or None})
+    _refuse("a report is not printed; --json goes with --only", {"--json": as_json or None})
     if src is None or out is None:
         missing = "--src" if src is None else "--out"
-        raise InputError(f"{missing} is missing; a report needs --src and --out, --only cuts neither")
+        raise InputError(f"{missing} is missing; a report needs --src and --out, --only neither")
 
     from caesura.analysis.study import AnalysisSettings
     from caesura.analysis.tables import overview
@@ -229,7 +247,7 @@ def _refuse(why: str, options: Mapping[str, object]) -> None:
 def _only_cuts(
     folder: Path,
     translator: Translator,
-    files: tuple[str | None, str | None],
+    files: tuple[str | None, str | None, str | None, str | None],
     moved: int,
     seed: int,
     as_json: bool,
@@ -238,17 +256,46 @@ def _only_cuts(
     """Measure the cuts, and print the results."""
     from caesura import terminal
     from caesura.analysis.cuts import measure_cuts
+    from caesura.analysis.gold import read_gold
     from caesura.analysis.lines import name_of, read_text
+    from caesura.analysis.training_text import training_text
 
-    src, trg = _files(translator, *files, "dev")
+    src, trg = _files(translator, *files[:2], "dev")
+    gold = None if files[2] is None else read_gold(files[2], errors)
+    training = training_text(translator, folder, files[3], errors)
     translator.read_cuts(src)
     text, name = read_text(src, trg, errors, translator.config.testing.max_input), name_of(src)
     with terminal.stages(f"measuring the cuts of {folder}") as report:
-        measures = measure_cuts(translator, text, name, moved, seed, report)
+        measures = measure_cuts(translator, text, name, moved, seed, report, gold, training.lines())
     if as_json:
         print_json({"model": str(folder), "text": name, **measures.record()})
     else:
         terminal.cuts(measures, f"the cuts of {folder} on {name}")
+
+
+def _only_robust(
+    folder: Path,
+    translator: Translator,
+    files: tuple[str | None, str | None],
+    sample: int,
+    seed: int,
+    as_json: bool,
+    errors: Errors,
+) -> None:
+    """Translate some lines with typos and with several beams, and print the scores."""
+    from caesura import terminal
+    from caesura.analysis.lines import name_of, read_text
+    from caesura.analysis.robust import measure_robust
+
+    src, trg = _files(translator, *files, "test")
+    translator.read_cuts(src)
+    text, name = [*read_text(src, trg, errors, translator.config.testing.max_input)], name_of(src)
+    with terminal.stages(f"translating with {folder}") as report:
+        measures = measure_robust(translator, text, name, sample, seed, report)
+    if as_json:
+        print_json({"model": str(folder), "text": name, "seed": seed, **measures.record()})
+    else:
+        terminal.say("\n".join(table.text() for table in measures.tables()))
 
 
 def _numbers(lines: str | None) -> tuple[int, ...]:
@@ -257,21 +304,43 @@ def _numbers(lines: str | None) -> tuple[int, ...]:
     return tuple(int(number) for number in lines.split(",")) if lines else ()
 
 
-def _evaluate(
-    translator: Translator, src: str, trg: str | None, beam: int | None, errors: Errors
-) -> Evaluation:
-    from caesura import terminal
+def _text(translator: Translator, src: str, trg: str | None, errors: Errors) -> Sentences:
     from caesura.cli.streaming import sentences
-    from caesura.evaluation.evaluate import evaluate as run
-    from caesura.evaluation.scores import wordless
 
     text = sentences(src, trg, errors, translator.config.testing.max_input)
     translator.read_cuts(src)
+    return text
+
+
+def _evaluate(translator: Translator, text: Sentences, beam: int | None) -> tuple[Evaluation, float]:
+    """Translate and score a text; also the seconds that took."""
+    from caesura import terminal
+    from caesura.evaluation.evaluate import evaluate as run
+    from caesura.evaluation.scores import wordless
+
+    began = time.perf_counter()
     with terminal.counting("translating", len(text.sources)) as progress:
         search = translator.searcher(beam)
         result = run(translator, text.sources, text.references, text.gold, search, progress)
     terminal.warn(wordless(result.scores.bleu, result.scores.chrf))
-    return result
+    return result, time.perf_counter() - began
+
+
+def _details(
+    folder: Path,
+    translator: Translator,
+    text: Sentences,
+    result: Evaluation,
+    errors: Errors,
+    seconds: float,
+) -> dict[str, Any]:
+    from caesura.analysis.details import details
+    from caesura.analysis.training_text import training_text
+
+    training = training_text(translator, folder, None, errors)
+    best = [output.best for output in result.outputs]
+    numbers = details(text.sources, best, text.references, training, translator.config.testing)
+    return {"seconds": seconds, "device": translator.device.type, **numbers}
 
 
 def _files(

@@ -278,7 +278,7 @@ def _gaps(model: NgramModel, levels: Sequence[Level], rise: bool) -> Iterator[tu
 
     A gap is before the last character of an n-gram: of the longest ones, or of any that starts a line.
     """
-    entropies, suffixes = model.tables
+    entropies, suffixes, *_ = model.tables
     after = [*entropies, entropies[-1][suffixes[-1]]]  # by the n-gram of 0, 1, ... characters before
     starts = np.empty(0, bool)  # whether a boundary is first
     for n, level in enumerate(levels):

@@ -38,6 +38,8 @@ class Tables(NamedTuple):
         Floats
     ]  # after each n-gram of 0 to order - 1 characters, in bits; nan: nothing follows it
     suffixes: list[Ints]  # of each n-gram of 1 to order characters: the place of it without the first one
+    shares: list[Floats]  # the probability of its last character, of each n-gram of 1 to order characters
+    factors: list[Floats]  # of the probabilities of the lower order, by n-grams of 0 to order - 1 characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,36 +61,59 @@ class NgramModel:
 
     def entropies(self, text: str) -> Floats:
         """Per character of a text, how uncertain it is given what is before it, in bits."""
+        tables = self.tables.entropies
+        entropies = np.full(len(text), tables[0][0])
+        for entropy, places in zip(tables[1:], [*self._contexts(text)][1:], strict=True):
+            seen = places >= 0
+            entropies[seen] = entropy[places[seen]]
+        return entropies
+
+    def surprisals(self, text: str) -> Floats:
+        """Per character of a text, minus the logarithm of its probability given what is before it, in bits.
+
+        A character that the counted text does not have gets what the uniform distribution leaves it.
+        """
+        symbols = numbers_of(points_of(text), self.alphabet)
+        shares, factors = self.tables[2:]
+        p = np.full(len(text), 1 / (len(self.alphabet) + 1))
+        for n, places in enumerate(self._contexts(text)):
+            keys = places * self.base + symbols  # of the n characters before and this one
+            at = np.searchsorted(self._keys[n], keys)
+            follows, seen = places >= 0, self._keys[n][at] == keys
+            p[follows] *= factors[n][places[follows]]
+            p[seen] = shares[n][at[seen]]
+        return -np.log2(p)
+
+    def _contexts(self, text: str) -> Iterator[Ints]:
+        """Per character, the place of the n characters before it among n-grams, for n from 0; -1: of none."""
         numbers = np.empty(len(text) + 1, np.int64)
         numbers[0] = BOUNDARY
         numbers[1:] = numbers_of(points_of(text), self.alphabet)
         history = numbers[:-1]  # what is before each character ends here
-        tables = self.tables.entropies
-        entropies = np.full(len(text), tables[0][0])
         places = np.zeros(len(text), np.int64)
+        yield places
         for n, keys in enumerate(self._keys[:-1], 1):
             if n > 1:
-                places[1:] = places[:-1]
-                places[:1] = -1
+                places = np.concatenate(([-1], places[:-1]))[: len(text)]
             contexts = places * self.base + history  # below 0 where the level before does not have it
             at = np.searchsorted(keys, contexts)
-            matches = keys[at] == contexts
-            places = np.where(matches, at, -1)
-            entropies[matches] = tables[n][at[matches]]
-        return entropies
+            places = np.where(keys[at] == contexts, at, -1)
+            yield places
 
     @cached_property
     def _keys(self) -> list[Ints]:
-        """Per level, parents and symbols as one rising number; the last one is never looked up."""
+        """Per level, parents and symbols as one rising number; the last one is never found."""
         last = [np.iinfo(np.int64).max]
         return [np.append(level.parents * self.base + level.symbols, last) for level in self.levels]
 
     @cached_property
     def tables(self) -> Tables:
-        """Entropies and suffixes, in one pass over the levels, the shortest n-grams first."""
+        """All of them, in one pass over the levels, the shortest n-grams first."""
         size = len(self.alphabet) + 1  # characters that can follow, the boundary included
         entropies: list[Floats] = []
         suffixes: list[Ints] = []
+        probabilities: list[Floats] = []
+        factors: list[Floats] = []
         values, shares = np.full(1, np.log2(size)), np.full(1, 1 / size)  # of p_{k-1}, where k - 1 = 0
         for n, level in enumerate(self.levels):
             before = values[suffixes[-1]] if n else values
@@ -99,14 +124,16 @@ class NgramModel:
                 suffix = np.searchsorted(self._keys[n - 1], keys)
                 if (self._keys[n - 1][suffix] != keys).any():
                     raise ValueError("an n-gram should be there without its first character as well")
-            values, shares = _smoothed(level, shares[suffix], before)
+            values, shares, factor = _smoothed(level, shares[suffix], before)
             entropies.append(values)
             suffixes.append(suffix)
-        return Tables(entropies, suffixes)
+            probabilities.append(shares)
+            factors.append(factor)
+        return Tables(entropies, suffixes, probabilities, factors)
 
 
-def _smoothed(level: Level, lower: Floats, before: Floats) -> tuple[Floats, Floats]:
-    """The entropy after each n-gram of the level before, and the probability of each one of `level`.
+def _smoothed(level: Level, lower: Floats, before: Floats) -> tuple[Floats, Floats, Floats]:
+    """The entropy after each n-gram of the level before, the probability of each one of `level`, the factor.
 
     Only characters that were seen after an n-gram are visited: the others have what the lower order gives
     them, times the same factor, so that its entropy `before` says what they add up to.
@@ -120,7 +147,7 @@ def _smoothed(level: Level, lower: Floats, before: Floats) -> tuple[Floats, Floa
     others = before + np.bincount(parents, lower * np.log2(lower), size)
     others -= np.log2(factor) * (1 - np.bincount(parents, lower, size))
     entropy = factor * others - np.bincount(parents, shares * np.log2(shares), size)
-    return np.where(follows, entropy, np.nan), shares
+    return np.where(follows, entropy, np.nan), shares, factor
 
 
 def count_ngrams(lines: Iterable[str], order: int) -> NgramModel:

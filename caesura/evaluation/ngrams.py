@@ -22,6 +22,24 @@ class Symbols(NamedTuple):
     lengths: Ints  # of the lines
 
 
+class LineNgrams(NamedTuple):
+    """N-grams of L lines, and what they share with their references."""
+
+    written: Ints  # [L] symbols of the hypotheses
+    expected: Ints  # [L] symbols of the references
+    matched: Ints  # [order, L] n-grams of each order in both, each as often as in the one where it is rarer
+
+    def sums(self) -> list[Shared]:
+        """Over all lines, for each order."""
+        shared = []
+        for n, matched in enumerate(self.matched, 1):
+            places = np.maximum(self.written - n + 1, 0)
+            judged = places[self.expected >= n].sum()
+            counts = places.sum(), np.maximum(self.expected - n + 1, 0).sum(), matched.sum(), judged
+            shared.append(Shared(*map(int, counts)))
+        return shared
+
+
 class Shared(NamedTuple):
     """N-grams of one order, over all lines."""
 
@@ -48,29 +66,19 @@ def words(lines: Sequence[str]) -> Symbols:
 
 def shared_ngrams(
     hypotheses: Sequence[str], references: Sequence[str], cut: Callable[[Sequence[str]], Symbols], order: int
-) -> list[Shared]:
+) -> LineNgrams:
     """The shared n-grams of 1 to `order` symbols, each line compared with its one reference."""
-    sums = np.zeros((order, len(Shared._fields)), np.int64)
+    parts = []
     for begin in range(0, len(hypotheses), LINES):
         some = slice(begin, begin + LINES)
-        sums += _counts(cut([*hypotheses[some], *references[some]]), order)
-    return [Shared(*row) for row in sums.tolist()]
+        symbols = cut([*hypotheses[some], *references[some]])  # first half: hypotheses
+        written, expected = symbols.lengths.reshape(2, -1)
+        parts.append((written, expected, np.array([*_matched(symbols, order)])))
+    return LineNgrams(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
 
 
-def _counts(symbols: Symbols, order: int) -> list[Shared]:
-    """The counts for lines whose first half are hypotheses, and whose second half their references."""
-    lengths = symbols.lengths
-    written, expected = lengths.reshape(2, -1)
-    counts = []
-    for n, matched in enumerate(_matched(symbols, order), 1):
-        places = np.maximum(written - n + 1, 0)
-        judged = places[expected >= n].sum()
-        counts.append(Shared(places.sum(), np.maximum(expected - n + 1, 0).sum(), matched, judged))
-    return counts
-
-
-def _matched(symbols: Symbols, order: int) -> Iterator[int]:
-    """How many n-grams on one side have one of their own on the other, for n from 1 to `order`.
+def _matched(symbols: Symbols, order: int) -> Iterator[Ints]:
+    """[L]: how many n-grams on one side have one of their own on the other, for n from 1 to `order`.
 
     A key is the number of a pair of lines, then one digit per symbol, then the side: keys in this order are
     sorted by the keys of all shorter n-grams too. The digit is 0 where the line has ended.
@@ -80,23 +88,24 @@ def _matched(symbols: Symbols, order: int) -> Iterator[int]:
     remaining = np.repeat(lengths.cumsum(), lengths) - np.arange(len(codes))  # symbols to the end of the line
     pairs = len(lengths) // 2
     side, keys = np.divmod(np.repeat(np.arange(len(lengths)), lengths), max(1, pairs))
+    pair, owners = keys, np.arange(pairs)  # of each symbol, and of what a key begins with
     codes = np.concatenate((codes, np.zeros(order, np.int64)))
     size, n = pairs.bit_length(), 0
     while n < order:
         more = min(order - n, (62 - size) // width)  # with one bit for the side it has to stay below 2 ** 63
         for at in range(n, n + more):
             keys = keys << width | codes[at : at + len(keys)] * (remaining > at)
-        yield from _matched_by_key(keys << 1 | side, width, more)
+        yield from _matched_by_key(keys << 1 | side, width, more, owners, pairs)
         n += more
         if n < order:
-            keys = np.unique(keys, return_inverse=True)[1]
-            size = len(keys).bit_length()
+            _, first, keys = np.unique(keys, return_index=True, return_inverse=True)
+            owners, size = pair[first], len(keys).bit_length()
 
 
-def _matched_by_key(keys: Ints, width: int, digits: int) -> list[int]:
+def _matched_by_key(keys: Ints, width: int, digits: int, owners: Ints, pairs: int) -> list[Ints]:
     """The same for keys that end in so many digits and the side: of the first digit, the first two, ..."""
     if not len(keys):
-        return [0] * digits
+        return [np.zeros(pairs, np.int64)] * digits
     keys = np.sort(keys)
     references = np.concatenate(([0], (keys & 1).cumsum()))  # before each key
     keys >>= 1
@@ -106,6 +115,7 @@ def _matched_by_key(keys: Ints, width: int, digits: int) -> list[int]:
         starts = np.flatnonzero(new >> low != 0)
         ends = np.append(starts[1:], len(keys))
         ones = references[ends] - references[starts]
-        both = np.minimum(ones, ends - starts - ones)
-        matched.append(int(both[keys[starts] >> low & (1 << width) - 1 > 0].sum()))
+        both = np.minimum(ones, ends - starts - ones) * (keys[starts] >> low & (1 << width) - 1 > 0)
+        owner = owners[keys[starts] >> digits * width]
+        matched.append(np.bincount(owner, both, pairs).astype(np.int64))
     return matched

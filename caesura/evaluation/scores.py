@@ -12,7 +12,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
 from caesura.errors import InputError
-from caesura.evaluation.ngrams import Shared, characters, shared_ngrams, words
+from caesura.evaluation.ngrams import LineNgrams, Shared, characters, shared_ngrams, words
 
 WORDLESS = 20  # chrF2 from which on a BLEU of 0 is suspicious; a model at the start of training has less
 TOKENISED = 100  # lines that end in a period of its own: sacrebleu's sign of tokenised text
@@ -73,13 +73,13 @@ def score(
         "chrf": CHRF(lowercase=lowercase),
         "chrf_bigram": CHRF(char_order=2, lowercase=lowercase),
     }
-    shared = _shared_characters(hypotheses, references, lowercase)
+    shared = shared_characters(hypotheses, references, lowercase).sums()
     pairs = zip(hypotheses, references, strict=True)
     equal = sum(h.lower() == r.lower() if lowercase else h == r for h, r in pairs)
     return Scores(
-        bleu=_bleu(bleu_metric(tokenize, lowercase), hypotheses, references),
-        chrf=_chrf(shared),
-        chrf_bigram=_chrf(shared[:2]),
+        bleu=bleu_of(shared_words(hypotheses, references, tokenize, lowercase).sums()),
+        chrf=chrf_of(shared),
+        chrf_bigram=chrf_of(shared[:2]),
         exact=equal / len(references),
         signatures={key: _signature(metric) for key, metric in metrics.items()},
         sentences=len(references),
@@ -99,8 +99,17 @@ def wordless(bleu: float, chrf: float) -> str:
 # Sacrebleu counts n-grams in seconds, and validations are many; `shared_ngrams` counts the same at once.
 
 
-def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    shared = shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
+def shared_words(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
+) -> LineNgrams:
+    """What BLEU counts: n-grams of 1 to 4 words, as its tokenizer has them."""
+    metric = bleu_metric(tokenize, lowercase)
+    return shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
+
+
+def bleu_of(shared: Sequence[Shared]) -> float:
+    """BLEU from sums over lines, smoothed as sacrebleu does by default."""
+    metric = bleu_metric("13a", False)
     counts = [one.matched for one in shared], [one.written for one in shared]
     lengths = shared[0].written, shared[0].expected
     return float(metric.compute_bleu(*counts, *lengths, metric.smooth_method, metric.smooth_value).score)
@@ -117,8 +126,10 @@ def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
     return [" ".join(map(metric.tokenizer, line.split(" "))) for line in cased]
 
 
-def _shared_characters(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> list[Shared]:
-    """Without white space, as chrF counts them."""
+def shared_characters(
+    hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> LineNgrams:
+    """What chrF counts: n-grams of 1 to 6 characters, without white space."""
 
     def bare(line: str) -> str:
         return "".join((line.lower() if lowercase else line).split())
@@ -126,7 +137,7 @@ def _shared_characters(hypotheses: Sequence[str], references: Sequence[str], low
     return shared_ngrams([*map(bare, hypotheses)], [*map(bare, references)], characters, order=6)
 
 
-def _chrf(shared: Sequence[Shared]) -> float:
+def chrf_of(shared: Sequence[Shared]) -> float:
     """The F-score with beta 2 of means over the orders that both sides have n-grams of."""
     factor = 2**2
     judged = [one for one in shared if one.judged and one.expected]

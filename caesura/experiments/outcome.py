@@ -121,16 +121,20 @@ def _checksum(path: Path, *_: int) -> str:
     return checksum(path)
 
 
-def _evaluation(member: Member) -> Sequence[str] | None:
+def _evaluation(member: Member, *options: str) -> Sequence[str] | None:
     config = member.load()
     if config.data.test is None:
         return None
-    return "caesura.cli", "evaluate", str(member.folder), "--json", "--device", _device(config)
+    return "caesura.cli", "evaluate", str(member.folder), "--json", *options, "--device", _device(config)
 
 
-def _cuts(member: Member) -> Sequence[str]:
-    words = "caesura.cli", "analyze", str(member.folder), "--only", "cuts", "--moved", "60", "--json"
+def _analysis(member: Member, *options: str) -> Sequence[str]:
+    words = "caesura.cli", "analyze", str(member.folder), "--json", *options
     return *words, "--device", _device(member.load())
+
+
+def _robust(member: Member) -> Sequence[str] | None:
+    return None if member.load().data.test is None else _analysis(member, "--only", "robust")
 
 
 def _device(config: Config) -> str:
@@ -138,9 +142,17 @@ def _device(config: Config) -> str:
     return "cpu" if config.training.device == "cpu" else "auto"
 
 
+def cuts_of_dev(gold: str | None = None) -> Measure:
+    """Fidelity, flips and where cuts fall, on the dev set; with `gold`, against these segments too."""
+    options = "--only", "cuts", "--moved", "60", *(() if gold is None else ("--gold", gold))
+    return Measure("cuts", lambda member: _analysis(member, *options), "measuring its cuts")
+
+
 TEST = Measure("test", _evaluation, "testing")  # scores on the config's test set, with its beam
-CUTS = Measure("cuts", _cuts, "measuring its cuts")  # fidelity, flips and boundaries, on the dev set
-MEASURES = {measure.name: measure for measure in (CUTS,)}  # measures that a recipe may name beside the test
+DETAILED = Measure("test", lambda member: _evaluation(member, "--details"), "testing")
+CUTS = cuts_of_dev()
+ROBUST = Measure("robust", _robust, "translating with noise and several beams")
+PACKED = {"test": "units", "cuts": "cuts"}  # by measure, what is long and only compared with others
 
 
 @dataclass(frozen=True)
@@ -170,8 +182,8 @@ class Outcome:
         """Whether its training has ended, by a stopping rule or with its budget."""
         return bool(self.progress.finished) or self.status in ("finished", "budget")
 
-    def record(self) -> dict[str, Any]:
-        """All of it except the curve, for JSON."""
+    def record(self, packed: bool = True) -> dict[str, Any]:
+        """All of it except the curve, for JSON; without what is `packed`, it is short."""
         best, start, progress = self.best or {}, self.start or {}, self.progress
         began = ["segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "symbols"]
         began.append("device")
@@ -190,8 +202,16 @@ class Outcome:
             "start": {key: start[key] for key in began if key in start} or None,
             "best": {key: value for key, value in best.items() if key not in LEFT_OUT} or None,
             "last_segment_length": self.validations[-1]["segment_length"] if self.validations else None,
-            "measured": self.measured,
+            "measured": self.measured if packed else unpacked(self.measured),
         }
+
+
+def unpacked(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Measurements without what is packed."""
+    return {
+        name: {key: value for key, value in result.items() if key != PACKED.get(name)}
+        for name, result in measured.items()
+    }
 
 
 def read_outcome(member: Member, budget: float | None = None, measures: Sequence[Measure] = ()) -> Outcome:

@@ -14,7 +14,7 @@ from caesura.config.cookbook import FILE
 from caesura.config.phrasing import problems
 from caesura.config.yamlfile import Key, Place, place_of
 from caesura.errors import InputError
-from caesura.experiments.outcome import MEASURES, TEST, Measure, Member
+from caesura.experiments.outcome import DETAILED, ROBUST, TEST, Measure, Member, cuts_of_dev
 from caesura.training.prepare import text_settings
 
 Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
@@ -68,8 +68,8 @@ class Recipe(Section):
     title: str = Field(min_length=1, description="the text and the direction")
     note: str = Field(default="", description="what to know, under every table")
     paper_text: Splits | None = Field(default=None, description="what the paper trained on")
-    measures: list[Literal["cuts"]] = Field(
-        default=[], description="what is measured on dev besides the test; cuts: fidelity, flips, boundaries"
+    measures: list[Literal["cuts", "details", "robust"]] = Field(
+        default=[], description="what is measured besides test scores; see below"
     )
     tables: dict[Name, RecipeTable] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
@@ -80,10 +80,13 @@ class Recipe(Section):
         """The name of its folder."""
         return self._folder.resolve().name
 
-    @property
-    def wanted(self) -> tuple[Measure, ...]:
-        """The measures of every model: the test, and those that the recipe names."""
-        return TEST, *(MEASURES[name] for name in dict.fromkeys(self.measures))
+    def wanted(self, gold: str | None = None) -> tuple[Measure, ...]:
+        """The measures of every model: the test, and those that the recipe names; `gold` is for cuts."""
+        if gold is not None and "cuts" not in self.measures:
+            raise InputError(f"--gold {gold}: recipe {self.name} measures no cuts; leave it out")
+        test = DETAILED if "details" in self.measures else TEST
+        others = {"cuts": cuts_of_dev(gold), "robust": ROBUST}
+        return test, *(measure for name, measure in others.items() if name in self.measures)
 
     def error(self, key: Key, message: str) -> InputError:
         """An InputError about a key, with the line that it stands on."""

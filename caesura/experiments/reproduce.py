@@ -19,6 +19,8 @@ from caesura.config import Config, Files
 from caesura.data.files import read_json, read_tail, write_whole
 from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
+from caesura.experiments import panel_figures
+from caesura.experiments.appendix import APPENDIX, NOTES, PAIRS, pairs_of, pairs_table, sections
 from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, last_words
@@ -53,20 +55,33 @@ from caesura.experiments.result_tables import (
     timing,
 )
 from caesura.experiments.results import SystemResult, by_table, keep_metrics, kept_metrics, read_kept
-from caesura.experiments.text import Split, like_for_like, measure_text, reading_table, text_table
+from caesura.experiments.text import (
+    Split,
+    kept_text,
+    like_for_like,
+    measure_text,
+    reading_table,
+    text_table,
+)
 from caesura.training.checkpoint import list_checkpoints
 from caesura.training.lock import hold
 from caesura.training.prepare import check_files
 from caesura.visible import one_line
 
+TABLE = "table.json"
 
-def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
-    """Train and test what is chosen of a recipe, and write its tables; False where a training failed."""
+
+def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool, gold: str | None = None) -> bool:
+    """Train and test what is chosen of a recipe, and write its tables; False where a training failed.
+
+    `gold`: a file of gold segments, for recipes that measure cuts.
+    """
     began = time.monotonic()
     recipe = load_recipe(find_recipe(name, terminal.say))
     selected = systems(recipe, chosen)
     members = _in_turn(selected)
-    experiment = Reproduction(recipe, chosen.out, _with_earlier(recipe, chosen, selected), members[0].load())
+    shown = _with_earlier(recipe, chosen, selected)
+    experiment = Reproduction(recipe, chosen.out, shown, members[0].load(), gold)
     experiment.check(members)
     experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
@@ -85,6 +100,23 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool) -> bool:
             elapsed = time.monotonic() - began
             experiment.report(None if limits.time_limit is None else limits.time_limit - elapsed)
     return not any(member.failure.exists() for member in members)
+
+
+def redraw(name: str, out: Path) -> list[Path]:
+    """Write tables and figures again, and the appendix, from what is kept in a folder; the files."""
+    recipe = load_recipe(find_recipe(name, terminal.say))
+    shown = _with_earlier(recipe, Chosen(out), [])
+    if not shown:
+        what = f"results of {recipe.name} are wanted, as `caesura reproduce {recipe.name} --out` keeps them"
+        raise InputError(f"{out / 'metrics'}: nothing to draw; {what}")
+    first = next(iter(shown[0].members.values()))
+    experiment = Reproduction(recipe, out, shown, first.load())
+    experiment.splits = kept_text(out / TABLE)
+    with hold(out, lambda _: None):
+        experiment.write(drawn=True)
+        experiment.append()
+    names = [TABLE, "table.md", "table.csv", APPENDIX, PAIRS, *CAPTIONS, *panel_figures.CAPTIONS]
+    return [path for path in (out / name for name in names) if path.exists()]
 
 
 def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
@@ -141,8 +173,15 @@ class _Shown:
 class Reproduction(Experiment):
     """The results of a recipe in a folder, read anew whenever they are written."""
 
-    def __init__(self, recipe: Recipe, out: Path, shown: Sequence[RecipeSystem], config: Config) -> None:
-        super().__init__(out, recipe.wanted)
+    def __init__(
+        self,
+        recipe: Recipe,
+        out: Path,
+        shown: Sequence[RecipeSystem],
+        config: Config,
+        gold: str | None = None,
+    ) -> None:
+        super().__init__(out, recipe.wanted(gold))
         self.recipe, self.shown, self.config = recipe, shown, config
         self.splits: list[Split] = []
 
@@ -179,13 +218,32 @@ class Reproduction(Experiment):
                 name: [result.record() for result in listed] for name, listed in by_table(results).items()
             },
         }
-        write_whole(self.out / "table.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_whole(self.out / TABLE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         write_whole(self.out / "table.csv", seeds_table(results).csv())
         if drawn and any(result.best for result in results):
             write_whole(self.out / CURVES, png_of(curves_figure(self.recipe, results)))
         if drawn and series_of(results):
             write_whole(self.out / BY_LENGTH, png_of(by_length_figure(self.recipe, results)))
+        for name in panel_figures.FIGURES:
+            if drawn and panel_figures.drawable(results, name):
+                figure = panel_figures.panels_figure(self.recipe, results, name)
+                write_whole(self.out / name, png_of(figure))
         write_whole(self.out / "table.md", self._markdown(results))  # which shows the figures
+
+    def append(self) -> None:
+        """Write the appendix: pairs of systems, noise, beams, errors; nothing where none of it was kept."""
+        parts, pairs = [f"# {self.recipe.title}: appendix\n"], []
+        for name, listed in by_table(self.results()).items():
+            title = self.recipe.tables[name].title
+            compared = pairs_of(listed)
+            for table in sections(listed, compared):
+                notes = f"\n{NOTES[table.key]}\n" if table.key in NOTES else ""
+                parts.append(f"## {title}: {table.title}\n\n{table.markdown()}{notes}")
+            pairs += [(name, pair) for pair in compared]
+        if len(parts) > 1:
+            write_whole(self.out / APPENDIX, "\n".join(parts))
+        if pairs:
+            write_whole(self.out / PAIRS, pairs_table(pairs).csv())
 
     def show(self) -> None:
         """Print the tables."""
@@ -276,7 +334,7 @@ class Reproduction(Experiment):
         return f"Other than in the recipe: {'; '.join(listed)}." if listed else ""
 
     def _about(self) -> list[str]:
-        notes = (like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
+        notes = (self.splits and like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
         return [note for note in notes if note]
 
     def _notes(self, results: Sequence[SystemResult], table: Table | None = None) -> list[str]:
@@ -308,7 +366,7 @@ class Reproduction(Experiment):
 
     def _markdown(self, results: Sequence[SystemResult]) -> str:
         parts = [f"# {self.recipe.title}\n"]
-        for name, caption in CAPTIONS.items():
+        for name, caption in (CAPTIONS | panel_figures.CAPTIONS).items():
             if (self.out / name).exists():
                 parts.append(f"![{caption}]({name})\n")
         for shown in self._tables(results):

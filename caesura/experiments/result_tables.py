@@ -15,7 +15,8 @@ SCORES = ("bleu", "chrf", "chrf_bigram")
 REASON = 160  # characters of a failure that a table shows
 FALLEN = 0.9  # of the best BLEU on dev: a training that ends below it gets a note
 ASKED, FIDELITY, FLIP, BOUNDARIES = "asked", "fidelity", "best flip", "word F1 / random"
-PACE, BUDGET = "ms per update", "budget"
+GOLD, SURPRISAL = "gold F1 / random", "surprisal"
+PACE, DECODING, BUDGET = "ms per update", "ms per sentence", "budget"
 # Columns that not every table has, and their explanations.
 OPTIONAL = {
     ASKED: "Asked: the characters per segment that the rate asks for; beside it, what came out.",
@@ -24,7 +25,11 @@ OPTIONAL = {
     FLIP: "Best flip: what the best single cut, added or removed, would gain, in nats per target symbol; "
     "mean over sentences of dev.",
     BOUNDARIES: "Word F1: cuts against white space on dev; after the slash, as many cuts at random places.",
+    GOLD: "Gold F1: cuts against the gold segments that were given, in their own text where they have one.",
+    SURPRISAL: "Surprisal: of the character after a cut, over that of all characters, by n-grams of the "
+    "training text; on dev.",
     PACE: "ms per update: the median, validations left out.",
+    DECODING: "ms per sentence: translating the test set, with its beam.",
     BUDGET: "",
 }
 
@@ -65,7 +70,10 @@ def _columns(results: Sequence[SystemResult]) -> list[tuple[Column, Ours, Papers
         (Column(FIDELITY, "s"), _pair("fidelity", "±", "fidelity_error", ".2f"), _blank),
         (Column(FLIP, "s"), _mean("flip_gain", ".4f"), _blank),
         (Column(BOUNDARIES, "s"), _pair("boundary_f1", "/", "boundary_chance", ".3f"), _blank),
+        (Column(GOLD, "s"), _pair("gold_f1", "/", "gold_chance", ".3f"), _blank),
+        (Column(SURPRISAL, "s"), _mean("surprisal", ".2f"), _blank),
         (Column(PACE, "s"), _alone("milliseconds", "{:.1f}".format, timed=True), _blank),
+        (Column(DECODING, "s"), _alone("decoding", lambda s: f"{1000 * s:.1f}", timed=True), _blank),
         (Column("to best", "s"), lambda r: time_shown(r, "seconds_to_best"), _blank),
         (Column("trained", "s"), lambda r: time_shown(r, "seconds"), lambda p: p.training_time),
         (Column("ended by"), endings, _blank),

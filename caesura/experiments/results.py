@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from caesura.analysis.agreement import ALONE
 from caesura.data.files import JSON_BYTES, JSON_VALUES, check_values, read_at_most, write_whole
 from caesura.data.held import make_folder
 from caesura.errors import InputError
-from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds, rounded
+from caesura.experiments.outcome import CUTS, Member, Outcome, milliseconds, rounded, unpacked
 from caesura.experiments.recipe import RecipeSystem
 from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress
 from caesura.training.journal import read_records, renamed
 
-METRICS_BYTES = 30_000  # of a log that is kept
+METRICS_BYTES = 30_000  # of a log that is kept, without what is packed
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class SystemResult:
             "title": self.system.title,
             "figures": {name: vars(spread) for name, spread in means.items() if spread is not None},
             "paper": self.system.paper and self.system.paper.model_dump(exclude_none=True),
-            "seeds": {seed: outcome.record() for seed, outcome in self.outcomes.items()},
+            "seeds": {seed: outcome.record(packed=False) for seed, outcome in self.outcomes.items()},
         }
 
 
@@ -138,6 +139,24 @@ def _of_cuts(*path: str) -> Callable[[Outcome], float | None]:
     return find
 
 
+def _of_gold(kind: str) -> Callable[[Outcome], float | None]:
+    """A score against gold segments, of the gold's own text where there is one."""
+
+    def find(outcome: Outcome) -> float | None:
+        tables = (outcome.measured.get(CUTS.name) or {}).get("boundaries") or {}
+        gold = [name for name in tables if not name.startswith("white space")]
+        alone = [name for name in gold if name.endswith(ALONE)] or gold
+        return tables[alone[0]].get(kind) if alone else None
+
+    return find
+
+
+def _decoding(outcome: Outcome) -> float | None:
+    """Seconds per sentence of the test set, with its beam."""
+    test = outcome.measured.get("test") or {}
+    return test["seconds"] / test["scores"]["sentences"] if "seconds" in test else None
+
+
 def _pairs(start: dict[str, Any]) -> int | None:
     """The number of training pairs, as the corpus reported it."""
     match = re.search(r"(\d+) kept", start["training"])
@@ -159,15 +178,22 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "fidelity": _of_cuts("fidelity", "cosine"),
     "fidelity_error": _of_cuts("fidelity", "cosine_error"),
     "flip_gain": _of_cuts("flips", "best"),
+    "greedy_gain": _of_cuts("flips", "greedy"),
     "boundary_f1": _of_cuts("boundaries", "white space", "f1"),
     "boundary_chance": _of_cuts("boundaries", "white space", "chance"),
+    "either_f1": _of_cuts("boundaries", "white space, either side", "f1"),
+    "either_chance": _of_cuts("boundaries", "white space, either side", "chance"),
+    "gold_f1": _of_gold("f1"),
+    "gold_chance": _of_gold("chance"),
+    "surprisal": _of_cuts("surprisal", "enrichment"),
+    "decoding": _decoding,
     "milliseconds": lambda outcome: outcome.milliseconds,
     "seconds_to_best": _at_best("seconds"),
     "seconds": lambda outcome: outcome.progress.seconds or None,
     "updates": lambda outcome: outcome.progress.update or None,
     "epochs": lambda outcome: outcome.progress.epoch if outcome.progress.update else None,
 }
-TIMES = ("milliseconds", "seconds_to_best", "seconds")
+TIMES = ("decoding", "milliseconds", "seconds_to_best", "seconds")
 
 
 def compact_metrics(outcome: Outcome) -> str:
@@ -177,14 +203,16 @@ def compact_metrics(outcome: Outcome) -> str:
     kept = [{k: rounded(v) for k, v in r.items() if k not in left_out and v is not None} for r in records]
     lines = [json.dumps(record, ensure_ascii=False) for record in kept]
     config = {key: value for key, value in outcome.made.items() if key == "config"}
-    end = json.dumps({"kind": "end", **outcome.record(), **config}, ensure_ascii=False)
+    end = {"kind": "end", **outcome.record(), **config}
+    short = json.dumps(end | {"measured": unpacked(outcome.measured)}, ensure_ascii=False)
     training = [i for i, record in enumerate(kept) if record["kind"] == "train"]
     others = {*range(len(lines))} - {*training}
-    room = METRICS_BYTES - len(end.encode()) - sum(len(lines[i].encode()) + 1 for i in others)
+    room = METRICS_BYTES - len(short.encode()) - sum(len(lines[i].encode()) + 1 for i in others)
     every = 1
     while (shown := training[every - 1 :: every]) and sum(len(lines[i]) + 1 for i in shown) > room:
         every += 1
-    return "".join(f"{line}\n" for line in [*(lines[i] for i in sorted(others | {*shown})), end])
+    kept_lines = [*(lines[i] for i in sorted(others | {*shown})), json.dumps(end, ensure_ascii=False)]
+    return "".join(f"{line}\n" for line in kept_lines)
 
 
 def keep_metrics(out: Path, results: Sequence[SystemResult]) -> None:

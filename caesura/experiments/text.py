@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.config import Config
+from caesura.data.files import read_json
+from caesura.errors import InputError
 from caesura.experiments.recipe import Splits
 from caesura.experiments.results import FIGURES, SystemResult
 from caesura.training.prepare import parallel_text
@@ -47,6 +50,19 @@ def measure_text(config: Config) -> list[Split]:
         means = [total / max(1, count) for total in sums]
         splits.append(Split(name, count, *(Lengths(m, n) for m, n in zip(means, longest, strict=True))))
     return splits
+
+
+def kept_text(path: Path) -> list[Split]:
+    """The counts that a table.json has; none where there is no such file."""
+    if not path.exists():
+        return []
+    try:
+        return [
+            Split(**split | {side: Lengths(**split[side]) for side in ("src", "trg")})
+            for split in read_json(path)["text"]
+        ]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{path}: not the tables of a recipe: {problem!r}") from problem
 
 
 def text_table(splits: Sequence[Split], paper: Splits | None) -> Table:

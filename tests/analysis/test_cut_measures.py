@@ -27,7 +27,8 @@ def test_measures_of_cuts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [Line(1, "ab cd", "a"), Line(2, ""), Line(3, "abcd ef", "b"), Line(4, "ab")]
     measures = measure_cuts(spaced_model(FIXED), lines, "text", moved=20)
     record = json.loads(json.dumps(measures.record(), allow_nan=False))
-    assert [*record] == ["sentences", "fidelity", "flips", "boundaries"]
+    assert [*record] == ["sentences", "fidelity", "flips", "boundaries", "surprisal", "cuts"]
+    assert (record["surprisal"], record["cuts"]["lines"], record["cuts"]["gaps"]) == (None, 3, 4 + 6 + 1)
     assert (record["sentences"], record["fidelity"]) == (2, None)
     assert record["flips"]["gaps"] == 10
     scores = record["boundaries"][

@@ -14,7 +14,8 @@ def test_cuts_alone_are_measured_on_the_dev_set(models: dict[str, Path], corpus:
     assert done.status == 0
     assert done.err == f"dev set named by the folder's config: {corpus / 'dev.de'} and {corpus / 'dev.en'}\n"
     report = json.loads(done.out, parse_constant=pytest.fail)
-    assert [*report] == ["model", "text", "sentences", "fidelity", "flips", "boundaries"]
+    names = ["model", "text", "sentences", "fidelity", "flips", "boundaries", "surprisal", "cuts"]
+    assert [*report] == names
     assert (report["model"], report["text"], report["sentences"]) == (str(models["act"]), "dev.de", 3)
     assert {"cosine", "cosine_error", "true_sum", "bins"} <= {*report["fidelity"]}
     assert {"best", "greedy", "hardening", "agreeing"} <= {*report["flips"]}

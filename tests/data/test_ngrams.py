@@ -47,12 +47,25 @@ class PlainModel:
         histories = (marked[max(0, t - self.order + 1) : t] for t in range(1, len(marked)))
         return [-sum(p * math.log2(p) for p in self.probabilities(h).values()) for h in histories]
 
+    def surprisals(self, text: str) -> list[float]:
+        return [
+            -math.log2(self.probability(f"\n{text}"[max(0, t - self.order + 2) : t + 1], text[t]))
+            for t in range(len(text))
+        ]
+
+    def probability(self, history: str, c: str) -> float:
+        lower = self.probability(history[1:], c) if history else 1 / len(self.characters)
+        if not (counts := self.counts.get(history)):
+            return lower
+        return (counts[c] + len(counts) * lower) / (counts.total() + len(counts))
+
 
 @given(
     lines=texts, other=german | chinese, order=st.integers(1, 8), at_once=st.sampled_from([1, 10, 1 << 22])
 )
 @example(lines=["ab"], other="xab", order=2, at_once=1)
 @example(lines=[CHINESE], other=CHINESE[::-1][:9], order=6, at_once=1 << 22)
+@example(lines=["a"], other="aa", order=8, at_once=1)
 def test_entropies_are_those_of_a_plain_loop(lines, other, order, at_once):
     before, ngrams.AT_ONCE = ngrams.AT_ONCE, at_once
     try:
@@ -63,6 +76,8 @@ def test_entropies_are_those_of_a_plain_loop(lines, other, order, at_once):
         expected = plain.entropies(text)
         assert model.entropies(text).tolist() == pytest.approx(expected, rel=0, abs=1e-12)
         assert all(-1e-12 <= h <= math.log2(len(plain.characters)) + 1e-12 for h in expected)
+        surprisals = model.surprisals(text).tolist()
+        assert surprisals == pytest.approx(plain.surprisals(text), rel=0, abs=1e-11)
 
 
 def ngrams_of(model: NgramModel) -> list[dict[str, int]]:

@@ -10,7 +10,8 @@ import pytest
 from cli.program import AT_ONCE
 from experiments.recipes import RECIPE, run
 
-from caesura.experiments.outcome import MEASURES, Measure, Member, Outcome
+from caesura.experiments import recipe as recipes
+from caesura.experiments.outcome import Measure, Member, Outcome
 from caesura.experiments.recipe import FILE, Recipe, RecipeSystem
 from caesura.experiments.result_figures import by_length_figure, series_of
 from caesura.experiments.result_tables import comparison_table, explained, off_rates, seeds_table
@@ -100,7 +101,7 @@ def test_a_measure_that_the_recipe_names_is_made_kept_and_asked_for(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = Measure("cuts", lambda m: ("caesura.cli", "evaluate", str(m.folder), "--json", "--beam", "1"))
-    monkeypatch.setitem(MEASURES, "cuts", stand_in)
+    monkeypatch.setattr(recipes, "cuts_of_dev", lambda _: stand_in)
     text = RECIPE.replace("{config: act.yaml}", "{config: act.yaml, series: act}")
     (recipe / FILE).write_text(text, encoding="utf-8")
     out = recipe.parent / "out"
