@@ -100,3 +100,12 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10, what: str 
     torch.testing.assert_close(
         actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
     )
+
+
+def check_away_from_threshold(scores: Tensor, ends: Tensor, lengths: Tensor, epsilon: float) -> None:
+    """Expect no sum that decides so close to 1 - epsilon that a bump of 1e-6 would move a boundary."""
+    for row, halts, n in zip(scores.tolist(), ends.tolist(), lengths.tolist(), strict=True):
+        total = 0.0
+        for h, f in zip(row[:n], halts[:n], strict=True):
+            assert abs(total + h - (1 - epsilon)) > 1e-3
+            total = 0.0 if f else total + h
