@@ -1,5 +1,6 @@
 """Small models, vocabularies and ragged batches for the tests."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -100,3 +101,23 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10, what: str 
     torch.testing.assert_close(
         actual, expected, rtol=0, atol=tolerance, msg=what and (lambda text: f"{what}: {text}")
     )
+
+
+def check_slope(function: Callable[..., tuple[Tensor, ...]], leaves: Sequence[Tensor]) -> None:
+    """`gradcheck` of a random sum of all outputs, which takes one backward pass instead of one per output."""
+
+    def total(*inputs: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        outputs = function(*inputs)
+        return sum((o * torch.randn(o.shape, generator=generator, dtype=o.dtype)).sum() for o in outputs)
+
+    assert torch.autograd.gradcheck(total, leaves)
+
+
+def check_away_from_threshold(scores: Tensor, ends: Tensor, lengths: Tensor, epsilon: float) -> None:
+    """Expect no sum that decides so close to 1 - epsilon that a bump of 1e-6 would move a boundary."""
+    for row, halts, n in zip(scores.tolist(), ends.tolist(), lengths.tolist(), strict=True):
+        total = 0.0
+        for h, f in zip(row[:n], halts[:n], strict=True):
+            assert abs(total + h - (1 - epsilon)) > 1e-3
+            total = 0.0 if f else total + h

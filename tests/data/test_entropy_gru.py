@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from data.test_entropy import LINES
 from wording import refuses, wording
 
 from caesura.config import EntropyCuts
@@ -18,14 +19,6 @@ from caesura.data.sentences import Numbered, with_given
 from caesura.data.tensors import load_tensors, save_tensors
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
-
-LINES = [
-    "in gruppen spielen",
-    "die gruppen spielten im gras",
-    "spielende jungtiere",
-    "jung im gras",
-    "我们在草地上玩",
-]
 
 
 def settings(**changes: Any) -> EntropyCuts:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 import torch
+from helpers import close, ragged
 from torch import Tensor
 
 from caesura.segmenters.act import ActSegmenter
@@ -95,6 +96,21 @@ def act_enc(seed: int = 0) -> ActSegmenter:
             parameter.mul_(3)
         segmenter.halting.bias.fill_(-0.5)
     return segmenter
+
+
+def check_gradients_alone(segmenter: Segmenter) -> None:
+    """Expect the gradients of a batch to be the sums of its sentences' gradients."""
+    symbols, lengths = ragged([9, 4, 7], VOCABULARY, torch.Generator().manual_seed(0))
+
+    def gradients(rows: list[int]) -> list[Tensor]:
+        segments = segmenter(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
+        probe = torch.arange(1.0, segments.vectors.shape[2] + 1, dtype=torch.float64)
+        total = (segments.vectors @ probe).sum() + sum(loss.sum() for loss in segments.cuts.losses.values())
+        return list(torch.autograd.grad(total, [*segmenter.parameters()]))
+
+    together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
+    for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
+        close(whole, sum(parts), 1e-12)
 
 
 def cuts_for(segmenter: BaseSegmenter, symbols: Tensor, seed: int = 0) -> Tensor | None:

@@ -5,11 +5,10 @@ from typing import get_args
 
 import pytest
 import torch
-from combinations import VOCABULARY
+from combinations import VOCABULARY, check_gradients_alone
 from helpers import ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from wording import refuses
 
 from caesura.schedules import Schedule
@@ -141,17 +140,7 @@ def test_the_ratio_loss_is_that_of_its_paper() -> None:
 def test_a_sentences_gradient_does_not_depend_on_its_company(by: Kind) -> None:
     made = segmenter(by).train()
     made.control.observe(counted(3, 10), GOOD)  # type: ignore[union-attr]
-    symbols, lengths = ragged([9, 4, 7], VOCABULARY, torch.Generator().manual_seed(0))
-
-    def gradients(rows: list[int]) -> list[Tensor]:
-        segments = made(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
-        probe = torch.arange(1.0, 5.0, dtype=torch.float64)
-        total = (segments.vectors @ probe).sum() + sum(loss.sum() for loss in segments.cuts.losses.values())
-        return list(torch.autograd.grad(total, [*made.parameters()]))
-
-    together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
-    for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
-        torch.testing.assert_close(whole, sum(parts), rtol=0, atol=1e-12)
+    check_gradients_alone(made)
 
 
 @settings(max_examples=12)

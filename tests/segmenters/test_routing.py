@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from combinations import ROUTING, VOCABULARY, made
+from combinations import ROUTING, VOCABULARY, check_gradients_alone, made
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,17 +186,7 @@ def test_the_usual_rate_is_kept_by_quantile_and_the_ratio_loss_has_weight_1() ->
 def test_a_sentences_gradient_does_not_depend_on_its_company(by: Kind) -> None:
     segmenter = kept(by).train()
     segmenter.control.observe(CutCount(torch.tensor(10), torch.tensor(5)), torch.tensor(True))  # type: ignore[union-attr]
-    symbols, lengths = ragged([9, 4, 7], VOCABULARY, torch.Generator().manual_seed(0))
-
-    def gradients(rows: list[int]) -> list[Tensor]:
-        segments = segmenter(symbols[rows][:, : int(lengths[rows].max())], lengths[rows])
-        probe = torch.arange(1.0, 9.0, dtype=torch.float64)
-        total = (segments.vectors @ probe).sum() + sum(loss.sum() for loss in segments.cuts.losses.values())
-        return list(torch.autograd.grad(total, [*segmenter.parameters()]))
-
-    together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
-    for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
-        close(whole, sum(parts), 1e-12)
+    check_gradients_alone(segmenter)
 
 
 @pytest.mark.parametrize("by", ["ratio", "logits"])
