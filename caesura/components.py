@@ -35,7 +35,7 @@ TAKEN = {
     *("loss", "cross_entropy", "symbols", "sentences", "source_symbols", "segments", "segment_length"),
     *("longest_segment", "bleu", "chrf", "exact", "update", "epoch", "seconds", "learning_rate", "tau"),
     *("decoder_tau", "decoder_penalty", "output_symbols", "output_segments", "output_segment_length"),
-    *("target_length", "rate_weight", "threshold", "temperature"),
+    *("target_length", "rate_weight", "threshold", "temperature", "slope"),
     *("output_live", "longest_output_segment", "boundary_f1", "verdict", "clipped", "updates", "kind"),
 }
 # The arguments of constructors that the program supplies; all others are options.

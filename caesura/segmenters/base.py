@@ -20,6 +20,7 @@ SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
     "parts": "caesura.segmenters.parts:Segmenter",
     "lookup": "caesura.segmenters.lookup:LookupSegmenter",
     "act": "caesura.segmenters.act:ActSegmenter",
+    "hmrnn": "caesura.segmenters.hmrnn:HmrnnSegmenter",
 }
 
 # An option that is given as characters in a config, and as ids of the source vocabulary in Python.

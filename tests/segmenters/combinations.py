@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from caesura.segmenters.cutters.bernoulli import Bernoulli
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
 from caesura.segmenters.cutters.routing import Routing
+from caesura.segmenters.hmrnn import HmrnnSegmenter
 from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
 from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.rate import Rate
@@ -94,6 +96,16 @@ def act_enc(seed: int = 0) -> ActSegmenter:
         for parameter in segmenter.parameters():
             parameter.mul_(3)
         segmenter.halting.bias.fill_(-0.5)
+    return segmenter
+
+
+def hmrnn(seed: int = 0, **options: Any) -> HmrnnSegmenter:
+    """HM-LSTM's lower layer with segments of mixed lengths, in float64."""
+    torch.manual_seed(seed)
+    segmenter = HmrnnSegmenter(VOCABULARY, 4, 5, 3, **options).double()
+    with torch.no_grad():
+        for parameter in segmenter.parameters():
+            parameter.mul_(1.5)
     return segmenter
 
 
