@@ -6,7 +6,8 @@ and waits between them (COPY): here it is the encoder over segments. docs/paper_
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import torch
@@ -17,11 +18,14 @@ from caesura.layers.checks import check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.knobs import Knob
 from caesura.layers.masks import positions_mask
+from caesura.layers.modes import evaluating
 from caesura.schedules import Setting, extremes, first, shown
-from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
 from caesura.segmenters.figures import LIVE
 from caesura.segmenters.pooling import Last
-from caesura.segmenters.rate import Kind, Rate, RateControl
+from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, threshold_for
+
+BISECTIONS = 20  # of the threshold; each reads the text once
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,12 @@ class HmrnnSegmenter(BaseSegmenter):
     A segment ends where the detector's logit s is above 0, and at the sentence's last symbol. Its vector is a
     projection of the state there. Backwards, a cut has the gradient of the hard sigmoid of `slope` times s.
 
-    With a `rate`, the first segments are about as long as it asks; without one, about two symbols long.
+    Without a `rate`, the first segments have about two symbols. With one, they are about as long as it asks,
+    and log(2 threshold) is taken off s.
     """
 
     figures = (LIVE,)
-    rate_kinds: tuple[Kind, ...] = ("logits", "ratio")
+    rate_kinds: tuple[Kind, ...] = ("quantile",)
 
     def __init__(
         self,
@@ -78,8 +83,6 @@ class HmrnnSegmenter(BaseSegmenter):
         control = RateControl(rate, "segmenter hmrnn", self.rate_kinds)
         self.add_module("rate_control", control)
         self.knobs = {**self.knobs, **control.knobs}
-        self.loss_weights = control.loss_weights
-        self.losses = tuple(control.loss_weights)
         # The logits of a fresh layer are about normal: nearly all of their spread is that of the embeddings.
         share = min(1 / first(rate.target), 1 - 1e-3)
         with torch.no_grad():
@@ -112,6 +115,27 @@ class HmrnnSegmenter(BaseSegmenter):
         """Read whole sentences, with a shift of the logits s."""
         return self._read(symbols, lengths, None, True, given, shift)
 
+    @property
+    def settles(self) -> bool:
+        """Whether its rate is kept by a threshold."""
+        return self.control is not None
+
+    @torch.no_grad()
+    def settle(self, texts: Iterable[Text]) -> None:
+        """Set the threshold; a cut changes what is read after it, so each one tried reads the texts again."""
+        control, kept = self.control, [*texts]
+        if control is None:
+            return
+
+        def count_at(threshold: float) -> tuple[int, int]:
+            control.threshold.fill_(threshold)
+            counts = [count_cuts(self.cut(s, n, given=cuts).cuts.ends, n) for s, n, cuts in kept]
+            return sum(int(c.characters) for c in counts), sum(int(c.segments) for c in counts)
+
+        with evaluating(self):
+            best = threshold_for(count_at, control.target.value.item(), BISECTIONS)
+        control.threshold.fill_(best)
+
     def _read(
         self,
         symbols: Tensor,
@@ -130,19 +154,14 @@ class HmrnnSegmenter(BaseSegmenter):
             hidden, cells, cut, logits = self._scan(embedded, forced, at, shift)
             slope = self.slope.value.to(logits.dtype)
         ends = (cut.detach() > 0.5) & mask
-        scores = _hard_sigmoid(logits, slope) * mask
-        linear = (slope * logits).abs() < 1
         cuts = Cuts(
             ends=ends,
             weights=ends.to(hidden.dtype),
             segments=ends.sum(1).max() if len(ends) else 0,
-            scores=scores,
-            live=mask & linear & (forced == 0),
+            scores=_hard_sigmoid(logits, slope) * mask,
+            live=mask & ((slope * logits).abs() < 1) & (forced == 0),
             logits=logits,
         )
-        text = positions_mask(lengths - 1, symbols.shape[1])
-        if self.control is not None:
-            cuts = replace(cuts, losses=self.control.losses(logits, scores, text))
         after = None if final else _after(at, hidden, cells, cut, lengths)
         # 1 at a cut, with the gradient of the cut: what the layer above reads is z h.
         return Draft(cuts, (hidden * cut[..., None], after))
@@ -158,6 +177,8 @@ class HmrnnSegmenter(BaseSegmenter):
         bias = self.cell.bias_ih + self.cell.bias_hh
         gates = F.linear(embedded, self.cell.weight_ih, bias)  # of the symbols, all at once
         read = F.linear(embedded, self.boundary.weight[:, :inputs] * self.scale, self.boundary.bias)
+        if self.control is not None and (threshold := self.control.current_threshold) is not None:
+            read = read - (2 * threshold).log().to(read.dtype)
         if shift is not None:
             read = read + shift[..., None]
         both = torch.cat((gates, read), 2)

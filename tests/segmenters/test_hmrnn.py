@@ -18,7 +18,7 @@ from wording import refuses
 
 from caesura.schedules import Schedule
 from caesura.segmenters.hmrnn import HmrnnSegmenter
-from caesura.segmenters.rate import CutCount, Rate, count_cuts
+from caesura.segmenters.rate import Rate, count_cuts
 
 LENGTHS = [7, 1, 0, 12, 2, 9]
 
@@ -101,8 +101,9 @@ def test_it_is_the_papers_equations_in_outputs_and_in_every_gradient(
 
 
 def test_where_all_cuts_are_given_its_gradient_is_the_slope_of_the_loss() -> None:
-    layer = hmrnn(1)
-    symbols, lengths = ragged([6, 3], VOCABULARY, torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    layer = HmrnnSegmenter(5, 2, 2, 2).double()
+    symbols, lengths = ragged([6, 3], 5, torch.Generator().manual_seed(0))
     cuts = torch.where(symbols % 3 == 0, 1, -1).to(torch.int8)
     names, values = zip(
         *((n, p.detach().requires_grad_()) for n, p in layer.named_parameters() if "boundary" not in n),
@@ -122,7 +123,7 @@ def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:
     symbols, lengths = ragged(LENGTHS, VOCABULARY - 1, torch.Generator().manual_seed(1))
     wider = torch.cat((symbols, symbols[:, :3]), 1)
     beyond = torch.arange(wider.shape[1]) >= lengths[:, None]
-    layer.control.observe(CutCount(torch.tensor(9), torch.tensor(4)), torch.tensor(True))  # type: ignore[union-attr]
+    layer.control.start_at(0.6)  # type: ignore[union-attr]
     for poison in (0.0, torch.nan, torch.inf):
         with torch.no_grad():  # the last symbol is in no sentence
             layer.embedding.weight[VOCABULARY - 1] = poison
@@ -138,8 +139,7 @@ def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:
                 whole, own = getattr(segments, name), getattr(alone, name)
                 close(whole[b, :n].double(), own[0].double(), 1e-12, name)
                 assert not whole[b, n:].any(), name
-            close(segments.cuts.losses["rate"][b], alone.cuts.losses["rate"][0])
-        (segments.vectors.square().sum() + segments.cuts.losses["rate"].sum()).backward()
+        segments.vectors.square().sum().backward()
         for name, parameter in layer.named_parameters():
             assert parameter.grad is not None
             assert parameter.grad.isfinite().all(), name
@@ -186,7 +186,7 @@ def test_nothing_in_it_depends_on_where_the_cuts_are() -> None:
         draft = layer.cut(symbols, lengths)
         vectors = layer.emit(draft, 5).vectors
         assert vectors.shape == (2, 5, 3)
-        (vectors.sum() + draft.cuts.losses["rate"].sum()).backward()
+        vectors.sum().backward()
         with pytest.raises(DataDependentOutputException):
             int(draft.cuts.segments)
     assert layer.uncaptured() is None
@@ -208,19 +208,36 @@ def test_segments_start_near_the_target(target: float) -> None:
     count = count_cuts(layer(symbols, lengths).ends, lengths)
     assert float(count.characters / count.segments) == pytest.approx(target, rel=0.25)
     assert layer.target == target
-    assert {"slope", "target_length", "rate_weight"} == {*layer.knobs}
+    assert {"slope", "target_length", "threshold"} == {*layer.knobs}
 
 
-def test_a_rate_pushes_logits_beyond_the_slope() -> None:
-    """Where the hard sigmoid is flat, neither the loss nor the ratio loss moves a cut; the push does."""
-    layer = hmrnn(slope=100.0, rate=Rate(6.0))
-    assert layer.control is not None
-    layer.control.observe(CutCount(torch.tensor(100), torch.tensor(60)), torch.tensor(True))
+def test_a_threshold_on_text_gives_the_rate_and_training_has_its_own() -> None:
+    torch.manual_seed(0)
+    layer = HmrnnSegmenter(300, 12, 8, 5, rate=Rate(3.0))
+    texts = [(*ragged([n] * 10, 300, torch.Generator().manual_seed(n)), None) for n in (20, 35)]
+    layer.settle(texts)
+    assert layer.training
+    layer.eval()
+    counts = [count_cuts(layer(symbols, lengths).ends, lengths) for symbols, lengths, _ in texts]
+    characters, segments = (sum(int(count[k]) for count in counts) for k in (0, 1))
+    assert characters / segments == pytest.approx(3.0, abs=0.02)
+    kept = layer.control
+    assert kept is not None
+    assert kept.threshold != 0.5
+    kept.start_at(0.5)
+    kept.training_threshold.value.fill_(0.1)  # type: ignore[union-attr]
+    symbols, lengths, _ = texts[1]
+    assert layer.train()(symbols, lengths).ends.sum() > layer.eval()(symbols, lengths).ends.sum()
+
+
+def test_a_threshold_is_taken_off_the_logits() -> None:
+    layer = hmrnn(rate=Rate(2.0))
     symbols, lengths = ragged([12], VOCABULARY, torch.Generator().manual_seed(0))
-    segments = layer(symbols, lengths)
-    assert not segments.live.any()  # type: ignore[union-attr]
-    assert not torch.autograd.grad(segments.vectors.sum(), layer.boundary.bias, retain_graph=True)[0].any()
-    assert torch.autograd.grad(segments.cuts.losses["rate"].sum(), layer.boundary.bias)[0] > 0
+    shift = torch.full(symbols.shape, -math.log(2 * 0.8), dtype=torch.float64)
+    wanted = layer.shifted(symbols, lengths, shift)
+    layer.control.start_at(0.8)  # type: ignore[union-attr]
+    close(layer(symbols, lengths).vectors, wanted.vectors, 1e-12)
+    close(layer(symbols, lengths).cuts.logits, wanted.cuts.logits, 1e-12)  # type: ignore[arg-type]
 
 
 def test_the_slope_decides_how_much_is_learned_and_not_where_cuts_are() -> None:
