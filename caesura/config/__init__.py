@@ -110,7 +110,7 @@ class PenalisedComponent(Component):
 class SegmenterComponent(PenalisedComponent):
     """Reader, cutter and pooling, each with its type and options, or a single-piece segmenter."""
 
-    type: str = Field(default="parts", min_length=1, description="parts (the default), lookup or act")
+    type: str = Field(default="parts", min_length=1, description="parts (the default), lookup, act or hmrnn")
 
 
 class Model(Section):

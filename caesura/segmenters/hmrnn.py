@@ -26,6 +26,9 @@ from caesura.segmenters.pooling import Last
 from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, threshold_for
 
 BISECTIONS = 20  # of the threshold; each reads the text once
+END = (
+    2  # a cut that is never anything else, so it has no gradient; given cuts have one, as the layer's own do
+)
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ class HmrnnSegmenter(BaseSegmenter):
             weights=ends.to(hidden.dtype),
             segments=ends.sum(1).max() if len(ends) else 0,
             scores=_hard_sigmoid(logits, slope) * mask,
-            live=mask & ((slope * logits).abs() < 1) & (forced == 0),
+            live=mask & ((slope * logits).abs() < 1) & (forced != END),
             logits=logits,
         )
         after = None if final else _after(at, hidden, cells, cut, lengths)
@@ -191,13 +194,11 @@ class HmrnnSegmenter(BaseSegmenter):
             c = (1 - z) * torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)  # FLUSH where z is 1
             h = torch.sigmoid(o) * torch.tanh(c)
             soft = _hard_sigmoid(s, slope)
-            own = (s > 0) + (soft - soft.detach())
-            z = torch.where(decided[:, None] == 0, own, (decided[:, None] > 0).to(own.dtype))
+            chosen = torch.where(decided[:, None] == 0, s > 0, decided[:, None] > 0)
+            z = chosen + (soft - soft.detach()) * (decided[:, None] != END)
             results.append((h, c, z, s))
-        if not results:
-            nothing = both.new_zeros(len(both), 0)
-            states = both.new_zeros(len(both), 0, width)
-            return states, states, nothing, nothing
+        if not results:  # no symbols: the shapes of nothing
+            return both[..., :width], both[..., :width], both[..., -1], both[..., -1]
         hidden, cells, cut, logits = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
         return hidden, cells, cut.squeeze(2), logits.squeeze(2)
 
@@ -221,14 +222,14 @@ class HmrnnSegmenter(BaseSegmenter):
 
 
 def _forced(lengths: Tensor, mask: Tensor, final: bool, given: Tensor | None) -> Tensor:
-    """[B, T] int8: 1 cut here, -1 do not, 0 as the detector says; a sentence's last symbol is a cut."""
+    """[B, T] int8: 1 cut here, -1 do not, 0 as the detector says, END after a sentence's last symbol."""
     forced = torch.where(mask, 0, -1).to(torch.int8)
     if given is not None:
         forced = torch.where(mask, given.sign(), forced)
     if not final:
         return forced
     last = torch.arange(mask.shape[1], device=mask.device) == lengths[:, None] - 1
-    return forced.masked_fill(last, 1)
+    return forced.masked_fill(last, END)
 
 
 def _hard_sigmoid(logits: Tensor, slope: Tensor) -> Tensor:

@@ -24,15 +24,15 @@ LENGTHS = [7, 1, 0, 12, 2, 9]
 
 
 class Step(torch.autograd.Function):
-    """Above one half or not, with the gradient of the identity: the straight-through estimator."""
+    """Above one half or not, or as given, with the gradient of the identity: straight-through."""
 
     @staticmethod
-    def forward(ctx: Any, soft: Tensor) -> Tensor:
-        return (soft > 0.5).to(soft.dtype)
+    def forward(ctx: Any, soft: Tensor, mark: int) -> Tensor:
+        return ((soft > 0.5) if mark == 0 else torch.tensor(mark > 0)).to(soft.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        return gradient
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return gradient, None
 
 
 def listing(layer: HmrnnSegmenter, x: Tensor, marks: list[int]) -> tuple[Tensor, list[bool], list[float]]:
@@ -54,9 +54,7 @@ def listing(layer: HmrnnSegmenter, x: Tensor, marks: list[int]) -> tuple[Tensor,
         update, flush = f * c + i * g, i * g
         c = (1 - z) * update + z * flush
         h = o * torch.tanh(c)  # eq. 3
-        z = Step.apply(soft)  # eq. 7
-        if t == len(x) - 1 or marks[t]:
-            z = torch.tensor(float(t == len(x) - 1 or marks[t] > 0), dtype=torch.float64)
+        z = Step.apply(soft, marks[t]) if t < len(x) - 1 else torch.ones_like(soft)  # eq. 7, and the end
         scores.append(soft.item())
         ends.append(bool(z))
         if z:
@@ -102,7 +100,7 @@ def test_it_is_the_papers_equations_in_outputs_and_in_every_gradient(
 
 def test_where_all_cuts_are_given_its_gradient_is_the_slope_of_the_loss() -> None:
     torch.manual_seed(0)
-    layer = HmrnnSegmenter(5, 2, 2, 2).double()
+    layer = HmrnnSegmenter(5, 2, 2, 2, slope=1e6).double()  # so steep that cuts have no gradient
     symbols, lengths = ragged([6, 3], 5, torch.Generator().manual_seed(0))
     cuts = torch.where(symbols % 3 == 0, 1, -1).to(torch.int8)
     names, values = zip(
