@@ -114,6 +114,7 @@ class BaseSegmenter(nn.Module):
     takes_cuts: bool = True  # whether cuts can be given to it
     cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
     draws: bool = False  # whether cuts are drawn in training
+    imitates: bool = False  # whether its cuts have logits, so that it can learn other cuts
 
     def forward(
         self,

@@ -51,6 +51,7 @@ class HmrnnSegmenter(BaseSegmenter):
     """
 
     figures = (LIVE,)
+    imitates = True
     rate_kinds: tuple[Kind, ...] = ("quantile",)
 
     def __init__(

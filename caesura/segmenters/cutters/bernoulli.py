@@ -58,7 +58,7 @@ class Bernoulli(Cutter):
     rate.
     """
 
-    shiftable = draws = True
+    shiftable = draws = imitates = True
 
     def __init__(
         self,

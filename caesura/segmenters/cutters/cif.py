@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from caesura.kernels.cif import fire
+from caesura.kernels.cif import SMALL, fire
 from caesura.schedules import Setting
 from caesura.segmenters.base import Cuts
 from caesura.segmenters.cutters.act import logits, temperature_knob
@@ -29,7 +29,7 @@ class Cif(Cutter):
 
     figures = (LIVE, SPILL)
     sums_to, carries = 1.0, True
-    shiftable = True
+    shiftable = imitates = True
     rate_kinds: tuple[Kind, ...] = ("scaling",)
     needs_rate = True
 
@@ -70,6 +70,7 @@ class Cif(Cutter):
             spill=spill.to(full),
             scores=fired.a.to(full),
             live=learns,
+            logits=torch.logit(fired.a, SMALL).to(full),
         )
 
     def room(self, characters: int) -> int | None:
