@@ -44,6 +44,9 @@ class Cuts:
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
     live: Tensor | None = None  # [B, T]    bool: here the loss reaches the cutter; None: nothing learns
     logits: Tensor | None = None  # [B, T]  of the scores, for a rate that is kept by pushing them
+    noise: Tensor | None = (
+        None  # [B, T]   added to the logits in the first of two cuttings, and taken off in the second
+    )
     copies: int = 1  # K cuttings of each sentence: ends, weights and spill have rows k * B + b, the rest B
 
 

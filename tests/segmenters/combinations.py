@@ -30,6 +30,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "lookup": lambda: Lookup(VOCABULARY, WIDTH),
     "gru": lambda: Gru(VOCABULARY, 3, WIDTH),
     "bigru": lambda: BiGru(VOCABULARY, 3, WIDTH // 2),
+    "deep": lambda: BiGru(VOCABULARY, 3, WIDTH // 2, num_layers=2),
     "conv": lambda: Conv(VOCABULARY, 3, [1, 2, 1], highway_layers=1),
     "blocks": lambda: Blocks(VOCABULARY, WIDTH, largest=3, width=2, calibrate=True),
 }
@@ -70,7 +71,7 @@ COMBINATIONS = [
         or (reader == "gru" and cutter == "routing")
         or (reader == "bigru" and cutter in ROUTING and pooling == "mean")
         or (reader == "lookup" and cutter == "fixed")
-        or (reader in ("conv", "blocks") and cutter == "fixed" and pooling == "last")
+        or (reader in ("deep", "conv", "blocks") and cutter == "fixed" and pooling == "last")
     )
 ]
 NAMES = [" ".join(parts) for parts in COMBINATIONS]

@@ -20,7 +20,7 @@ READER = "reader: {type: bigru, embedding_dim: 6, size: 8}, output_dim: 6"
 CUTTERS = {
     "act": "cutter: act, pooling: weighted",
     "routing": "cutter: routing, pooling: mean",
-    "cif": "cutter: cif, pooling: weighted, rate: {target: 5.2}",
+    "cif": "cutter: {type: cif, stein: 0.5}, pooling: weighted, rate: {target: 5.2}",
 }
 CUTS = "data.cuts={type: whitespace}"
 
