@@ -9,6 +9,8 @@ from cli.program import caesura
 from training.outcomes import DROPOUT, configured, outcome, records, run
 from wording import refuses
 
+from caesura.analysis.defaults import without_defaults
+from caesura.analysis.models import describe
 from caesura.components import resolve
 from caesura.config import Config
 from caesura.data.tensors import load_tensors
@@ -41,6 +43,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path)
     assert all(weight == max(0.0, 1 - (update - 1) / 10) for update, weight in logged.items())
 
 
+def test_the_weight_is_not_an_option_of_the_segmenter(corpus: Path) -> None:
+    tree = resolve(learning(corpus, "act", CUTS, "model.segmenter.imitation=0.5")).model_dump(mode="json")
+    plain = without_defaults(tree)["model"]["segmenter"]
+    assert plain["imitation"] == 0.5
+    assert plain["cutter"] == {"type": "act"}
+
+
 def test_with_a_weight_of_nothing_training_is_as_without_the_cuts(corpus: Path, tmp_path: Path) -> None:
     few = "training.updates=3"
     run(learning(corpus, "act", few), tmp_path / "without")
@@ -71,6 +80,7 @@ def test_a_model_learns_the_cuts_and_cuts_new_text_by_itself(corpus: Path, tmp_p
     assert 2 * both / (sum(map(len, cuts)) + sum(map(len, found))) > 0.9
     done = caesura("segment", tmp_path, stdin=b"neun eins\n")
     assert (done.status, done.lines) == (0, ["neun|␣eins"])  # though its cuts were in files
+    assert "on char symbols, imitation 5, " in describe(model)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "cuts imitated with weight 5 by the segmenter: file" in card
 
