@@ -18,7 +18,7 @@ from caesura.config.yamlfile import show
 from caesura.data.vocabulary import SPECIALS, UNK, Vocabulary
 from caesura.decoders.base import DECODERS, Decoder
 from caesura.encoders.base import ENCODERS, Encoder
-from caesura.schedules import extremes
+from caesura.schedules import extremes, shown
 from caesura.segmenters.base import SEGMENTERS, BaseSegmenter, SymbolIds
 from caesura.segmenters.parts import CUTTERS, POOLINGS, READERS, Cutter, Pooling, Reader
 from caesura.segmenters.rate import RateControl
@@ -36,7 +36,7 @@ TAKEN = {
     *("loss", "cross_entropy", "symbols", "sentences", "source_symbols", "segments", "segment_length"),
     *("longest_segment", "bleu", "chrf", "exact", "update", "epoch", "seconds", "learning_rate", "tau"),
     *("decoder_tau", "decoder_penalty", "output_symbols", "output_segments", "output_segment_length"),
-    *("target_length", "rate_weight", "threshold", "temperature"),
+    *("target_length", "rate_weight", "threshold", "temperature", "slope", "imitation"),
     *("output_live", "longest_output_segment", "boundary_f1", "verdict", "clipped", "updates", "kind"),
 }
 # The arguments of constructors that the program supplies; all others are options.
@@ -70,6 +70,7 @@ def build_parts(
         _check_rate(config, segmenter.control)
     if config.data.cuts is not None and not segmenter.takes_cuts:
         raise config.error("data.cuts", "this segmenter cuts after every symbol and takes none; remove them")
+    _check_imitation(config, segmenter)
     if segmenter.needs_given() and config.data.cuts is None:
         raise config.error("model.segmenter.cutter", "needs cuts; set data.cuts, such as {type: whitespace}")
     if segmenter.cuttings > 1 and config.training.risk_candidates:
@@ -81,6 +82,19 @@ def build_parts(
     with config.blame("model.decoder"):
         decoder.join(segmenter)
     return segmenter, encoder, decoder
+
+
+def _check_imitation(config: Config, segmenter: BaseSegmenter) -> None:
+    """Refuse cuts that should be learned where there are none, or nothing that could learn them."""
+    weight, key = config.model.segmenter.imitation_weight, "model.segmenter.imitation"
+    if weight is None:
+        return
+    if extremes(weight)[0] < 0:
+        raise config.error(key, f"should be at least 0, not {shown(weight)}")
+    if not segmenter.imitates:
+        raise config.error(key, f"needs a segmenter with logits, which {segmenter.kind} does not have")
+    if config.data.cuts is None:
+        raise config.error(key, "needs cuts; set data.cuts, such as {type: entropy, target: 4.0}")
 
 
 def _check_rate(config: Config, control: RateControl | None) -> None:

@@ -147,7 +147,7 @@ class Translator(BaseTranslator):
         """The sources with the cuts that they should have."""
         if isinstance(texts, str):
             raise TypeError("a list of sentences is wanted, not one string")
-        return with_given(numbered(texts, self.src_vocabulary), cuts, self.cuts, self._needs_cuts)
+        return with_given(numbered(texts, self.src_vocabulary), cuts, self.given_cuts, self._needs_cuts)
 
     def _pairs(
         self, sources: Sequence[str], targets: Sequence[str], cuts: Sequence[GivenCuts] | None = None
@@ -199,12 +199,12 @@ class Translator(BaseTranslator):
     @property
     def cuts_any_text(self) -> bool:
         """Whether any text can be cut; where `data.cuts` names files, only theirs can."""
-        return not isinstance(self.config.data.cuts, FileCuts)
+        return self.config.imitates or not isinstance(self.config.data.cuts, FileCuts)
 
     def read_cuts(self, src: str | Path) -> None:
         """Where `data.cuts` names files: read the cuts of `src`, if that is a text of the config."""
         cuts, data = self.config.data.cuts, self.config.data
-        for part in ("test", "dev", "train") if isinstance(cuts, FileCuts) else ():
+        for part in () if self.cuts_any_text else ("test", "dev", "train"):
             text, offsets = getattr(data, part), getattr(cuts, part)
             source = text if isinstance(text, Path) or text is None else text.src
             if source is not None and offsets is not None and stored(source) == stored(os.path.abspath(src)):

@@ -25,6 +25,7 @@ from caesura.model_folder import Vocabularies, read_folder, write_folder
 from caesura.search.scheduled import scheduled_inputs
 from caesura.segmenters.base import BaseSegmenter, Segments
 from caesura.segmenters.figures import sums
+from caesura.segmenters.imitation import NAME, imitation
 from caesura.segmenters.rate import CutCount, count_cuts
 
 
@@ -59,9 +60,11 @@ class BaseTranslator(nn.Module):
         self.segmenter, self.encoder, self.decoder = segmenter, encoder, decoder
         self.src_vocabulary, self.trg_vocabulary = vocabularies
         self.config = config
-        self.cuts = cuts  # where any source is cut; None: where the segmenter or a caller says
+        self.cuts = cuts  # of any source, given or imitated; None: the segmenter or a caller says where
         self.tau = Knob(config.model.segmenter.penalty_weight)
         self.decoder_tau = Knob(config.model.decoder.penalty_weight)
+        imitated = config.model.segmenter.imitation_weight
+        self.imitation = None if imitated is None else Knob(imitated)
 
     @classmethod
     def build(
@@ -106,6 +109,11 @@ class BaseTranslator(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+    @property
+    def given_cuts(self) -> TextCuts | None:
+        """Where any source is cut; None: where the segmenter or a caller says."""
+        return None if self.config.imitates else self.cuts
 
     @property
     def target_length(self) -> float | None:
@@ -156,7 +164,7 @@ class BaseTranslator(nn.Module):
         symbols, real = batch.trg_lengths.sum(), batch.trg_lengths > 0  # rows of padding have no target
         sentences = real.sum()
         total = smoothed / (symbols if settings.normalization == "symbols" else sentences)
-        terms = self.auxiliary(segments, decoded, real)
+        terms = self.auxiliary(segments, decoded, real, batch)
         return Loss(
             total=sum(terms, total),
             auxiliary=sum(terms, torch.zeros_like(total)),
@@ -166,10 +174,19 @@ class BaseTranslator(nn.Module):
             counts=self.counts(segments, batch.src_lengths, real, decoded, batch.trg_lengths),
         )
 
-    def auxiliary(self, segments: Segments, decoded: Decoded, real: Tensor) -> list[Tensor]:
-        """The losses of segmenter and decoder, weighted: means over the sentences that are `real` [B]."""
+    def auxiliary(
+        self, segments: Segments, decoded: Decoded, real: Tensor, batch: Batch | None = None
+    ) -> list[Tensor]:
+        """The losses of segmenter and decoder, weighted: means over the sentences that are `real` [B].
+
+        A `batch` may have cuts that the segmenter should learn.
+        """
         weights = {"penalty": self.tau, **self.segmenter.loss_weights}
         losses = [(weights[name], loss) for name, loss in segments.cuts.losses.items()]
+        if self.imitation is not None and batch is not None and batch.wanted_cuts is not None:
+            assert segments.cuts.logits is not None
+            loss = imitation(segments.cuts.logits, batch.wanted_cuts, batch.src_lengths)
+            losses.append((self.imitation, loss))
         penalty = decoded.penalty.view(segments.cuts.copies, -1).mean(0)
         losses.append((self.decoder_tau, penalty))
         means = [(weight, (loss * real).sum() / real.sum()) for weight, loss in losses]
@@ -178,7 +195,8 @@ class BaseTranslator(nn.Module):
     @property
     def knobs(self) -> dict[str, Knob]:
         """The numbers that training may change, by the names of logs."""
-        return {"tau": self.tau, "decoder_tau": self.decoder_tau, **self.segmenter.knobs}
+        own = {"tau": self.tau, "decoder_tau": self.decoder_tau, NAME: self.imitation}
+        return {name: knob for name, knob in own.items() if knob is not None} | {**self.segmenter.knobs}
 
     def follow(self, update: int) -> None:
         """Take what the schedules have for an update; `update` others came before."""

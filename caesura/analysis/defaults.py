@@ -25,7 +25,7 @@ from caesura.segmenters.base import SEGMENTERS
 
 Tree = dict[str, Any]
 PARTS: dict[str, Mapping[str, Any]] = {"segmenter": SEGMENTERS, "encoder": ENCODERS, "decoder": DECODERS}
-OWN = ("type", "tau")  # keys of a part that are not options of its constructor
+OWN = ("type", "tau", "imitation")  # keys of a part that are not options of its constructor
 
 
 def with_defaults(tree: Tree) -> Tree:

@@ -30,10 +30,12 @@ def describe(model: Translator) -> str:
         files = {"type", *(() if isinstance(cuts, FileCuts) else type(cuts).model_fields)}
         parts["cutter"] = cuts.model_dump(mode="json", include=files, exclude_defaults=True)
     name = " ▸ ".join(_part(key, value, options) for key, value in parts.items())
-    name = name or NAMES.get(segmenter.type, segmenter.type)
+    name = name or NAMES.get(segmenter.type, segmenter.type) + _rate(options.get("rate"))
     phrases = [f"{name} on {config.data.src.level} symbols"]
     if segmenter.tau or not parts:
         phrases.append(f"tau {shown(segmenter.penalty_weight)}")
+    if (weight := segmenter.imitation_weight) is not None:
+        phrases.append(f"imitation {shown(weight)}")
     phrases += _in_words({key: value for key, value in options.items() if key not in parts})
     return ", ".join([*phrases, depth])
 

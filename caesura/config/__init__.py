@@ -110,7 +110,17 @@ class PenalisedComponent(Component):
 class SegmenterComponent(PenalisedComponent):
     """Reader, cutter and pooling, each with its type and options, or a single-piece segmenter."""
 
-    type: str = Field(default="parts", min_length=1, description="parts (the default), lookup or act")
+    type: str = Field(default="parts", min_length=1, description="parts (the default), lookup, act or hmrnn")
+    imitation: Number | None = Field(
+        default=None,
+        description="weight of a loss that pulls cuts towards data.cuts; null: data.cuts are given",
+    )
+
+    @property
+    def imitation_weight(self) -> Setting | None:
+        """`imitation`, as a number or a schedule."""
+        weight = self.imitation
+        return Schedule(**weight.model_dump()) if isinstance(weight, Change) else weight
 
 
 class Model(Section):
@@ -274,6 +284,11 @@ class Config(Section):
     def dump(self) -> str:
         """The resolved config as YAML, defaults written out; `load_config` reads it back as an equal one."""
         return yamlfile.dump(self.model_dump(mode="json"))
+
+    @property
+    def imitates(self) -> bool:
+        """Whether the segmenter learns `data.cuts`, and is not given them."""
+        return self.model.segmenter.imitation is not None
 
     @property
     def recipe(self) -> str | None:

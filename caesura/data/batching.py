@@ -30,6 +30,7 @@ class Batch:
     trg_lengths: Tensor | None  # [B] </s> included
     indices: NDArray[np.int64]  # positions in the corpus, one per sentence
     src_cuts: Tensor | None = None  # [B, T] int8: 1 cut after this symbol, -1 do not, 0 free; None: free
+    wanted_cuts: Tensor | None = None  # [B, T] int8: 1 where the segmenter should learn to cut, else 0
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -51,6 +52,10 @@ class Batch:
         """Some of the sentences, as wide as they are."""
         return replace(self._each(lambda tensor: tensor[part]), indices=self.indices[part])
 
+    def imitated(self) -> Batch:
+        """The same batch with its cuts to be learned, not given."""
+        return replace(self, src_cuts=None, wanted_cuts=self.src_cuts)
+
     def repeated(self, copies: int) -> Batch:
         """The batch several times over: all sentences, then all of them again."""
         if copies == 1:
@@ -64,7 +69,7 @@ class Batch:
         return replace(self, **changed)
 
 
-TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts")
+TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts", "wanted_cuts")
 
 
 def rounded(size: int, sizes: int = 8) -> int:

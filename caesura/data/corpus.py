@@ -140,6 +140,8 @@ class Corpus:
     the ids, 64 bits each; NAME.cut the cuts of each source, 8 bits per symbol; all little-endian.
     """
 
+    imitated = False  # whether a segmenter should learn the cuts, and is not given them
+
     def __init__(
         self,
         ids: NDArray[np.integer],

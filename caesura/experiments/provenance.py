@@ -140,7 +140,10 @@ def _earlier_digest(tree: dict[str, Any]) -> str:
         if key not in MACHINE:
             kept[key] = value
     data = {key: value for key, value in tree["data"].items() if key != "cuts" or value is not None}
-    return _hashed(json.dumps(tree | {"data": data, "training": kept}), size=6)
+    model = tree["model"]
+    segmenter = {k: v for k, v in model["segmenter"].items() if k != "imitation" or v is not None}
+    model = model | {"segmenter": segmenter}
+    return _hashed(json.dumps(tree | {"data": data, "model": model, "training": kept}), size=6)
 
 
 def _hashed(text: str, size: int) -> str:

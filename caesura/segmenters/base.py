@@ -20,6 +20,7 @@ SEGMENTERS: dict[str, str | type[BaseSegmenter]] = {
     "parts": "caesura.segmenters.parts:Segmenter",
     "lookup": "caesura.segmenters.lookup:LookupSegmenter",
     "act": "caesura.segmenters.act:ActSegmenter",
+    "hmrnn": "caesura.segmenters.hmrnn:HmrnnSegmenter",
 }
 
 # An option that is given as characters in a config, and as ids of the source vocabulary in Python.
@@ -41,8 +42,13 @@ class Cuts:
     spill: Tensor | None = None  # [B, T]   what a symbol that ends a segment gives to the next; None: nothing
     scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
-    live: Tensor | None = None  # [B, T]    bool: here the loss reaches the cutter; None: nothing learns
-    logits: Tensor | None = None  # [B, T]  of the scores, for a rate that is kept by pushing them
+    live: Tensor | None = (
+        None  # [B, T]    bool: here the loss, or `feedback`, reaches the cutter; None: nowhere
+    )
+    logits: Tensor | None = None  # [B, T]  of the scores: a rate may push them, and imitation does
+    noise: Tensor | None = (
+        None  # [B, T]   what the first of two cuttings added to logits; the other took it off
+    )
     copies: int = 1  # K cuttings of each sentence: ends, weights and spill have rows k * B + b, the rest B
 
 
@@ -113,6 +119,7 @@ class BaseSegmenter(nn.Module):
     takes_cuts: bool = True  # whether cuts can be given to it
     cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
     draws: bool = False  # whether cuts are drawn in training
+    imitates: bool = False  # whether its cuts have logits, so that it can learn other cuts
 
     def forward(
         self,

@@ -224,7 +224,9 @@ class RateControl(nn.Module):
             self.tau.value.copy_(torch.where(good, tau, self.tau.value))
 
 
-def threshold_for(count_at: Callable[[float], tuple[int, int]], target: float) -> float:
+def threshold_for(
+    count_at: Callable[[float], tuple[int, int]], target: float, bisections: int = BISECTIONS
+) -> float:
     """The threshold that gives a text `target` characters per segment.
 
     `count_at` gives the characters and segments of the text under a threshold.
@@ -237,7 +239,7 @@ def threshold_for(count_at: Callable[[float], tuple[int, int]], target: float) -
     low, high = 0.0, 1.0
     while high < WIDEST and too_many(high):
         low, high = high, 2 * high
-    for _ in range(BISECTIONS):
+    for _ in range(bisections):
         middle = (low + high) / 2
         if too_many(middle):
             low = middle

@@ -77,7 +77,9 @@ def _given(config: Config) -> str:
     options = {name: value for name, value in cuts.model_dump(mode="json").items() if value not in (None, "")}
     kind = options.pop("type")
     files = {name: Path(value).name for name, value in options.items()} if kind == "file" else options
-    return f"\n- cuts given to the segmenter: {kind}{_listed(files)}"
+    weight = config.model.segmenter.imitation_weight
+    use = "given to" if weight is None else f"imitated with weight {shown(weight)} by"
+    return f"\n- cuts {use} the segmenter: {kind}{_listed(files)}"
 
 
 def _listed(options: Mapping[str, Any]) -> str:

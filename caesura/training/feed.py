@@ -35,14 +35,15 @@ def feed(corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device)
 
 def collated(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
     """A batch of these rows, padded to the longest."""
-    return collate([corpus[i] for i in rows], rows, cuts=_cuts(corpus, rows))
+    return _marked(corpus, collate([corpus[i] for i in rows], rows, cuts=_cuts(corpus, rows)))
 
 
 def padded(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
     """A batch padded to one of a few shapes, so that graphs can be used again."""
     pairs = [corpus[i] for i in rows]
     T, U = (max(len(pair[side]) for pair in pairs) + 1 for side in (0, 1))
-    return collate(pairs, rows, (rounded(len(rows)), rounded(T), rounded(U)), _cuts(corpus, rows))
+    shape = rounded(len(rows)), rounded(T), rounded(U)
+    return _marked(corpus, collate(pairs, rows, shape, _cuts(corpus, rows)))
 
 
 def _cuts(corpus: Pairs, rows: NDArray[np.int64]) -> list[NDArray[np.int8]] | None:
@@ -50,6 +51,10 @@ def _cuts(corpus: Pairs, rows: NDArray[np.int64]) -> list[NDArray[np.int8]] | No
         return None
     cuts = [marks for i in rows if (marks := corpus.cuts(int(i))) is not None]
     return cuts or None
+
+
+def _marked(corpus: Pairs, batch: Batch) -> Batch:
+    return batch.imitated() if isinstance(corpus, Corpus) and corpus.imitated else batch
 
 
 def _pinned(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:

@@ -88,12 +88,13 @@ def prepare(
         say=say,
         cuts=cuts_of(config, "train", learnt_cuts),
     )
+    corpus.imitated = config.imitates
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
     notices += small_text(len(corpus), config.training)
     fingerprints = [str(learnt.fingerprint) for learnt in vocabularies if learnt is not None]
     sources = Numbered(dev.sources, src_vocabulary)  # which every validation translates
-    if (cuts := cuts_of(config, "dev", learnt_cuts)) is not None:
+    if not config.imitates and (cuts := cuts_of(config, "dev", learnt_cuts)) is not None:
         sources = sources.cut_by(cuts, parallel_text(data.dev).src, dev.too_long, data.errors)
     digests = [*text_digests(config), *fingerprints]
     return Prepared(

@@ -49,7 +49,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     risk = (_shares(settings.risk_alpha * totals, rows, count) * costs.to(totals)).sum()
     real = batch.trg_lengths > 0
     written = Decoded(segments.vectors, F.pad(penalties[first], (0, len(real) - count)))
-    terms = model.auxiliary(segments, written, real)
+    terms = model.auxiliary(segments, written, real, batch)
     return Loss(
         total=sum(terms, risk / count),
         auxiliary=sum(terms, torch.zeros_like(risk)),

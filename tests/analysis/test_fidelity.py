@@ -23,10 +23,11 @@ CIF |= {"rate": {"target": 2.0}}
 CUTTER_ACT = {**CIF, "cutter": {"type": "act", "halting_bias": -0.5}, "rate": None}
 ROUTING = {**CIF, "cutter": "routing", "pooling": "start", "rate": None}
 CARRY = {**CUTTER_ACT, "cutter": {"type": "act", "halting_bias": -0.5, "carry": True}}
+HMRNN = {"type": "hmrnn", "embedding_dim": 4, "size": 4, "output_dim": 5}
 BOTH_WAYS = ACT | {"bidirectional": True}
 FIXED = {**CIF, "cutter": {"type": "fixed", "k": 2}, "rate": None}
 SMOOTH = {"ACT-ENC": ACT, "both ways": BOTH_WAYS, "cif": CIF, "act": CUTTER_ACT, "carry": CARRY}
-SHIFTABLE = SMOOTH | {"routing": ROUTING}  # whose gradient is not the slope of its loss
+SHIFTABLE = SMOOTH | {"routing": ROUTING, "hmrnn": HMRNN}  # whose gradient is not the slope of its loss
 EXACT = 1e-9
 
 
@@ -90,7 +91,7 @@ def test_autograd_is_the_slope_of_the_loss(segmenter: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    "segmenter", [ACT, CUTTER_ACT, CIF, ROUTING], ids=["ACT-ENC", "act", "cif", "routing"]
+    "segmenter", [ACT, CUTTER_ACT, CIF, ROUTING, HMRNN], ids=["ACT-ENC", "act", "cif", "routing", "hmrnn"]
 )
 def test_sentences_are_measured_the_same_alone_and_in_company(
     segmenter: dict, monkeypatch: pytest.MonkeyPatch
@@ -216,6 +217,8 @@ def test_a_shift_of_nothing_changes_nothing(segmenter: dict, given: bool) -> Non
     moved = model.segmenter.shifted(batch.src, batch.src_lengths, shift, cuts)
     if segmenter is CIF:  # one shift of all scores is what its rate takes away again
         torch.testing.assert_close(moved.scores, plain.scores, rtol=0, atol=1e-8)
+    elif segmenter is HMRNN:  # whose scores are not a sigmoid's
+        torch.testing.assert_close(moved.cuts.logits[:, 0], plain.cuts.logits[:, 0] + 0.7)
     else:
         first = torch.logit(moved.scores[:, 0]) - torch.logit(plain.scores[:, 0])
         torch.testing.assert_close(first, shift[:, 0])

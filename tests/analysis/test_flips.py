@@ -17,8 +17,9 @@ CUTTER_ACT = {**CIF, "cutter": {"type": "act", "halting_bias": -0.5}, "rate": No
 FIXED = {**CIF, "cutter": {"type": "fixed", "k": 2}, "rate": None}
 RANDOM = {**CIF, "cutter": {"type": "random"}}
 ROUTING = {**CIF, "cutter": "routing", "pooling": "start", "rate": None}
-EVERY = [ACT, CIF, CUTTER_ACT, FIXED, RANDOM, ROUTING]
-NAMES = ["ACT-ENC", "cif", "act", "fixed", "random", "routing"]
+HMRNN = {"type": "hmrnn", "embedding_dim": 5, "size": 4, "output_dim": 5}
+EVERY = [ACT, CIF, CUTTER_ACT, FIXED, RANDOM, ROUTING, HMRNN]
+NAMES = ["ACT-ENC", "cif", "act", "fixed", "random", "routing", "hmrnn"]
 SOURCES, TARGETS = ["abcdefgh", "hgabba", "ab", "c", "ddcca"], ["abcd", "bbca", "", "e", "cabbage"[:3]]
 every_segmenter = pytest.mark.parametrize("segmenter", EVERY, ids=NAMES)
 

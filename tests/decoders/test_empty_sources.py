@@ -17,6 +17,7 @@ from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.routing import Routing
+from caesura.segmenters.hmrnn import HmrnnSegmenter
 from caesura.segmenters.lookup import LookupSegmenter
 from caesura.segmenters.parts import Segmenter
 from caesura.segmenters.pooling import Attention, Weighted
@@ -27,6 +28,7 @@ from caesura.segmenters.readers.recurrent import BiGru
 SEGMENTERS = {
     "lookup": lambda: LookupSegmenter(9, 5),
     "act": lambda: ActSegmenter(9, 4, 3, 5, halting_bias=0.0),
+    "hmrnn": lambda: HmrnnSegmenter(9, 4, 3, 5),
     "cif": lambda: Segmenter(BiGru(9, 4, 3), Cif(6), Weighted(), output_dim=5, rate=Rate(2.0)),
     "routing": lambda: Segmenter(Conv(9, 4, [3, 3]), Routing(6), Attention(6, 4), output_dim=5),
 }

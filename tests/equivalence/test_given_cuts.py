@@ -30,10 +30,12 @@ PARTS: dict[str, Any] = {
     "output_dim": 5,
 }
 ROUTING = PARTS | {"cutter": {"type": "routing", "smoothing": "character"}, "pooling": "attention"}
+HMRNN = {"type": "hmrnn", "embedding_dim": 5, "size": 4, "output_dim": 5}
 GIVEN = PARTS | {"cutter": "given"}
 TEXTS = ["abcdefgh", "ba", "c", "hgfedcbahgf", "", "abcabc", "x bc d"]
 TARGETS = ["abc", "", "d", "edcba", "", "aaaaaaaaaaaaaaaaaaaa", "☃b"]
-SEGMENTERS = pytest.mark.parametrize("segmenter", [ACT, PARTS, ROUTING], ids=["act", "parts", "routing"])
+BY_NAME = {"act": ACT, "parts": PARTS, "routing": ROUTING, "hmrnn": HMRNN}
+SEGMENTERS = pytest.mark.parametrize("segmenter", BY_NAME.values(), ids=BY_NAME)
 
 
 def with_cuts(cuts: dict[str, Any], segmenter: dict[str, Any] = PARTS, level: str = "char") -> Config:

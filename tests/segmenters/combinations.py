@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import torch
 from helpers import close, ragged
@@ -16,6 +17,7 @@ from caesura.segmenters.cutters.bernoulli import Bernoulli
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
 from caesura.segmenters.cutters.routing import Routing
+from caesura.segmenters.hmrnn import HmrnnSegmenter
 from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
 from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.rate import Rate
@@ -29,6 +31,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "lookup": lambda: Lookup(VOCABULARY, WIDTH),
     "gru": lambda: Gru(VOCABULARY, 3, WIDTH),
     "bigru": lambda: BiGru(VOCABULARY, 3, WIDTH // 2),
+    "deep": lambda: BiGru(VOCABULARY, 3, WIDTH // 2, num_layers=2),
     "conv": lambda: Conv(VOCABULARY, 3, [1, 2, 1], highway_layers=1),
     "blocks": lambda: Blocks(VOCABULARY, WIDTH, largest=3, width=2, calibrate=True),
 }
@@ -69,7 +72,7 @@ COMBINATIONS = [
         or (reader == "gru" and cutter == "routing")
         or (reader == "bigru" and cutter in ROUTING and pooling == "mean")
         or (reader == "lookup" and cutter == "fixed")
-        or (reader in ("conv", "blocks") and cutter == "fixed" and pooling == "last")
+        or (reader in ("deep", "conv", "blocks") and cutter == "fixed" and pooling == "last")
     )
 ]
 NAMES = [" ".join(parts) for parts in COMBINATIONS]
@@ -111,6 +114,16 @@ def check_gradients_alone(segmenter: Segmenter) -> None:
     together, alone = gradients([0, 1, 2]), [gradients([i]) for i in range(3)]
     for whole, parts in zip(together, zip(*alone, strict=True), strict=True):
         close(whole, sum(parts), 1e-12)
+
+
+def hmrnn(seed: int = 0, **options: Any) -> HmrnnSegmenter:
+    """HM-LSTM's lower layer with segments of mixed lengths, in float64."""
+    torch.manual_seed(seed)
+    segmenter = HmrnnSegmenter(VOCABULARY, 4, 5, 3, **options).double()
+    with torch.no_grad():
+        for parameter in segmenter.parameters():
+            parameter.mul_(1.5)
+    return segmenter
 
 
 def cuts_for(segmenter: BaseSegmenter, symbols: Tensor, seed: int = 0) -> Tensor | None:

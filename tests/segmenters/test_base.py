@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from combinations import made
+from combinations import hmrnn, made
 from helpers import ragged
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.lookup import LookupSegmenter
 from caesura.segmenters.rate import count_cuts
 
-SEGMENTERS = [LookupSegmenter(7, 3), ActSegmenter(7, 2, 4, 3), made("bigru", "cif", "weighted")]
+SEGMENTERS = [LookupSegmenter(7, 3), ActSegmenter(7, 2, 4, 3), made("bigru", "cif", "weighted"), hmrnn()]
 
 
 @pytest.mark.parametrize("segmenter", SEGMENTERS)

@@ -12,12 +12,15 @@ from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from wording import refuses
 
 from caesura.kernels.cif import SMALL, integrate, scale
 from caesura.segmenters.base import Cuts, Segments
+from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.parts import Segmenter
 from caesura.segmenters.pooling import Weighted
 from caesura.segmenters.rate import Rate
+from caesura.segmenters.readers.lookup import Lookup
 
 
 @st.composite
@@ -246,3 +249,82 @@ def test_the_shares_of_a_boundary_are_its_figure() -> None:
         ]
         assert float(above[b]) == pytest.approx(math.fsum(ratios))
         assert int(below[b]) == len(inner)
+
+
+def stein(share: float, **options: float) -> Segmenter:
+    torch.manual_seed(2)
+    cutter = Cif(4, stein=share, **options)
+    layer = Segmenter(Lookup(VOCABULARY, 4), cutter, Weighted(), rate=Rate(1.5)).double()
+    cutter.score.weight.data.mul_(2)
+    return layer
+
+
+def losses_of(found: Segments, jump: float) -> Tensor:
+    """A loss per row of two segments: smooth in the vectors, and `jump` more if the first has one symbol."""
+    probe = torch.randn(found.vectors.shape[1:], generator=torch.Generator().manual_seed(3)).double()
+    return (found.vectors.tanh() * probe).sum((1, 2)) + jump * found.ends[:, 0]
+
+
+@pytest.mark.parametrize(("share", "jump"), [(1.0, 0.5), (0.4, 0.0)])
+def test_the_mean_of_steins_estimate_is_the_gradient_of_the_smoothed_loss(share: float, jump: float) -> None:
+    """Three characters in two segments: the noise has two directions in which the loss changes."""
+    layer, sigma, x = stein(share, noise=0.7), 0.7, torch.tensor([[1, 5, 2, 0]])
+
+    def shifted(shift: Tensor) -> Segments:
+        return layer.shifted(x.expand(len(shift), -1), torch.full((len(shift),), 4), shift)
+
+    axes = torch.tensor([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]], dtype=torch.float64)
+    axes = axes / axes.norm(dim=1, keepdim=True)
+    line = (torch.arange(120) + 0.5) / 60 * 5.5 - 5.5  # midpoints
+    grid = torch.cartesian_prod(line, line).double()
+    z = grid @ axes
+    layer.eval()
+    with torch.no_grad():
+        values = losses_of(shifted(torch.nn.functional.pad(sigma * z, (0, 1))), jump)
+    mass = (-grid.square().sum(1) / 2).exp()
+    truth = ((mass * values)[:, None] * z).sum(0) / mass.sum() / sigma
+    layer.train()
+    torch.manual_seed(6)
+    shift = torch.zeros(8_000, 4, dtype=torch.float64, requires_grad=True)
+    found = shifted(shift)
+    assert found.cuts.copies == layer.cuttings == 2
+    losses = losses_of(found, jump).view(2, -1)
+    term = layer.feedback(found.cuts, losses)
+    assert not term.any()  # it adds nothing to the loss
+    (estimates,) = torch.autograd.grad(losses.mean(0).sum() + term.sum(), shift)
+    mean, error = estimates[:, :3].mean(0), estimates[:, :3].std(0) / len(shift) ** 0.5
+    assert ((mean - truth).abs() < 4.5 * error + 1e-3).all()
+    assert (truth.abs() > 9 * error).any()  # so that zero would not pass
+    (slopes,) = torch.autograd.grad(losses_of(shifted(shift), jump).view(2, -1).mean(0).sum(), shift)
+    close(slopes[:, :3].mean(0), (1 - share) * truth, 0.02 if jump == 0 else 1e-12)
+
+
+def test_without_stein_and_in_evaluation_sentences_are_cut_once() -> None:
+    symbols, lengths = ragged([9, 1, 6], VOCABULARY, torch.Generator().manual_seed(0))
+    plain, noisy = (stein(share).train() for share in (0.0, 0.5))
+    state = torch.get_rng_state()
+    wanted = plain(symbols, lengths)
+    assert torch.get_rng_state().equal(state)
+    assert (plain.cuttings, wanted.cuts.copies, wanted.cuts.noise) == (1, 1, None)
+    twice = noisy(symbols, lengths).cuts
+    assert (twice.copies, len(twice.ends)) == (2, 6)
+    assert not twice.weights[:3].equal(twice.weights[3:])
+    spill = next(figure for figure in noisy.figures if figure.name == "spill")
+    assert [len(part) for part in spill.count(twice, lengths)] == [3, 3]
+    assert noisy.eval()(symbols, lengths).vectors.equal(wanted.vectors)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"stein": 1.5}, "stein"),
+        ({"stein": -0.1}, "stein"),
+        ({"stein": math.nan}, "stein"),
+        ({"stein": 0.5, "noise": 0.0}, "noise"),
+        ({"stein": 0.5, "noise": math.inf}, "noise"),
+        ({"noise": 0.5}, "noise"),
+    ],
+)
+def test_noise_that_makes_no_sense_is_refused(options: dict[str, float], name: str) -> None:
+    with refuses(ValueError, f"{name} "):
+        Cif(4, **options)

@@ -16,7 +16,11 @@ from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weight
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import Gru
 
-READERS = {"lookup": lambda: Lookup(9, 4), "gru": lambda: Gru(9, 3, 4)}
+READERS = {
+    "lookup": lambda: Lookup(9, 4),
+    "gru": lambda: Gru(9, 3, 4),
+    "deep": lambda: Gru(9, 3, 4, num_layers=3),
+}
 CUTTERS = {"every": Every, "fixed 2": lambda: Fixed(2), "fixed 2.5": lambda: Fixed(2.5), "given": Given}
 POOLINGS = {"mean": Mean, "weighted": Weighted, "last": Last, "start": Start, "max": Max}
 POOLINGS |= {"attention": lambda: Attention(4, 3)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from combinations import ROUTING, VOCABULARY, act_enc, cuts_for, made
+from combinations import ROUTING, VOCABULARY, act_enc, cuts_for, hmrnn, made
 from helpers import ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,11 +27,12 @@ def drawn(kind: str, symbols: Tensor, seed: int) -> Tensor | None:
     return torch.where(marks == 0, -1, marks).to(torch.int8) if kind == "all" else marks
 
 
-@pytest.mark.parametrize("cutter", UNITS)
+@pytest.mark.parametrize("cutter", [*UNITS, "hmrnn"])
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=3), given_cuts, st.integers(0, 99))
 def test_a_cutter_learns_where_it_says(cutter: str, lengths: list[int], kind: str, seed: int) -> None:
-    segmenter = made("gru", cutter, "weighted", seed)  # equal states would have no gradient
+    # Equal states would have no gradient.
+    segmenter = hmrnn(seed) if cutter == "hmrnn" else made("gru", cutter, "weighted", seed)
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     shift = torch.zeros(symbols.shape, dtype=torch.float64, requires_grad=True)
     result = segmenter.shifted(symbols, sizes, shift, drawn(kind, symbols, seed))

@@ -42,6 +42,8 @@ def one_sentence(problem: pytest.ExceptionInfo[Exception], *words: str) -> None:
         (lambda: Lookup(9, 0), "embedding_dim"),
         (lambda: Gru(9, 4, 0), "size"),
         (lambda: BiGru(9, 4, -1), "size"),
+        (lambda: Gru(9, 4, 3, num_layers=0), "num_layers"),
+        (lambda: BiGru(9, 4, 3, num_layers=65), "num_layers"),
         (lambda: Segmenter(Lookup(9, 4), Every(), Mean(), output_dim=0), "output_dim"),
         (lambda: Lookup(9, 4, dropout=1.0), "dropout"),
         (lambda: BiGru(9, 4, 3, dropout=-0.1), "dropout"),

@@ -64,6 +64,19 @@ def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
 
 
+def test_a_resumed_run_of_hmrnn_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
+    own = "type: hmrnn, embedding_dim: 6, size: 8, output_dim: 6, rate: {target: 3.0}"
+    slope = "slope: {start: 1.0, end: 5.0, updates: 12}"
+    config = configured(corpus, "act", f"model.segmenter={{{own}, {slope}}}", *DROPOUT)
+    run(config, tmp_path / "whole")
+    run(config, tmp_path / "stopped", 3, 10)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    slopes = [record["slope"] for record in records(tmp_path / "whole", "train")]
+    assert slopes == sorted(slopes)
+    assert slopes[0] < slopes[-1] < 5
+    assert len({record["threshold"] for record in records(tmp_path / "whole", "train")}) > 5
+
+
 def test_a_schedule_of_tau_is_followed_and_logged(corpus: Path, tmp_path: Path) -> None:
     config = configured(corpus, "act", "model.segmenter.tau={start: 0.0, end: 1.0, updates: 8}")
     run(config, tmp_path)

@@ -23,8 +23,11 @@ from caesura.training.feed import feed, padded
 from caesura.training.step import SUMS, Step
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+HMRNN = {"type": "hmrnn", "embedding_dim": 4, "size": 3, "output_dim": 5, "rate": {"target": 2.0}}
 BOTH = pytest.mark.parametrize(
-    "segmenter", [LOOKUP, ACT, ACT | {"bidirectional": True}], ids=["lookup", "act", "both ways"]
+    "segmenter",
+    [LOOKUP, ACT, ACT | {"bidirectional": True}, HMRNN],
+    ids=["lookup", "act", "both ways", "hmrnn"],
 )
 ROUTING = {
     "reader": {"type": "blocks", "embedding_dim": 6, "calibrate": True},
@@ -46,7 +49,9 @@ def close(values: dict[str, Tensor], expected: dict[str, Tensor], within: float)
         assert float((values[name] - value).norm()) <= within * (float(value.norm()) + 1e-3), name
 
 
-@pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING], ids=["lookup", "act", "routing"])
+@pytest.mark.parametrize(
+    "segmenter", [LOOKUP, ACT, ROUTING, HMRNN], ids=["lookup", "act", "routing", "hmrnn"]
+)
 @pytest.mark.parametrize("normalization", ["symbols", "sentences"])
 def test_padding_in_every_direction_changes_neither_sums_nor_gradients(
     segmenter: dict[str, Any], normalization: str

@@ -74,7 +74,7 @@ class Act(Cutter):
 
     figures: tuple[Figure, ...]
     losses = ("penalty",)
-    shiftable = True
+    shiftable = imitates = True
     rate_kinds: tuple[Kind, ...] = ("pi", "logits", "ratio", "quantile")
 
     def __init__(

@@ -15,7 +15,12 @@ from caesura.segmenters.spans import totals
 def _shared(cuts: Cuts) -> Tensor:
     """[B]: the share of a boundary symbol's weight that the next segment gets, summed over boundaries."""
     assert cuts.spill is not None
-    return (cuts.spill / (cuts.weights + cuts.spill).clamp(min=1e-30) * cuts.ends).sum(1)
+    return _mean(cuts, (cuts.spill / (cuts.weights + cuts.spill).clamp(min=1e-30) * cuts.ends).sum(1))
+
+
+def _mean(cuts: Cuts, values: Tensor) -> Tensor:
+    """[B]: the mean over the cuttings of each sentence."""
+    return values.view(cuts.copies, -1).double().mean(0)
 
 
 SPILL = Figure(
@@ -23,7 +28,7 @@ SPILL = Figure(
     heading="spill",
     unit="of a boundary character",
     definition="share of a boundary character's weight that the next segment gets; 0: all cuts are hard",
-    count=lambda cuts, lengths: (_shared(cuts), cuts.ends.sum(1) - (lengths > 0).long()),
+    count=lambda cuts, lengths: (_shared(cuts), _mean(cuts, cuts.ends.sum(1)) - (lengths > 0).long()),
     format=".1%",
     headline=True,
 )

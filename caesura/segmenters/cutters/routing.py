@@ -39,7 +39,7 @@ class Routing(Cutter):
     """
 
     figures = (LIVE,)
-    shiftable = True
+    shiftable = imitates = True
     rate_kinds: tuple[Kind, ...] = ("quantile", "ratio", "logits")
 
     def __init__(self, input_dim: int, smoothing: Smoothing = "none") -> None:

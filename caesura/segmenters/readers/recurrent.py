@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import torch
 from torch import Tensor, nn
 
@@ -12,59 +14,72 @@ from caesura.segmenters.readers.lookup import Lookup
 
 
 class Gru(Lookup):
-    """A GRU of `size` that reads from left to right."""
+    """`num_layers` GRUs of `size` that read from left to right; `dropout` applies to the input of each."""
 
-    def __init__(self, vocab_size: int, embedding_dim: int, size: int, dropout: float = 0.0) -> None:
+    directions = 1
+
+    def __init__(
+        self, vocab_size: int, embedding_dim: int, size: int, dropout: float = 0.0, num_layers: int = 1
+    ) -> None:
         super().__init__(vocab_size, embedding_dim, dropout)
         check_sizes(size=size)
+        if not 1 <= num_layers <= 64:
+            raise ValueError(f"num_layers must be 1 to 64, not {num_layers}")
         self.ahead = nn.GRU(embedding_dim, size, batch_first=True)
-        self.output_dim = size
+        self.back = nn.GRU(embedding_dim, size, batch_first=True) if self.directions == 2 else None
+        self.output_dim = self.directions * size
+        above = [self.output_dim] * (num_layers - 1)
+        self.above = nn.ModuleList(nn.GRU(width, size, batch_first=True) for width in above)
+        above = [] if self.back is None else above
+        self.above_back = nn.ModuleList(nn.GRU(width, size, batch_first=True) for width in above)
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, size]."""
-        return self._read(symbols, lengths)
-
-    def _read(self, symbols: Tensor, lengths: Tensor, back: nn.GRU | None = None) -> Tensor:
+        """[B, T, output_dim]."""
         if self.training and self.dropout.p:
-            return gru(Lookup.forward(self, symbols, lengths), lengths, self.ahead, back)
-        return gru(self.embedding.weight, lengths, self.ahead, back, symbols)
+            states = gru(Lookup.forward(self, symbols, lengths), lengths, self.ahead, self.back)
+        else:
+            states = gru(self.embedding.weight, lengths, self.ahead, self.back, symbols)
+        for ahead, back in zip_longest(self.above, self.above_back):
+            states = gru(self.dropout(states), lengths, ahead, back)
+        return states
 
     def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
-        """Go on from the state [B, size] after each sentence's last symbol so far."""
-        before = (
-            state
-            if isinstance(state, Tensor)
-            else self.embedding.weight.new_zeros(len(symbols), self.output_dim)
-        )
-        if not symbols.numel():
-            return before.new_zeros(*symbols.shape, self.output_dim), before
-        states, _ = self.ahead(Lookup.forward(self, symbols, lengths), before[None])
-        at = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, self.output_dim)
-        after = torch.where((lengths > 0)[:, None], states.gather(1, at).squeeze(1), before)
-        mask = positions_mask(lengths, symbols.shape[1])
-        return states.masked_fill(~mask[..., None], 0), after
+        """Go on from each layer's state [B, size] after each sentence's last symbol so far."""
+        before = state if isinstance(state, tuple) else (None,) * (1 + len(self.above))
+        states, after = _resumed(self.ahead, Lookup.forward(self, symbols, lengths), lengths, before[0])
+        reached = [after]
+        for layer, at in zip(self.above, before[1:], strict=True):
+            states, after = _resumed(layer, self.dropout(states), lengths, at)
+            reached.append(after)
+        return states, tuple(reached)
 
     def flops(self, symbols: int) -> int:
-        """One step per symbol."""
-        return symbols * gru_flops(self.embedding.embedding_dim, self.ahead.hidden_size)
+        """One step per symbol, layer and direction."""
+        size = self.ahead.hidden_size
+        above = len(self.above) * gru_flops(self.output_dim, size)
+        return symbols * self.directions * (gru_flops(self.embedding.embedding_dim, size) + above)
 
 
 class BiGru(Gru):
-    """Two GRUs of `size` each, one in each direction; a state is both of theirs, 2 * size."""
+    """Two GRUs of `size` per layer, one in each direction; a state is both of theirs, 2 * size."""
 
-    def __init__(self, vocab_size: int, embedding_dim: int, size: int, dropout: float = 0.0) -> None:
-        super().__init__(vocab_size, embedding_dim, size, dropout)
-        self.back = nn.GRU(embedding_dim, size, batch_first=True)
-        self.output_dim = 2 * size
-
-    def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
-        """[B, T, 2 * size]."""
-        return self._read(symbols, lengths, self.back)
+    directions = 2
 
     def whole_only(self) -> str:
         """It reads from the end too."""
         return "reader bigru reads from the end as well"
 
-    def flops(self, symbols: int) -> int:
-        """Two steps per symbol."""
-        return 2 * super().flops(symbols)
+
+def _resumed(
+    layer: nn.Module, inputs: Tensor, lengths: Tensor, before: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The GRU's states [B, T, H] of a piece, and its state [B, H] after the piece."""
+    size = layer.get_parameter("weight_hh_l0").shape[1]
+    if before is None:
+        before = inputs.new_zeros(len(inputs), size)
+    if not inputs.shape[:2].numel():
+        return inputs.new_zeros(*inputs.shape[:2], size), before
+    states, _ = layer(inputs, before[None])
+    at = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, size)
+    after = torch.where((lengths > 0)[:, None], states.gather(1, at).squeeze(1), before)
+    return states.masked_fill(~positions_mask(lengths, states.shape[1])[..., None], 0), after

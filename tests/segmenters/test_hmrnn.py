@@ -1,0 +1,275 @@
+"""HM-LSTM's lower layer against the paper's equations in a plain loop, and what every segmenter promises."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from combinations import VOCABULARY, hmrnn
+from helpers import close, ragged
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from wording import refuses
+
+from caesura.schedules import Schedule
+from caesura.segmenters.hmrnn import HmrnnSegmenter
+from caesura.segmenters.rate import Rate, count_cuts
+
+LENGTHS = [7, 1, 0, 12, 2, 9]
+
+
+class Step(torch.autograd.Function):
+    """Above one half or not, or as given, with the gradient of the identity: straight-through."""
+
+    @staticmethod
+    def forward(ctx: Any, soft: Tensor, mark: int) -> Tensor:
+        return ((soft > 0.5) if mark == 0 else torch.tensor(mark > 0)).to(soft.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return gradient, None
+
+
+def listing(layer: HmrnnSegmenter, x: Tensor, marks: list[int]) -> tuple[Tensor, list[bool], list[float]]:
+    """Vectors [S, D], ends and scores [T] of a sentence x [T]: the paper's equations of the lowest layer."""
+    H, E, a = layer.cell.hidden_size, layer.cell.input_size, layer.slope.value
+    W, U, b = layer.cell.weight_ih, layer.cell.weight_hh, layer.cell.bias_ih + layer.cell.bias_hh
+    w, u = layer.boundary.weight[0, :E], layer.boundary.weight[0, E:]
+    h = c = torch.zeros(H, dtype=torch.float64)
+    z = torch.zeros((), dtype=torch.float64)
+    vectors, ends, scores = [], [], []
+    for t, symbol in enumerate(x.tolist()):
+        e = layer.embedding.weight[symbol]
+        s_t = W @ e + U @ h + b  # eq. 4, without the top-down term
+        i, f, g, o = (s_t[k * H : (k + 1) * H] for k in range(4))
+        i, f, o, g = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o), torch.tanh(g)
+        s = (w @ e + u @ h) / math.sqrt(E + H) + layer.boundary.bias[0]
+        soft = torch.clamp((a * s + 1) / 2, 0, 1)
+        # eq. 2: UPDATE and FLUSH, chosen by z of the step before; in the backward pass a mixture of both.
+        update, flush = f * c + i * g, i * g
+        c = (1 - z) * update + z * flush
+        h = o * torch.tanh(c)  # eq. 3
+        z = Step.apply(soft, marks[t]) if t < len(x) - 1 else torch.ones_like(soft)  # eq. 7, and the end
+        scores.append(soft.item())
+        ends.append(bool(z))
+        if z:
+            vectors.append(layer.output(z * h))  # what the layer above reads, eq. 6
+    return torch.stack(vectors), ends, scores
+
+
+def marked(symbols: Tensor, some: bool) -> Tensor | None:
+    return (
+        (symbols * 7).remainder(5).sub(1).clamp(max=0).to(torch.int8) + (symbols % 4 == 1) if some else None
+    )
+
+
+@pytest.mark.parametrize("some", [False, True], ids=["free", "given"])
+@pytest.mark.parametrize("slope", [0.7, 1.5])
+@pytest.mark.parametrize("seed", range(2))
+def test_it_is_the_papers_equations_in_outputs_and_in_every_gradient(
+    seed: int, slope: float, some: bool
+) -> None:
+    layer, generator = hmrnn(seed, slope=slope), torch.Generator().manual_seed(seed)
+    symbols, lengths = ragged([n for n in LENGTHS if n], VOCABULARY, generator)
+    cuts = marked(symbols, some)
+    segments = layer(symbols, lengths, given=cuts)
+    marks = torch.zeros_like(symbols) if cuts is None else cuts
+    rows = [listing(layer, symbols[b, :n], marks[b].tolist()) for b, n in enumerate(lengths.tolist())]
+    bounds = [[-1, *(t for t, end in enumerate(ends) if end)] for _, ends, _ in rows]
+    assert len({b - a for row in bounds for a, b in pairwise(row)}) > 2
+    assert segments.scores is not None
+    for b, ((vectors, ends, scores), n) in enumerate(zip(rows, lengths.tolist(), strict=True)):
+        assert segments.ends[b, :n].tolist() == ends
+        close(segments.vectors[b, : len(vectors)], vectors, 1e-12)
+        close(segments.scores[b, :n], torch.tensor(scores, dtype=torch.float64), 1e-12)
+    probe = torch.randn(segments.vectors.shape, generator=generator, dtype=torch.float64)
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    actual = torch.autograd.grad((segments.vectors * probe).sum(), parameters)
+    literal = sum((vectors * probe[b, : len(vectors)]).sum() for b, (vectors, _, _) in enumerate(rows))
+    wanted = torch.autograd.grad(literal, parameters)
+    for name, ours, theirs in zip(names, actual, wanted, strict=True):
+        close(ours, theirs, 1e-12, name)
+    detector = dict(zip(names, actual, strict=True))["boundary.weight"]
+    assert detector.abs().max() > 1e-3
+
+
+def test_where_all_cuts_are_given_its_gradient_is_the_slope_of_the_loss() -> None:
+    torch.manual_seed(0)
+    layer = HmrnnSegmenter(5, 2, 2, 2, slope=1e6).double()  # so steep that cuts have no gradient
+    symbols, lengths = ragged([6, 3], 5, torch.Generator().manual_seed(0))
+    cuts = torch.where(symbols % 3 == 0, 1, -1).to(torch.int8)
+    names, values = zip(
+        *((n, p.detach().requires_grad_()) for n, p in layer.named_parameters() if "boundary" not in n),
+        strict=True,
+    )
+
+    def run(*parameters: Tensor) -> Tensor:
+        options = {"given": cuts}
+        named = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(layer, named, (symbols, lengths), options).vectors
+
+    assert torch.autograd.gradcheck(run, values)
+
+
+def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:
+    layer = hmrnn(rate=Rate(3.0))
+    symbols, lengths = ragged(LENGTHS, VOCABULARY - 1, torch.Generator().manual_seed(1))
+    wider = torch.cat((symbols, symbols[:, :3]), 1)
+    beyond = torch.arange(wider.shape[1]) >= lengths[:, None]
+    layer.control.start_at(0.6)  # type: ignore[union-attr]
+    for poison in (0.0, torch.nan, torch.inf):
+        with torch.no_grad():  # the last symbol is in no sentence
+            layer.embedding.weight[VOCABULARY - 1] = poison
+        layer.zero_grad()
+        segments = layer(wider.masked_fill(beyond, VOCABULARY - 1), lengths)
+        for b, n in enumerate(LENGTHS):
+            alone = layer(symbols[b : b + 1, :n], lengths[b : b + 1])
+            count = int(alone.lengths[0])
+            assert int(segments.lengths[b]) == count
+            assert not segments.vectors[b, count:].any()
+            close(segments.vectors[b, :count], alone.vectors[0])
+            for name in ("ends", "weights", "live", "scores"):
+                whole, own = getattr(segments, name), getattr(alone, name)
+                close(whole[b, :n].double(), own[0].double(), 1e-12, name)
+                assert not whole[b, n:].any(), name
+        segments.vectors.square().sum().backward()
+        for name, parameter in layer.named_parameters():
+            assert parameter.grad is not None
+            assert parameter.grad.isfinite().all(), name
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_pieces_are_the_whole(sizes: list[list[int]], some: bool, seed: int) -> None:
+    """`sizes`: for each piece, how many symbols each of three sentences has in it."""
+    layer, sizes = hmrnn(seed), [*sizes, [1, 2, 1]]  # the last one has </s>
+    lengths = torch.tensor(sizes).sum(0)
+    symbols, _ = ragged(lengths.tolist(), VOCABULARY, torch.Generator().manual_seed(seed))
+    cuts = marked(symbols, some)
+    whole = layer(symbols, lengths, given=cuts)
+    vectors: list[list[Tensor]] = [[], [], []]
+    state, at = None, torch.zeros(3, dtype=torch.long)
+    for number, piece in enumerate(map(torch.tensor, sizes)):
+        places = (at[:, None] + torch.arange(int(piece.max()))).clamp(max=symbols.shape[1] - 1)
+        own = None if cuts is None else cuts.gather(1, places)
+        part = layer(symbols.gather(1, places), piece, state, number == len(sizes) - 1, own)
+        for b, count in enumerate(part.lengths.tolist()):
+            vectors[b] += [*part.vectors[b, :count]]
+        state, at = part.state, at + piece
+    assert state is None
+    for b, count in enumerate(whole.lengths.tolist()):
+        assert len(vectors[b]) == count
+        close(torch.stack(vectors[b]), whole.vectors[b, :count], 1e-12)
+    together = torch.cat([vector for row in vectors for vector in row]).square().sum()
+    ours = torch.autograd.grad(together, [*layer.parameters()])
+    theirs = torch.autograd.grad(whole.vectors.square().sum(), [*layer.parameters()])
+    for one, other in zip(ours, theirs, strict=True):
+        close(one, other, 1e-12)
+
+
+def test_nothing_in_it_depends_on_where_the_cuts_are() -> None:
+    """Tensors without contents: asking for one, or for a shape that follows from one, would fail."""
+    with FakeTensorMode():
+        layer = HmrnnSegmenter(VOCABULARY, 4, 5, 3, rate=Rate(3.0))
+        symbols, lengths = torch.zeros(2, 7, dtype=torch.long), torch.zeros(2, dtype=torch.long)
+        draft = layer.cut(symbols, lengths)
+        vectors = layer.emit(draft, 5).vectors
+        assert vectors.shape == (2, 5, 3)
+        vectors.sum().backward()
+        with pytest.raises(DataDependentOutputException):
+            int(draft.cuts.segments)
+    assert layer.uncaptured() is None
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0)])
+def test_a_batch_may_be_empty(shape: tuple[int, int]) -> None:
+    symbols, lengths = torch.zeros(shape, dtype=torch.long), torch.zeros(shape[0], dtype=torch.long)
+    segments = hmrnn(rate=Rate(2.0))(symbols, lengths)
+    assert segments.vectors.shape[::2] == (shape[0], 3)
+    assert segments.lengths.tolist() == [0] * shape[0]
+
+
+@pytest.mark.parametrize("target", [1.0, 2.0, 3.0, 4.0, 6.0])
+def test_segments_start_near_the_target(target: float) -> None:
+    torch.manual_seed(0)
+    layer = HmrnnSegmenter(300, 40, 30, 5, rate=Rate(target))
+    symbols, lengths = ragged([61] * 50, 300, torch.Generator().manual_seed(0))
+    count = count_cuts(layer(symbols, lengths).ends, lengths)
+    assert float(count.characters / count.segments) == pytest.approx(target, rel=0.25)
+    assert layer.target == target
+    assert {"slope", "target_length", "threshold"} == {*layer.knobs}
+
+
+def test_a_threshold_on_text_gives_the_rate_and_training_has_its_own() -> None:
+    torch.manual_seed(0)
+    layer = HmrnnSegmenter(300, 12, 8, 5, rate=Rate(3.0))
+    texts = [(*ragged([n] * 10, 300, torch.Generator().manual_seed(n)), None) for n in (20, 35)]
+    layer.settle(texts)
+    assert layer.training
+    layer.eval()
+    counts = [count_cuts(layer(symbols, lengths).ends, lengths) for symbols, lengths, _ in texts]
+    characters, segments = (sum(int(count[k]) for count in counts) for k in (0, 1))
+    assert characters / segments == pytest.approx(3.0, abs=0.02)
+    kept = layer.control
+    assert kept is not None
+    assert kept.threshold != 0.5
+    kept.start_at(0.5)
+    kept.training_threshold.value.fill_(0.1)  # type: ignore[union-attr]
+    symbols, lengths, _ = texts[1]
+    assert layer.train()(symbols, lengths).ends.sum() > layer.eval()(symbols, lengths).ends.sum()
+
+
+def test_a_threshold_is_taken_off_the_logits() -> None:
+    layer = hmrnn(rate=Rate(2.0))
+    symbols, lengths = ragged([12], VOCABULARY, torch.Generator().manual_seed(0))
+    shift = torch.full(symbols.shape, -math.log(2 * 0.8), dtype=torch.float64)
+    wanted = layer.shifted(symbols, lengths, shift)
+    layer.control.start_at(0.8)  # type: ignore[union-attr]
+    close(layer(symbols, lengths).vectors, wanted.vectors, 1e-12)
+    close(layer(symbols, lengths).cuts.logits, wanted.cuts.logits, 1e-12)  # type: ignore[arg-type]
+
+
+def test_the_slope_decides_how_much_is_learned_and_not_where_cuts_are() -> None:
+    symbols, lengths = ragged([40] * 3, VOCABULARY, torch.Generator().manual_seed(0))
+    layer = hmrnn(slope=Schedule(1.0, 5.0, 4))
+    early = layer(symbols, lengths)
+    layer.slope.follow(4)
+    late = layer(symbols, lengths)
+    assert early.vectors.equal(late.vectors)
+    assert late.live.sum() < early.live.sum()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"slope": 0.0}, "slope"),
+        ({"slope": Schedule(1.0, -1.0, 9)}, "slope"),
+        ({"rate": Rate(3.0, "pi")}, "rate.by pi"),
+        ({"rate": Rate(3.0, "scaling")}, "rate.by scaling"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], name: str) -> None:
+    with refuses(ValueError, f"{name} "):
+        hmrnn(**options)
+    with refuses(ValueError, "size "):
+        HmrnnSegmenter(9, 4, 0, 4)
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    layer, symbols = hmrnn(), torch.zeros(2, 3, dtype=torch.long)
+    state = layer(symbols, [3, 3], final=False).state
+    with refuses(TypeError, "state "):
+        layer(symbols, [3, 3], state=object())
+    with refuses(ValueError, "state "):
+        layer(symbols[:1], [3], state=state)
+    with refuses(ValueError):
+        layer(symbols, [3, 0], state=state)
