@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.means import Means
@@ -63,12 +64,21 @@ def attention_maps(
             steps, sizes = encoded.lengths.tolist(), batch.trg_lengths.tolist()
             for row, i in enumerate(rows):
                 written = model.trg_vocabulary.encode(targets[i])
-                shown = [visible(s) for s in model.trg_vocabulary.display(written)]
-                yield AttentionMap(
-                    source=labels(cuts[i].pieces, steps[row]),
-                    target=[*shown, END],
-                    weights=weights[row, : sizes[row], : steps[row]].tolist(),
-                )
+                seen = attention_map(model, cuts[i], written, weights[row, : sizes[row]], steps[row])
+                assert seen is not None
+                yield seen
+
+
+def attention_map(
+    model: Translator, cut: Segmentation, written: Sequence[int], weights: Tensor | None, steps: int
+) -> AttentionMap | None:
+    """The map of symbols `written` and </s>, from `weights` [U, S] over `steps` steps; None without weights."""
+    if weights is None:
+        return None
+    shown = [visible(s) for s in model.trg_vocabulary.display(written)]
+    return AttentionMap(
+        source=labels(cut.pieces, steps), target=[*shown, END], weights=weights[:, :steps].tolist()
+    )
 
 
 class AttentionTally:
