@@ -72,7 +72,7 @@ def attention_maps(
 def attention_map(
     model: Translator, cut: Segmentation, written: Sequence[int], weights: Tensor | None, steps: int
 ) -> AttentionMap | None:
-    """The map of symbols `written` and </s>, from `weights` [U, S] over `steps` steps; None without weights."""
+    """The map of symbols `written` and </s> by `weights` [U, S] of their steps; None without weights."""
     if weights is None:
         return None
     shown = [visible(s) for s in model.trg_vocabulary.display(written)]

@@ -92,9 +92,7 @@ class FlipStatistics:
     cosine: float | None
 
 
-def flips(
-    model: Translator, source: str, target: str, rounds: int = ROUNDS, cuts: GivenCuts = None
-) -> Flips:
+def flips(model: Translator, source: str, target: str, rounds: int = ROUNDS, cuts: GivenCuts = None) -> Flips:
     """Cut or join every gap of a sentence, one at a time and then greedily in at most so many `rounds`.
 
     `cuts`, as an entry of `Translator.process`, take the place of the model's own as what is flipped.

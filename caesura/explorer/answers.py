@@ -86,9 +86,7 @@ class Answers:
             outputs = loaded.model.process(request.texts, search, cuts=cuts)
         best = [(out.best, out.hypotheses[0].log_prob if out.hypotheses else 0.0) for out in outputs]
         translations = [_scored(text, score) for text, score in best]
-        return schema.TranslateAnswer(
-            model=request.model, version=loaded.version, translations=translations
-        )
+        return schema.TranslateAnswer(model=request.model, version=loaded.version, translations=translations)
 
     def flips(self, request: schema.FlipsRequest, check: Check) -> schema.FlipsAnswer:
         """Of /flips."""
@@ -177,6 +175,8 @@ def _flipped(request: schema.FlipsRequest, version: str, line: Line, one: Flips)
         target=one.target,
         offsets=[*gaps],
         changes=[changes[i] for i in gaps.values()],
-        gradient=[None if slopes is None else -slopes[i] if one.cuts[i] else slopes[i] for i in gaps.values()],
+        gradient=[
+            None if slopes is None else -slopes[i] if one.cuts[i] else slopes[i] for i in gaps.values()
+        ],
         best=best if best is not None and gains[best] < -NEGLIGIBLE else None,
     )

@@ -44,7 +44,12 @@ class Guard:
     """Lets through what may pass, and puts the headers on every answer."""
 
     def __init__(
-        self, app: App, refuse: Callable[[Refused], App], hosts: Collection[str], token: str | None, limits: Limits
+        self,
+        app: App,
+        refuse: Callable[[Refused], App],
+        hosts: Collection[str],
+        token: str | None,
+        limits: Limits,
     ) -> None:
         """`hosts` are names that requests may use; with a `token`, addresses as well."""
         self._app, self._refuse = app, refuse

@@ -40,7 +40,9 @@ def document(questions: Sequence[Question]) -> dict[str, Any]:
     names, definitions = models_json_schema(modes, ref_template=REFS)  # type: ignore[arg-type]
     reference = {model: names[model, mode] for model, mode in modes}  # type: ignore[index]
     paths: dict[str, Any] = {
-        "/api/models": {"get": _operation("The models, and what may be asked of them.", schema.ModelsAnswer, reference)}
+        "/api/models": {
+            "get": _operation("The models, and what may be asked of them.", schema.ModelsAnswer, reference)
+        }
     }
     for question in questions:
         operation = _operation(question.about, question.answer, reference)

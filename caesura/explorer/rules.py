@@ -58,7 +58,9 @@ def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
     own: list[RuleName] = ["own"] if model.cuts_any_text else []
     if not model.segmenter.takes_cuts:
         return own
-    return [*own, "characters", "words", "every", *(["entropy"] if entropy is not None else [])]
+    by_rule: list[RuleName] = ["characters", "words", "every"]
+    by_entropy: list[RuleName] = [] if entropy is None else ["entropy"]
+    return [*own, *by_rule, *by_entropy]
 
 
 def decisions(

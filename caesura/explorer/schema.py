@@ -35,10 +35,13 @@ Cuts = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    Field(ge=1, le=100, allow_inf_nan=False, description="characters per segment, for a model with live_rate"),
+    Field(
+        ge=1, le=100, allow_inf_nan=False, description="characters per segment, for a model with live_rate"
+    ),
 ]
 Beam = Annotated[
-    int | None, Field(ge=1, le=BEAM, description="1 is greedy, for live use; null: as the model is configured")
+    int | None,
+    Field(ge=1, le=BEAM, description="1 is greedy, for live use; null: as the model is configured"),
 ]
 
 

@@ -62,7 +62,9 @@ class Address:
         except OSError as problem:
             bound.close()
             remedy = "choose another --port, or leave it out for a free one"
-            raise InputError(f"--host {self.host} --port {self.port}: {problem.strerror}; {remedy}") from problem
+            raise InputError(
+                f"--host {self.host} --port {self.port}: {problem.strerror}; {remedy}"
+            ) from problem
         return bound
 
     def names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The models that are shown: loaded once, again where their folder has new weights, and gone where it is gone."""
+"""The models that are shown: loaded once, and again where their folder has new weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from caesura.data.files import checksum
 from caesura.errors import InputError
 from caesura.explorer.refused import Refused
 from caesura.inference import Translator
-from caesura.model_folder import CONFIG, WEIGHTS
+from caesura.model_folder import WEIGHTS
 from caesura.training.journal import METRICS
 from caesura.training.lock import is_held
 
@@ -121,9 +121,7 @@ class Shelf:
         if len({os.path.realpath(folder) for folder in found}) < len(found):
             raise InputError("explore: a model folder is named twice")
         names = short_names(found)
-        self.slots = {
-            name: Slot(name, folder, settings) for name, folder in zip(names, found, strict=True)
-        }
+        self.slots = {name: Slot(name, folder, settings) for name, folder in zip(names, found, strict=True)}
         self._copies = threading.local()
 
     def slot(self, name: str) -> Slot:
@@ -133,7 +131,7 @@ class Shelf:
         return self.slots[name]
 
     def entropy(self, model: Translator) -> EntropyModelCuts | None:
-        """What cuts text by entropy: the model's own, else the first of another model; None: no model has it."""
+        """What cuts text by entropy: the model's own, else that of another model; None: no model has it."""
         slots = [slot._loaded.model for slot in self.slots.values() if slot._loaded is not None]
         sources = (other.cuts for other in (model, *slots))
         return next((source for source in sources if isinstance(source, EntropyModelCuts)), None)
@@ -189,8 +187,3 @@ def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
     finally:
         control.rate = before
         control.target.value.fill_(value)
-
-
-def is_model(folder: Path) -> bool:
-    """Whether a folder looks like that of a model, trained or in training."""
-    return any((folder / name).is_file() for name in (WEIGHTS, CONFIG, METRICS))
