@@ -21,7 +21,10 @@ _BATCH = 50  # sentences
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Attention weights of one sentence pair; one row per target symbol, </s> included, each with sum 1."""
+    """Attention weights of one sentence pair; one row per target symbol, each with sum 1.
+
+    </s> is included, unless the translation ran into its limit.
+    """
 
     source: list[str]  # labels of the encoder's steps
     target: list[str]
@@ -70,15 +73,19 @@ def attention_maps(
 
 
 def attention_map(
-    model: Translator, cut: Segmentation, written: Sequence[int], weights: Tensor | None, steps: int
+    model: Translator,
+    cut: Segmentation,
+    written: Sequence[int],
+    weights: Tensor | None,
+    steps: int,
+    finished: bool = True,
 ) -> AttentionMap | None:
-    """The map of symbols `written` and </s> by `weights` [U, S] of their steps; None without weights."""
+    """The map of symbols `written`, and of </s> if they are `finished`; None without `weights` [U, S]."""
     if weights is None:
         return None
     shown = [visible(s) for s in model.trg_vocabulary.display(written)]
-    return AttentionMap(
-        source=labels(cut.pieces, steps), target=[*shown, END], weights=weights[:, :steps].tolist()
-    )
+    ending = [END] if finished else []
+    return AttentionMap(labels(cut.pieces, steps), [*shown, *ending], weights[:, :steps].tolist())
 
 
 class AttentionTally:

@@ -183,7 +183,7 @@ class ExplainAnswer(_Answer):
     reference: Scored | None
     output: Written
     attention: list[list[float]] | None = Field(
-        description="per output symbol, and once more for </s>: the weight of each piece, and of "
+        description="per output symbol, and once more for </s> if finished: the weight of each piece, and of "
         "</s> where it is a segment of its own; null: the decoder shows none"
     )
     halting: list[float] | None = Field(description="per source symbol, the sum that ends a segment")
