@@ -1,0 +1,47 @@
+/** Small curves of a training: one drawing per name, with the newest value beside it. */
+
+import { draw, make } from "./dom.js";
+
+const [WIDTH, HEIGHT, PAD] = [220, 64, 4];
+
+/** @param {Record<string, [number, number][]>} curves */
+export function drawCurves(curves) {
+  const drawn = Object.entries(curves).filter(([, points]) => points.length > 0);
+  return drawn.map(([name, points]) => {
+    const last = points.at(-1);
+    const label = `${name}: ${short(last[1])} at update ${last[0].toLocaleString("en")}`;
+    return make(
+      "figure",
+      { class: "curve" },
+      make("figcaption", {}, make("span", {}, name), make("b", {}, short(last[1]))),
+      draw(
+        "svg",
+        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
+        draw("path", { class: "axis", d: `M0 ${HEIGHT - 0.5}H${WIDTH}` }),
+        draw("path", { class: "trace", d: path(points) }),
+        draw("circle", { class: "newest", r: 3, cx: place(points)(last)[0], cy: place(points)(last)[1] }),
+      ),
+    );
+  });
+}
+
+/** How a curve's points lie in its drawing. @param {[number, number][]} points */
+function place(points) {
+  const [xs, ys] = [0, 1].map((axis) => points.map((point) => point[axis]));
+  const [left, right] = [Math.min(...xs), Math.max(...xs)];
+  const [low, high] = [Math.min(...ys), Math.max(...ys)];
+  return ([x, y]) => [
+    PAD + ((x - left) / (right - left || 1)) * (WIDTH - 2 * PAD),
+    HEIGHT - PAD - ((y - low) / (high - low || 1)) * (HEIGHT - 2 * PAD),
+  ];
+}
+
+/** @param {[number, number][]} points */
+export function path(points) {
+  const at = place(points);
+  return points.map((point, i) => `${i ? "L" : "M"}${at(point).map((v) => v.toFixed(1)).join(" ")}`).join("");
+}
+
+function short(/** @type {number} */ value) {
+  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}

@@ -1,0 +1,277 @@
+/** One model on the page: its line, its translation, its strip, and what it asks the server for. */
+
+import { ask, Lost, Newest, Refusal } from "./api.js";
+import { Controls } from "./controls.js";
+import { drawCurves } from "./curves.js";
+import { make } from "./dom.js";
+import { giveHands, lockOrRelease } from "./hand.js";
+import { Line, overlay } from "./line.js";
+import { copyPng, copySvg } from "./picture.js";
+import { Readout } from "./readout.js";
+import { explainBody, flipsBody, ruleOf } from "./requests.js";
+import { Translation } from "./translation.js";
+
+const TYPING = 120; // milliseconds that typing rests before the server is asked
+const AT_HAND = 15; // the same after a cut has moved
+const STRIP = 250; // rest before the strip is asked for
+const POLL = 2000; // between two looks at a training
+const AGAIN = 1000; // wait after "too many requests"
+
+export class Panel {
+  #asked = ""; // the newest request, as JSON
+  #page = /** @type {import("./state.js").Page | null} */ (null);
+  #answer = null; // the newest answer, with the text that it is for
+  #before = null;
+  #explains = new Newest();
+  #flips = new Newest();
+  #polls = new Newest();
+
+  /**
+   * @param {any} model as /api/models has it @param {{characters: number, flips: number}} limits
+   * @param {{send: (action: object) => void, lost: () => void, replaced: (name: string) => void}} on
+   */
+  constructor(model, limits, on) {
+    this.model = model;
+    this.limits = limits;
+    this.on = on;
+    this.#build();
+    if (model.history || model.running) this.#watch(0);
+  }
+
+  get name() {
+    return this.model.name;
+  }
+
+  #build() {
+    const { model } = this;
+    const send = (action) => this.on.send({ ...action, model: this.name, ...this.#releases(action) });
+    this.controls = new Controls(model, send);
+    this.line = new Line(make("div", { class: "line" }), this.name);
+    giveHands(this.line, { hold: (cuts) => this.#hold(cuts), look: (offset) => this.#look(offset) });
+    this.line.element.addEventListener("pointerover", (event) => this.#overLine(event));
+    this.line.element.addEventListener("pointerleave", () => this.#attendTo(null));
+    this.readout = new Readout({
+      lock: (offset) => this.#hold(lockOrRelease(this.line, offset)),
+      holdAll: () => this.#hold(Object.fromEntries(this.line.offered().map((gap) => [gap.offset, gap.cut ? 1 : -1]))),
+      release: () => this.on.send({ type: "release", model: this.name }),
+      flips: () => this.#askFlips(0, true),
+    });
+    this.translation = new Translation((out) => this.line.attend(this.#answer?.attention?.[out] ?? null));
+    this.notice = make("p", { class: "notice", role: "status" });
+    this.curves = make("div", { class: "curves" });
+    const heading = `model-${this.name.replace(/[^\w-]/g, "_")}`;
+    const copy = (name, to) =>
+      make("button", { type: "button", click: () => this.#copied(to), "aria-label": `Copy ${this.name} as ${name}` }, name);
+    this.element = make(
+      "section",
+      { class: "panel", "aria-labelledby": heading },
+      make(
+        "header",
+        {},
+        make("h2", { id: heading }, this.name),
+        make("span", { class: "kind" }, `${model.kind} on ${model.level} symbols`),
+        model.running ? make("span", { class: "running" }, "in training") : null,
+        make("span", { class: "copies" }, make("small", {}, "copy as"), copy("SVG", copySvg), copy("PNG", copyPng)),
+      ),
+      this.controls.element,
+      this.notice,
+      this.line.element,
+      this.readout.element,
+      this.translation.element,
+      this.curves,
+    );
+  }
+
+  /** Where every gap is held, a rule would decide nothing: choosing one releases them. */
+  #releases(action) {
+    const offered = this.line.offered();
+    const all = offered.length > 0 && offered.every((gap) => gap.locked);
+    return action.type === "rule" ? { release: all } : { group: `rate ${this.name}` };
+  }
+
+  #hold(cuts) {
+    this.on.send({ type: "hold", model: this.name, cuts });
+  }
+
+  /** Show a page, and ask for what is not known of it. @param {import("./state.js").Page} page */
+  update(page) {
+    const panel = page.panels.find((one) => one.model === this.name);
+    const typed = this.#page !== null && this.#page.text !== page.text;
+    this.#page = page;
+    this.controls.show({ ...panel, rule: ruleOf(panel, this.model) });
+    this.#paint(panel);
+    const asked = JSON.stringify(explainBody(page, panel, this.model));
+    if (asked === this.#asked) return;
+    this.#asked = asked;
+    this.#flips.stop();
+    if (this.#ready(page)) this.#askExplain(typed ? TYPING : AT_HAND);
+  }
+
+  #ready(page) {
+    if (page.text && !this.model.problem) return true;
+    this.#explains.stop();
+    this.#answer = null;
+    this.line.show("", [], { unknown: [], halting: null, offsets: [] });
+    this.translation.clear();
+    this.readout.empty();
+    this.#say(this.model.problem ?? "");
+    this.#busy(false);
+    return false;
+  }
+
+  /** Ask again, after a lost connection or a new model. */
+  refresh() {
+    this.#asked = "";
+    if (this.#page) this.update(this.#page);
+  }
+
+  #panel() {
+    return this.#page.panels.find((one) => one.model === this.name);
+  }
+
+  #paint(panel) {
+    if (!this.#answer || this.#answer.asked.text !== this.#page.text) return;
+    const { segmentation, halting } = this.#answer;
+    const gaps = overlay(segmentation.gaps, panel.held);
+    this.line.show(this.#page.text, gaps, { ...segmentation, halting });
+    this.readout.show(this.line, segmentation, ruleOf(panel, this.model));
+  }
+
+  #askExplain(wait) {
+    this.#busy(true);
+    this.line.attend(null);
+    this.#explains.run(wait, async (signal) => {
+      const asked = JSON.parse(this.#asked);
+      try {
+        this.#explained(asked, await ask("/explain", asked, signal));
+      } catch (error) {
+        this.#failed(error, () => this.#askExplain(AGAIN));
+      }
+    });
+  }
+
+  #explained(asked, answer) {
+    this.#busy(false);
+    this.#say("");
+    const now = { ...answer, asked, text: answer.translation };
+    this.#before = this.#answer ?? this.#before;
+    this.#answer = now;
+    this.#paint(this.#panel());
+    this.translation.show(now, this.#before, answer.reference);
+    this.element.dataset.answered = String(Number(this.element.dataset.answered ?? 0) + 1);
+    this.#noteVersion(answer.version);
+    if (this.model.takes_cuts) this.#askFlips(STRIP, false);
+  }
+
+  #noteVersion(version) {
+    if (version === this.model.version) return;
+    const before = this.model.version;
+    this.model = { ...this.model, version };
+    if (before !== null && !this.model.running) this.on.replaced(this.name);
+  }
+
+  #askFlips(wait, long) {
+    const gaps = this.line.gaps.length;
+    const many = gaps > this.limits.flips;
+    this.readout.flips(null, many && !long ? gaps : 0);
+    if (!gaps || (many && !long)) return this.line.strip(null);
+    this.line.element.classList.add("stale");
+    if (long) this.readout.note("Trying every flip …");
+    this.#flips.run(wait, async (signal) => {
+      try {
+        const flips = await ask("/flips", flipsBody(this.#page, this.#panel(), this.model, long), signal);
+        this.line.strip(flips);
+        this.readout.flips(flips, 0, this.#page.reference.trim() !== "");
+      } catch (error) {
+        if (error.name === "AbortError") throw error;
+        this.line.strip(null);
+        if (error instanceof Lost) this.on.lost();
+        else this.readout.note(sentence(error));
+      } finally {
+        this.line.element.classList.remove("stale");
+      }
+    });
+  }
+
+  #failed(error, again) {
+    if (error.name === "AbortError") throw error;
+    this.#busy(false);
+    if (error instanceof Lost) {
+      this.#asked = "";
+      return this.on.lost();
+    }
+    if (!(error instanceof Refusal)) throw error;
+    if (error.field === "cuts" && Object.keys(this.#panel().held).length) {
+      this.on.send({ type: "release", model: this.name });
+      return this.#say("Held gaps that no longer lie between two symbols were released.");
+    }
+    this.#say(sentence(error));
+    if (error.status === 429 || error.status === 503) again();
+  }
+
+  #say(text) {
+    if (this.notice.textContent !== text) this.notice.textContent = text;
+  }
+
+  #busy(busy) {
+    this.element.setAttribute("aria-busy", String(busy));
+  }
+
+  #look(offset) {
+    this.readout.look(offset);
+    const segment = offset === null ? null : this.line.cells().find((cell) => cell.offset === offset)?.segment;
+    this.#attendTo(segment ?? null);
+  }
+
+  #overLine(event) {
+    const cell = this.line.cellOf(event.target);
+    if (cell && event.target.closest(".letter")) this.#attendTo(cell.segment);
+  }
+
+  /** Show which output symbols attend to a segment of the source. */
+  #attendTo(segment) {
+    const rows = segment === null ? null : this.#answer?.attention;
+    this.translation.attend(rows ? rows.map((row) => row[segment] ?? 0) : null);
+  }
+
+  #watch(wait) {
+    this.#polls.run(wait, async (signal) => {
+      try {
+        const training = await ask("/training", { model: this.name }, signal);
+        this.curves.replaceChildren(...drawCurves(training.curves));
+        const running = this.element.querySelector(".running");
+        if (running) running.textContent = training.running ? `in training, update ${training.update}` : "trained";
+        if (this.model.version !== training.version && training.version) {
+          this.model = { ...this.model, version: training.version, problem: null };
+          this.refresh();
+        }
+        if (training.running) this.#watch(POLL);
+      } catch (error) {
+        if (error.name === "AbortError") throw error;
+        if (error instanceof Lost) return this.on.lost();
+        this.#say(sentence(error));
+      }
+    });
+  }
+
+  async #copied(to) {
+    const { model } = this;
+    try {
+      this.#say(await to({ name: model.name, line: this.line, answer: this.#answer, element: this.element }));
+    } catch (error) {
+      this.#say(`The picture could not be made: ${error.message}`);
+    }
+  }
+
+  /** Stop asking; the panel goes. */
+  close() {
+    for (const newest of [this.#explains, this.#flips, this.#polls]) newest.stop();
+    this.element.remove();
+  }
+}
+
+/** A message as a sentence: a capital first and a full stop last. */
+function sentence(/** @type {Error} */ { message }) {
+  const first = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}
