@@ -13,9 +13,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from browser import Browser, check_page, needed_browser
+from chromium import Browser, needed_browser
 from cli.program import Done, caesura, contents, refusal
 from experiments import forks
+from layout import check_page
 from matplotlib.figure import Figure
 from sketches import sketch
 from wording import refuses, wording
