@@ -4,25 +4,37 @@ import { draw, make } from "./dom.js";
 
 const [WIDTH, HEIGHT, PAD] = [220, 64, 4];
 
-/** @param {Record<string, [number, number][]>} curves */
-export function drawCurves(curves) {
-  const drawn = Object.entries(curves).filter(([, points]) => points.length > 0);
-  return drawn.map(([name, points]) => {
-    const last = points.at(-1);
-    const label = `${name}: ${short(last[1])} at update ${last[0].toLocaleString("en")}`;
-    return make(
-      "figure",
-      { class: "curve" },
-      make("figcaption", {}, make("span", {}, name), make("b", {}, short(last[1]))),
-      draw(
-        "svg",
-        { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
-        draw("path", { class: "axis", d: `M0 ${HEIGHT - 0.5}H${WIDTH}` }),
-        draw("path", { class: "trace", d: path(points) }),
-        draw("circle", { class: "newest", r: 3, cx: place(points)(last)[0], cy: place(points)(last)[1] }),
-      ),
-    );
-  });
+const FIRST = ["bleu", "chrf2", "dev_loss", "loss", "segment_length", "learning_rate"]; // in this order, where there are
+const AT_ONCE = 6; // the others are in a fold
+
+/** @param {Record<string, [number, number][]>} curves @param {boolean} open whether the fold is */
+export function drawCurves(curves, open) {
+  const rank = ([name]) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  const sorted = Object.entries(curves).sort((a, b) => rank(a) - rank(b));
+  const drawn = sorted.filter(([, points]) => points.length > 0).map(drawCurve);
+  const more = drawn.slice(AT_ONCE);
+  if (!more.length) return drawn;
+  const fold = make("details", { open }, make("summary", {}, `${more.length} more curves`), make("div", {}, ...more));
+  return [...drawn.slice(0, AT_ONCE), fold];
+}
+
+/** @param {[string, [number, number][]]} curve */
+function drawCurve([name, points]) {
+  const last = points.at(-1);
+  const label = `${name}: ${short(last[1])} at update ${last[0].toLocaleString("en")}`;
+  const [cx, cy] = place(points)(last);
+  return make(
+    "figure",
+    { class: "curve" },
+    make("figcaption", {}, make("span", {}, name), make("b", {}, short(last[1]))),
+    draw(
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
+      draw("path", { class: "axis", d: `M0 ${HEIGHT - 0.5}H${WIDTH}` }),
+      draw("path", { class: "trace", d: path(points) }),
+      draw("circle", { class: "newest", r: 3, cx, cy }),
+    ),
+  );
 }
 
 /** How a curve's points lie in its drawing. @param {[number, number][]} points */

@@ -65,7 +65,7 @@ export class Line {
   #build(text, gaps) {
     const focused = this.element.contains(document.activeElement);
     this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
-    this.element.replaceChildren(...this.#cells.map((cell) => cell.element));
+    this.element.replaceChildren(...words(this.#cells));
     this.element.classList.toggle("long", this.#cells.length > 120);
     if (focused) this.focus(this.#focus);
   }
@@ -74,6 +74,7 @@ export class Line {
     const cuts = this.gaps.filter((gap) => gap.cut).map((gap) => gap.offset);
     const strange = new Set(unknown);
     const sums = new Map(halting ? offsets.map((offset, i) => [offset, halting[i]]) : []);
+    const top = Math.max(1, ...sums.values());
     let segment = 0;
     this.#cells.forEach((cell, i) => {
       while (segment < cuts.length && cuts[segment] <= cell.offset) segment += 1;
@@ -83,14 +84,16 @@ export class Line {
       const { classList } = cell.element;
       classList.toggle("even", segment % 2 === 1);
       classList.toggle("within", within);
+      classList.toggle("ends", end === Infinity || cuts.includes(end));
       classList.toggle("unknown", strange.has(cell.offset));
+      const sum = sums.get(cell.offset);
       cell.letter.title = [
+        sum === undefined ? "" : `Running sum: ${number(sum)}.`,
         within ? "The model cuts inside this character." : "",
         strange.has(cell.offset) ? "The model does not know this symbol." : "",
       ].join(" ").trim();
-      const sum = sums.get(cell.offset);
       classList.toggle("sums", sum !== undefined);
-      if (sum !== undefined) cell.element.style.setProperty("--sum", String(Math.min(sum, 1)));
+      if (sum !== undefined) cell.element.style.setProperty("--sum", String(sum / top));
       if (cell.gap >= 0) this.#paintGap(cell, i);
     });
     this.#rove();
@@ -127,8 +130,9 @@ export class Line {
       classList.toggle("promises", promise !== null && promise < 0);
       classList.toggle("warns", promise !== null && promise > 0);
       classList.toggle("best", flips !== null && flips.best === this.gaps[cell.gap].offset);
-      style.setProperty("--change", String(Math.abs(change ?? 0) / tallest));
-      style.setProperty("--promise", String(Math.min(1, Math.abs(promise ?? 0) / tallest)));
+      // Square roots, so that small changes can be seen beside large ones.
+      style.setProperty("--change", String(Math.sqrt(Math.abs(change ?? 0) / tallest)));
+      style.setProperty("--promise", String(Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest))));
       cell.hit.title = change === null ? "" : `Flipped: ${signed(change, 3)} nats per symbol`;
     }
   }
@@ -236,6 +240,20 @@ function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
   }
   element.append(sum, letter);
   return { ...parts, element };
+}
+
+const WORD = 14; // cells that stay together in a row, at most
+
+/** Cells in groups that a row keeps together: words with the space after them. */
+function words(cells) {
+  const groups = [];
+  let begins = true;
+  for (const cell of cells) {
+    if (begins || groups.at(-1).childElementCount >= WORD) groups.push(make("span", { class: "word" }));
+    groups.at(-1).append(cell.element);
+    begins = cell.text === " ";
+  }
+  return groups;
 }
 
 function spoken(/** @type {string} */ cluster) {

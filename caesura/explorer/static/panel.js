@@ -238,7 +238,7 @@ export class Panel {
     this.#polls.run(wait, async (signal) => {
       try {
         const training = await ask("/training", { model: this.name }, signal);
-        this.curves.replaceChildren(...drawCurves(training.curves));
+        this.curves.replaceChildren(...drawCurves(training.curves, Boolean(this.curves.querySelector("details[open]"))));
         const running = this.element.querySelector(".running");
         if (running) running.textContent = training.running ? `in training, update ${training.update}` : "trained";
         if (this.model.version !== training.version && training.version) {

@@ -5,7 +5,7 @@ import { largest } from "./line.js";
 
 const DECIDERS = {
   own: "the model decides",
-  characters: "each is cut",
+  characters: "a cut is in",
   words: "words decide",
   every: "counting decides",
   entropy: "entropy decides",
@@ -30,9 +30,9 @@ export class Readout {
     this.element = make(
       "div",
       { class: "readout" },
-      make("p", { class: "gap-at" }, this.gap, this.lock),
-      make("p", { class: "holding" }, this.length, this.held, this.holdAll, this.release),
       make("p", { class: "strip-says" }, this.flipped, this.try),
+      make("p", { class: "holding" }, this.length, this.held, this.holdAll, this.release),
+      make("p", { class: "gap-at" }, this.gap, this.lock),
     );
     this.empty();
   }
@@ -50,9 +50,9 @@ export class Readout {
     const length = segmentation.segment_length;
     const rest = offered.length - held;
     this.length.textContent = length === null ? "" : `${number(length, 1)} characters per segment`;
-    if (held === 0) this.held.textContent = `no gap is held: ${DECIDERS[rule]}`;
+    if (held === 0) this.held.textContent = `no gap is held: ${DECIDERS[rule]} all ${rest}`;
     else if (rest === 0) this.held.textContent = `all ${held} gaps are held`;
-    else this.held.textContent = `${held} held; of the other ${rest}, ${DECIDERS[rule]}`;
+    else this.held.textContent = `${held} held: ${DECIDERS[rule]} the other ${rest}`;
     this.holdAll.hidden = rest === 0;
     this.release.hidden = held === 0;
     this.look(this.#at);
@@ -88,8 +88,13 @@ export class Readout {
     });
     const what = typed ? "the reference" : "the model’s own output";
     const best = flips.best === null ? null : this.#changes.get(flips.best);
-    const told = best === null ? `no single flip helps ${what}` : `the best flip helps ${what} by ${number(-best, 3)}`;
-    this.note(`strip: ${told}; the tallest mark is ${number(largest(flips), 2)} nats per symbol`);
+    const says = best === null ? `No single flip helps ${what}` : `The best flip (framed) helps ${what} by ${number(-best, 3)}`;
+    this.flipped.replaceChildren(
+      ...[["helps", "a flip helps"], ["hurts", "it hurts"], ["promises", "what the gradient promises"]].map(
+        ([kind, text]) => make("span", { class: `key ${kind}` }, text),
+      ),
+      `${says}; the tallest mark is ${number(largest(flips), 2)} nats per symbol.`,
+    );
     this.look(this.#at);
   }
 
