@@ -4,7 +4,7 @@ import { draw, make } from "./dom.js";
 
 const [WIDTH, HEIGHT, PAD] = [220, 64, 4];
 
-const FIRST = ["bleu", "chrf2", "dev_loss", "loss", "segment_length", "learning_rate"]; // in this order, where there are
+const FIRST = ["bleu", "chrf", "exact", "loss", "segment_length", "boundary_f1"]; // in this order, where there are
 const AT_ONCE = 6; // the others are in a fold
 
 /** @param {Record<string, [number, number][]>} curves @param {boolean} open whether the fold is */

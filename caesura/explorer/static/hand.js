@@ -79,7 +79,7 @@ function drags(line, on) {
     line.target(null);
   };
   element.addEventListener("pointerdown", (event) => {
-    const cell = event.target.closest(".gap") && !event.target.closest(".lock") ? line.cellOf(event.target) : null;
+    const cell = event.target.closest(".gap") ? line.cellOf(event.target) : null;
     if (event.button !== 0 || !cell || !line.gapAt(cell.offset).cut) return;
     from = cell.offset;
     start = [event.clientX, event.clientY];
