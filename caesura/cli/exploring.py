@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -37,5 +36,4 @@ def explore(
 
     torch.set_num_threads(1)  # a step of one sentence is too small to share; requests run side by side
     workers = threads or max(2, min(4, own_cores()))
-    print("loading ...", file=sys.stderr)
     serve(models, Address(host, port), workers, testing or (), browse)

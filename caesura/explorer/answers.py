@@ -20,7 +20,6 @@ from caesura.explorer.shelf import Shelf
 from caesura.inference import Translator
 from caesura.output import Segmentation
 from caesura.search.rounds import Check
-from caesura.visible import HALVES
 
 Given = dict[int, int] | None
 
@@ -34,7 +33,8 @@ class Answers:
 
     def models(self) -> schema.ModelsAnswer:
         """Of /api/models."""
-        limits = schema.Limits(characters=self.limits.characters, flips=self.limits.flips)
+        own = self.limits
+        limits = schema.Limits(characters=own.characters, texts=own.texts, flips=own.flips)
         models = [described(slot, self.shelf) for slot in self.shelf.slots.values()]
         return schema.ModelsAnswer(models=models, limits=limits)
 
@@ -76,11 +76,13 @@ class Answers:
 
     def translate(self, request: schema.TranslateRequest, check: Check) -> schema.TranslateAnswer:
         """Of /translate."""
+        if len(request.texts) > self.limits.texts:
+            raise Refused(413, f"{len(request.texts)} texts; at most {self.limits.texts} are taken", "texts")
         for text in request.texts:
             self._check(text, "texts")
         cuts = request.cuts
         if cuts is not None and len(cuts) != len(request.texts):
-            raise Refused(422, f"{len(request.texts)} texts, but cuts for {len(cuts)}", "cuts")
+            raise Refused(422, f"cuts are for {len(cuts)} texts, but texts has {len(request.texts)}", "cuts")
         with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
             search = loaded.model.searcher(request.beam, check)
             outputs = loaded.model.process(request.texts, search, cuts=cuts)
@@ -130,8 +132,6 @@ class Answers:
         if len(text) > self.limits.characters:
             most = f"at most {self.limits.characters} are taken"
             raise Refused(413, f"{field} has {len(text)} characters; {most}", field)
-        if HALVES.search(text):
-            raise Refused(422, f"{field} has half of a character, a lone surrogate", field)
 
 
 def _segmented(line: Line, cut: Segmentation, locks: Mapping[int, int]) -> schema.Segmented:

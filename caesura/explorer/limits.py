@@ -10,6 +10,7 @@ class Limits:
     """Bounds that keep one client from taking the machine; a request beyond them is refused at once."""
 
     characters: int = 500  # of a text
+    texts: int = 32  # of one request
     flips: int = 120  # gaps of a sentence that is flipped without being asked twice
     body: int = 64 << 10  # bytes of a request
     reading: float = 10.0  # seconds that a body may take to arrive

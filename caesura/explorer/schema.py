@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 RuleName = Literal["own", "characters", "words", "every", "entropy"]
 Decision = Literal[-1, 0, 1]
 BEAM = 10  # hypotheses of a sentence, at most
-TEXTS = 32  # of one request, at most
 
 
 class _Request(BaseModel):
@@ -73,7 +72,7 @@ class TranslateRequest(_Request):
     """Several sentences, with the cuts of each or none at all."""
 
     model: str = Field(description="one of the names of /api/models")
-    texts: list[str] = Field(min_length=1, max_length=TEXTS)
+    texts: list[str]
     cuts: list[dict[int, Literal[1, -1]] | list[int] | None] | None = Field(
         default=None,
         description="per text: null, the model's own; a list, cut there and nowhere else; or locks",
@@ -117,6 +116,7 @@ class Limits(BaseModel):
     """What one request may ask for."""
 
     characters: int = Field(description="of a text")
+    texts: int = Field(description="of /translate")
     flips: int = Field(description="gaps of /flips, unless long is set")
 
 

@@ -119,12 +119,14 @@ def serve(
     if not address.local:
         warning = "other machines can reach this server; whoever has the link can use its models"
         print(one_line(f"caesura: --host {address.host}: {warning}"), file=sys.stderr)
-    print(one_line(link), flush=True)
-    print("Ctrl-C ends it", file=sys.stderr)
-    if browse:
-        webbrowser.open(link)
     try:
+        print(one_line(link), flush=True)
+        print("Ctrl-C ends it", file=sys.stderr)
+        if browse:
+            webbrowser.open(link)
         server.run(sockets=[bound])
+    except KeyboardInterrupt:  # before the server took the signals
+        pass
     finally:
         explorer.stop()
         explorer.join(ENDING)

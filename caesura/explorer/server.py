@@ -30,7 +30,7 @@ from caesura.explorer.pool import Pool, Stopped
 from caesura.explorer.refused import Refused
 from caesura.explorer.shelf import Shelf
 from caesura.search.rounds import Check
-from caesura.visible import each_line
+from caesura.visible import each_line, shortened
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {
@@ -215,10 +215,11 @@ def _parsed(kind: type[BaseModel], content: bytes) -> Any:
     except ValidationError as invalid:
         first = invalid.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
-            raise Refused(400, "the body is not JSON") from None
+            raise Refused(400, "the body is not JSON, or has half of a character in it") from None
         problem = problems(invalid, kind, {})[0]
-        key = ".".join(problem.key)
-        raise Refused(422, f"{key}: {problem.message}" if key else problem.message, key or None) from None
+        key = shortened(".".join(problem.key))
+        text = f"{key}: {problem.message}" if key else "the body should be a JSON object"
+        raise Refused(422, text, key or None) from None
 
 
 def _error(problem: Refused) -> Response:

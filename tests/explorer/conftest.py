@@ -6,21 +6,11 @@ from pathlib import Path
 import pytest
 from chromium import Browser, needed_browser
 from explorer.asking import OWN, serving
+from explorer.kinds import KINDS, SHORT
 from explorer.pages import listening
-from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, tiny_model
+from helpers import tiny_model
 
 from caesura.explorer.server import Explorer
-
-READER = {"type": "bigru", "embedding_dim": 4, "size": 3}
-CIF = {"type": "parts", "reader": READER, "cutter": {"type": "cif"}, "pooling": "weighted"}
-CIF |= {"rate": {"target": 2.0}, "output_dim": 5}
-SHORT = {"max_output_ratio": 1.0, "max_output_extra": 3}
-KINDS = {
-    "char": (LOOKUP, RECURRENT),
-    "act": (ACT, RECURRENT),
-    "cif": (CIF, RECURRENT),
-    "writes": (CIF, ACT_DECODER),
-}
 
 
 @pytest.fixture(scope="session")
