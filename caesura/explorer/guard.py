@@ -24,7 +24,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ADDRESSES = 1000  # whose rates are remembered
-OPEN = ("/", "/docs")  # with the files of the page: all that needs no token
+OPEN = ("/", "/docs", "/openapi.json")  # with the files of the page: all that needs no token
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -166,7 +166,7 @@ def test_beyond_this_machine_a_token_is_wanted(open_to_all: Explorer) -> None:
             answer = client(open_to_all, host=host, **wrong).post("/segment", json=BODY)
             assert answer.status_code == 401
             wording(problem(answer)["message"])
-            assert client(open_to_all, host=host, **wrong).get("/openapi.json").status_code == 401
+            assert client(open_to_all, host=host, **wrong).get("/api/models").status_code == 401
             assert client(open_to_all, host=host, **wrong).get("/").status_code == 200
     evil = {"host": "evil.example", "authorization": "Bearer secret"}
     assert client(open_to_all, **evil).get("/").status_code == 403
