@@ -70,7 +70,9 @@ class Window:
         return [int(cell) for cell in self._offsets(place, ".cell.held")]
 
     def _offsets(self, place: int, cells: str) -> list[str]:
-        return self.panel(place).locator(cells).evaluate_all("cells => cells.map(cell => cell.dataset.offset)")
+        return (
+            self.panel(place).locator(cells).evaluate_all("cells => cells.map(cell => cell.dataset.offset)")
+        )
 
     def gap(self, offset: int, place: int = 0) -> Locator:
         """The target of a gap."""

@@ -68,9 +68,11 @@ function tell(/** @type {string} */ text) {
   find("news").textContent = text;
 }
 
-function replaced(/** @type {string} */ name) {
+/** A model is another one now. @param {string} name @param {string} version of the answer that said so */
+function replaced(name, version) {
   tell(`${name} was replaced on disk. What you see now comes from the new model.`);
   load().then(() => {
+    models = models.map((model) => (model.name === name ? { ...model, version } : model));
     panels.get(name)?.close();
     panels.delete(name);
     show();

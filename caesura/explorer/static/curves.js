@@ -5,17 +5,21 @@ import { draw, make } from "./dom.js";
 const [WIDTH, HEIGHT, PAD] = [220, 64, 4];
 
 const FIRST = ["bleu", "chrf", "exact", "loss", "segment_length", "boundary_f1"]; // in this order, where there are
-const AT_ONCE = 6; // the others are in a fold
+const AT_ONCE = 6; // of these; the others are in a fold
 
-/** @param {Record<string, [number, number][]>} curves @param {boolean} open whether the fold is */
-export function drawCurves(curves, open) {
+/**
+ * Of a training that runs, the first of the curves are in sight.
+ * @param {Record<string, [number, number][]>} curves @param {boolean} running @param {boolean} open whether the fold is
+ */
+export function drawCurves(curves, running, open) {
   const rank = ([name]) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
   const sorted = Object.entries(curves).sort((a, b) => rank(a) - rank(b));
   const drawn = sorted.filter(([, points]) => points.length > 0).map(drawCurve);
-  const more = drawn.slice(AT_ONCE);
-  if (!more.length) return drawn;
-  const fold = make("details", { open }, make("summary", {}, `${more.length} more curves`), make("div", {}, ...more));
-  return [...drawn.slice(0, AT_ONCE), fold];
+  const shown = drawn.slice(0, running ? AT_ONCE : 0);
+  const more = drawn.slice(shown.length);
+  if (!more.length) return shown;
+  const name = running ? `${more.length} more curves` : "how it was trained";
+  return [...shown, make("details", { open }, make("summary", {}, name), make("div", {}, ...more))];
 }
 
 /** @param {[string, [number, number][]]} curve */
@@ -44,7 +48,7 @@ function place(points) {
   const [low, high] = [Math.min(...ys), Math.max(...ys)];
   return ([x, y]) => [
     PAD + ((x - left) / (right - left || 1)) * (WIDTH - 2 * PAD),
-    HEIGHT - PAD - ((y - low) / (high - low || 1)) * (HEIGHT - 2 * PAD),
+    HEIGHT - PAD - (high > low ? (y - low) / (high - low) : 0.5) * (HEIGHT - 2 * PAD),
   ];
 }
 

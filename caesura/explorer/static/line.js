@@ -4,7 +4,7 @@
  */
 
 import { make, number, signed } from "./dom.js";
-import { clusters, joined, visible } from "./text.js";
+import { clusters, direction, joined, visible } from "./text.js";
 
 /**
  * @typedef {{offset: number, cut: boolean, score: number | null, locked: -1 | 0 | 1}} Gap
@@ -43,6 +43,7 @@ export class Line {
   #cells = [];
   #key = "";
   #focus = 0; // offset of the gap that Tab reaches
+  #reached = null; // its cell
 
   /** @param {HTMLElement} element @param {string} name of the model, for readers of screens */
   constructor(element, name) {
@@ -50,7 +51,6 @@ export class Line {
     this.gaps = /** @type {Gap[]} */ ([]);
     element.setAttribute("role", "group");
     element.setAttribute("aria-label", `Cuts of ${name}`);
-    element.dir = "auto";
   }
 
   /** @param {string} text @param {Gap[]} gaps @param {{unknown: number[], halting: number[] | null, offsets: number[]}} more */
@@ -66,6 +66,7 @@ export class Line {
     const focused = this.element.contains(document.activeElement);
     this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
     this.element.replaceChildren(...words(this.#cells));
+    this.element.dir = direction(text);
     this.element.classList.toggle("long", this.#cells.length > 120);
     if (focused) this.focus(this.#focus);
   }
@@ -93,7 +94,7 @@ export class Line {
         strange.has(cell.offset) ? "The model does not know this symbol." : "",
       ].join(" ").trim();
       classList.toggle("sums", sum !== undefined);
-      if (sum !== undefined) cell.element.style.setProperty("--sum", String(sum / top));
+      if (sum !== undefined) vary(cell, "--sum", sum / top);
       if (cell.gap >= 0) this.#paintGap(cell, i);
     });
     this.#rove();
@@ -101,11 +102,11 @@ export class Line {
 
   #paintGap(cell, i) {
     const gap = this.gaps[cell.gap];
-    const { classList, style } = cell.element;
+    const { classList } = cell.element;
     classList.toggle("cut", gap.cut);
     classList.toggle("held", gap.locked !== 0);
     classList.toggle("plain", gap.score === null);
-    style.setProperty("--score", String(gap.score ?? (gap.cut ? 1 : 0)));
+    vary(cell, "--score", gap.score ?? (gap.cut ? 1 : 0));
     cell.box.checked = gap.cut;
     const around = `between ${spoken(this.#cells[i - 1].text)} and ${spoken(cell.text)}`;
     const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
@@ -124,15 +125,15 @@ export class Line {
       if (cell.gap < 0) continue;
       const change = flips?.changes[cell.gap] ?? null;
       const promise = flips?.gradient[cell.gap] ?? null;
-      const { classList, style } = cell.element;
+      const { classList } = cell.element;
       classList.toggle("helps", change !== null && change < 0);
       classList.toggle("hurts", change !== null && change > 0);
       classList.toggle("promises", promise !== null && promise < 0);
       classList.toggle("warns", promise !== null && promise > 0);
       classList.toggle("best", flips !== null && flips.best === this.gaps[cell.gap].offset);
       // Square roots, so that small changes can be seen beside large ones.
-      style.setProperty("--change", String(Math.sqrt(Math.abs(change ?? 0) / tallest)));
-      style.setProperty("--promise", String(Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest))));
+      vary(cell, "--change", Math.sqrt(Math.abs(change ?? 0) / tallest));
+      vary(cell, "--promise", Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest)));
       cell.hit.title = change === null ? "" : `Flipped: ${signed(change, 3)} nats per symbol`;
     }
   }
@@ -140,9 +141,7 @@ export class Line {
   /** Shade segments by how much an output symbol attends to each; null takes it away. @param {number[] | null} weights */
   attend(weights) {
     this.element.classList.toggle("attended", weights !== null);
-    for (const cell of this.#cells) {
-      cell.element.style.setProperty("--attention", String(weights?.[cell.segment] ?? 0));
-    }
+    for (const cell of this.#cells) vary(cell, "--attention", weights?.[cell.segment] ?? 0);
   }
 
   /** The cell of a gap, or of the gap nearest to an offset. */
@@ -157,7 +156,9 @@ export class Line {
 
   #rove() {
     const near = this.#near(this.#focus);
-    for (const cell of this.#cells) if (cell.box) cell.box.tabIndex = cell === near ? 0 : -1;
+    if (this.#reached?.box) this.#reached.box.tabIndex = -1;
+    this.#reached = near;
+    if (near) near.box.tabIndex = 0;
   }
 
   /** Move the focus to the gap at, or nearest to, an offset. @param {number} offset */
@@ -226,7 +227,7 @@ export class Line {
 function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
   const letter = make("span", { class: "letter" }, make("bdi", {}, cell.shown));
   const sum = make("i", { class: "sum" });
-  const parts = { letter, box: null, hit: null, label: "", segment: 0 };
+  const parts = { letter, box: null, hit: null, label: "", segment: 0, values: new Map() };
   const element = make("span", { class: cell.gap < 0 ? "cell whole" : "cell" });
   element.dataset.index = String(index);
   element.dataset.offset = String(cell.offset);
@@ -240,6 +241,14 @@ function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
   }
   element.append(sum, letter);
   return { ...parts, element };
+}
+
+/** Give a cell's style a value, where it is another one: styles of hundreds of cells cost. */
+function vary(cell, name, value) {
+  const shown = value.toFixed(4);
+  if (cell.values.get(name) === shown) return;
+  cell.values.set(name, shown);
+  cell.element.style.setProperty(name, shown);
 }
 
 const WORD = 14; // cells that stay together in a row, at most

@@ -28,7 +28,7 @@ export class Panel {
 
   /**
    * @param {any} model as /api/models has it @param {{characters: number, flips: number}} limits
-   * @param {{send: (action: object) => void, lost: () => void, replaced: (name: string) => void}} on
+   * @param {{send: (action: object) => void, lost: () => void, replaced: (name: string, version: string) => void}} on
    */
   constructor(model, limits, on) {
     this.model = model;
@@ -167,7 +167,7 @@ export class Panel {
     if (version === this.model.version) return;
     const before = this.model.version;
     this.model = { ...this.model, version };
-    if (before !== null && !this.model.running) this.on.replaced(this.name);
+    if (before !== null && !this.model.running) this.on.replaced(this.name, version);
   }
 
   #askFlips(wait, long) {
@@ -238,7 +238,8 @@ export class Panel {
     this.#polls.run(wait, async (signal) => {
       try {
         const training = await ask("/training", { model: this.name }, signal);
-        this.curves.replaceChildren(...drawCurves(training.curves, Boolean(this.curves.querySelector("details[open]"))));
+        const open = this.curves.querySelector("details[open]") !== null;
+        this.curves.replaceChildren(...drawCurves(training.curves, training.running, open));
         const running = this.element.querySelector(".running");
         if (running) running.textContent = training.running ? `in training, update ${training.update}` : "trained";
         if (this.model.version !== training.version && training.version) {

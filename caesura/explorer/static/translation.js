@@ -3,6 +3,8 @@
 import { compare } from "./diff.js";
 import { make, number, signed } from "./dom.js";
 
+const MOST = 0.7; // where more of a translation changed it is another one, and nothing is marked
+
 /**
  * @typedef {{text: string, log_probability: number,
  *   output: {symbols: string[], offsets: number[], pieces: string[] | null, finished: boolean}}} Answer
@@ -24,11 +26,12 @@ export class Translation {
   /** @param {Answer} now @param {Answer | null} before @param {{text: string, log_probability: number} | null} reference */
   show(now, before, reference) {
     const words = before ? compare(before.text, now.text) : null;
-    const rows = [this.#row("translation", "now", this.#symbols(now, words?.after), now, before)];
+    const alike = words && share(words.after) <= MOST;
+    const rows = [this.#row("translation", "now", this.#symbols(now, alike ? words.after : null), now, before)];
     if (!now.output.finished) {
       rows.push(make("p", { class: "aside" }, "The output ran into its longest length: it is not finished."));
     }
-    if (before) rows.push(this.#row("before", "before", marked(words.before, "del"), before, null));
+    if (before) rows.push(this.#row("before", "before", marked(words.before, alike ? "del" : "span"), before, null));
     if (reference) {
       rows.push(this.#row("reference", "reference", [make("bdi", {}, reference.text)], reference, null));
     }
@@ -89,6 +92,12 @@ export class Translation {
     this.element.classList.toggle("attended", weights !== null);
     this.#outs.forEach((out, i) => out.style.setProperty("--attention", String(weights?.[i] ?? 0)));
   }
+}
+
+/** How much of a text changed. @param {import("./diff.js").Word[]} words */
+function share(words) {
+  const letters = (/** @type {import("./diff.js").Word[]} */ some) => some.reduce((sum, word) => sum + word.text.length, 0);
+  return letters(words.filter((word) => word.changed)) / Math.max(1, letters(words));
 }
 
 /** @param {import("./diff.js").Word[]} words @param {string} tag of those that changed */
