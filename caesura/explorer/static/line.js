@@ -97,6 +97,8 @@ export class Line {
       if (sum !== undefined) vary(cell, "--sum", sum / top);
       if (cell.gap >= 0) this.#paintGap(cell, i);
     });
+    const offered = this.offered();
+    this.element.classList.toggle("all-held", offered.length > 0 && offered.every((gap) => gap.locked));
     this.#rove();
   }
 

@@ -73,7 +73,7 @@ export class Panel {
         model.running ? make("span", { class: "running" }, "in training") : null,
         make("span", { class: "copies" }, make("small", {}, "copy as"), copy("SVG", copySvg), copy("PNG", copyPng)),
       ),
-      this.controls.element,
+      make("div", { class: "above" }, this.controls.element, this.readout.holding),
       this.notice,
       this.line.element,
       this.readout.element,

@@ -1,4 +1,4 @@
-/** Beneath a line: what the gap at hand is, what is held, and what the strip says. */
+/** In words: what is held (above a line), and what the strip and the gap at hand are (beneath it). */
 
 import { make, number, signed } from "./dom.js";
 import { largest } from "./line.js";
@@ -27,24 +27,24 @@ export class Readout {
     this.length = make("span", { class: "length" });
     this.try = button("", on.flips);
     this.flipped = make("span", { class: "flipped" });
+    this.holding = make("p", { class: "holding" }, this.length, this.held, this.holdAll, this.release);
     this.element = make(
       "div",
       { class: "readout" },
       make("p", { class: "strip-says" }, this.flipped, this.try),
-      make("p", { class: "holding" }, this.length, this.held, this.holdAll, this.release),
       make("p", { class: "gap-at" }, this.gap, this.lock),
     );
     this.empty();
   }
 
   empty() {
-    this.element.hidden = true;
+    this.element.hidden = this.holding.hidden = true;
   }
 
   /** @param {import("./line.js").Line} line @param {{segment_length: number | null}} segmentation @param {string} rule */
   show(line, segmentation, rule) {
     this.#line = line;
-    this.element.hidden = false;
+    this.element.hidden = this.holding.hidden = false;
     const offered = line.offered();
     const held = offered.filter((gap) => gap.locked).length;
     const length = segmentation.segment_length;
