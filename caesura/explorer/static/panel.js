@@ -9,6 +9,7 @@ import { Line, overlay } from "./line.js";
 import { copyPng, copySvg } from "./picture.js";
 import { Readout } from "./readout.js";
 import { explainBody, flipsBody, ruleOf } from "./requests.js";
+import { same } from "./state.js";
 import { Translation } from "./translation.js";
 
 const TYPING = 120; // milliseconds that typing rests before the server is asked
@@ -154,7 +155,8 @@ export class Panel {
     this.#busy(false);
     this.#say("");
     const now = { ...answer, asked, text: answer.translation };
-    this.#before = this.#answer ?? this.#before;
+    // A reference alone changes nothing that came before.
+    if (this.#answer && !same(cutting(this.#answer), cutting(now))) this.#before = this.#answer;
     this.#answer = now;
     this.#paint(this.#panel());
     this.translation.show(now, this.#before, answer.reference);
@@ -269,6 +271,11 @@ export class Panel {
     for (const newest of [this.#explains, this.#flips, this.#polls]) newest.stop();
     this.element.remove();
   }
+}
+
+/** What an answer is about, but for the reference. */
+function cutting(/** @type {any} */ { asked: { reference: _, ...rest }, version }) {
+  return { ...rest, version };
 }
 
 /** A message as a sentence: a capital first and a full stop last. */
