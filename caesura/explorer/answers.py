@@ -103,8 +103,7 @@ class Answers:
                 most = f"flips of more than {self.limits.flips} gaps take long"
                 raise Refused(413, f"{len(line.gaps)} gaps; {most}: set long to ask for them", "text")
             target = self._target(model, line, given, request, check)
-            check()
-            one = flips(model, line.text, target, rounds=0, cuts=given)
+            one = flips(model, line.text, target, rounds=0, cuts=given, check=check)
         return _flipped(request, loaded.version, line, one)
 
     def _target(

@@ -55,7 +55,8 @@ class Line:
 
 def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
     """The rules that a model can follow, its usual one first."""
-    own: list[RuleName] = ["own"] if model.cuts_any_text else []
+    needed = model.segmenter.needs_given() and model.cuts is None
+    own: list[RuleName] = ["own"] if model.cuts_any_text and not needed else []
     if not model.segmenter.takes_cuts:
         return own
     by_rule: list[RuleName] = ["characters", "words", "every"]

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,8 @@ TYPES = {
     "ico": "image/x-icon",
     "woff2": "font/woff2",
 }
-LONG_TEXTS = 4  # texts of one request that a quick thread still takes
+QUICK = 500  # characters times hypotheses that a quick thread still searches for
+USUAL = 5  # hypotheses where a request names none
 
 Work = Callable[[Any, Check], BaseModel]
 
@@ -103,6 +104,7 @@ class Explorer:
                 schema.ExplainAnswer,
                 "Cuts, translation, attention and halting of a sentence, in one pass.",
                 answers.explain,
+                long=lambda request: _is_long([request.text], request.beam),
             ),
             Question(
                 "/translate",
@@ -110,7 +112,7 @@ class Explorer:
                 schema.TranslateAnswer,
                 "Translations of some sentences, each with its log-probability.",
                 answers.translate,
-                long=lambda request: len(request.texts) > LONG_TEXTS,
+                long=lambda request: _is_long(request.texts, request.beam),
             ),
             Question(
                 "/flips",
@@ -155,6 +157,11 @@ class Explorer:
             return await _answered(request, pool.run(lambda check: question.work(asked, check)))
 
         return endpoint
+
+
+def _is_long(texts: Sequence[str], beam: int | None) -> bool:
+    """Whether a search may take seconds."""
+    return sum(map(len, texts)) * (USUAL if beam is None else beam) > QUICK
 
 
 async def _answered(request: Request, work: Awaitable[BaseModel]) -> Response:

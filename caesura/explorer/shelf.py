@@ -42,7 +42,7 @@ class Slot:
     def __init__(self, name: str, folder: Path, settings: Sequence[str] = ()) -> None:
         self.name, self.folder = name, folder
         self._settings, self._lock = settings, threading.Lock()
-        self._loaded: Loaded | None = None
+        self.latest: Loaded | None = None  # what was read last, whatever the folder has now
         self._stamp: Stamp = None
         self._tried: tuple[Stamp, float, str] | None = None  # a failure: of what, when and why
         self.load()
@@ -66,15 +66,15 @@ class Slot:
     def current(self) -> Loaded:
         """The model of the folder as it is now; Refused where it cannot be had."""
         stamp = _stamp(self.folder / WEIGHTS)
-        if stamp is not None and stamp == self._stamp and self._loaded is not None:
-            return self._loaded
+        if stamp is not None and stamp == self._stamp and self.latest is not None:
+            return self.latest
         with self._lock:
             return self._renewed(stamp)
 
     def _renewed(self, stamp: Stamp) -> Loaded:
         if stamp is None:
             raise Refused(*self._absence())
-        if stamp != self._stamp or self._loaded is None:
+        if stamp != self._stamp or self.latest is None:
             if self._tried and self._tried[0] == stamp and time.monotonic() - self._tried[1] < PAUSE:
                 raise Refused(503, self._tried[2])
             try:
@@ -82,13 +82,13 @@ class Slot:
             except InputError as problem:
                 self._tried = stamp, time.monotonic(), f"{self.name} cannot be loaded again: {problem}"
                 raise Refused(503, self._tried[2]) from problem
-        assert self._loaded is not None
-        return self._loaded
+        assert self.latest is not None
+        return self.latest
 
     def _absence(self) -> tuple[int, str]:
         if not self.folder.is_dir():
             return 410, f"the folder of {self.name} was deleted or moved"
-        if self._loaded is None:
+        if self.latest is None:
             return 503, f"the training of {self.name} has not reached its first validation yet"
         return 410, f"the weights of {self.name} were deleted: its folder has no {WEIGHTS} any more"
 
@@ -102,7 +102,7 @@ class Slot:
                 break
         for parameter in model.parameters():
             parameter.requires_grad_(False)  # nothing learns here, and threads share them
-        self._loaded, self._stamp, self._tried = Loaded(model, version), stamp, None
+        self.latest, self._stamp, self._tried = Loaded(model, version), stamp, None
 
 
 def _stamp(path: Path) -> Stamp:
@@ -132,7 +132,7 @@ class Shelf:
 
     def entropy(self, model: Translator) -> EntropyModelCuts | None:
         """What cuts text by entropy: the model's own, else that of another model; None: no model has it."""
-        slots = [slot._loaded.model for slot in self.slots.values() if slot._loaded is not None]
+        slots = [slot.latest.model for slot in self.slots.values() if slot.latest is not None]
         sources = (other.cuts for other in (model, *slots))
         return next((source for source in sources if isinstance(source, EntropyModelCuts)), None)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import caesura
 from caesura.analysis.attention import attention_maps
 from caesura.analysis.explain import explain
+from caesura.analysis.flips import flips
 from caesura.analysis.halting import halting_trace
 from caesura.inference import Translator
 
@@ -97,6 +98,14 @@ def test_a_check_is_called_before_each_step_and_may_end_the_search(beam: int) ->
     calls = 5
     assert explain(model, "abcd", beam=beam, check=check) == free
     assert calls - 5 >= len(free.target_spans)
+
+
+def test_a_check_may_end_flips() -> None:
+    def check() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        flips(MODELS["cif"], "abcd", "ab", check=check)
 
 
 def test_it_is_public_and_takes_one_sentence() -> None:
