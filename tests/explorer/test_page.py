@@ -50,7 +50,7 @@ def test_a_click_toggles_and_holds_and_the_padlock_lets_go(window: Window) -> No
     window.toggle(offset)
     assert offset not in window.cuts()
     assert window.held() == [offset]
-    assert "1 held: the model decides the other 23" in window.panel().locator(".readout").inner_text()
+    assert "1 held: the model decides the other 23" in window.panel().locator(".holding").inner_text()
     window.toggle(offset)
     assert offset in window.cuts()
     assert window.held() == [offset]

@@ -1,6 +1,7 @@
 """The explorer's page on any screen, with any text, for anyone, and when something goes wrong."""
 
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -12,6 +13,7 @@ SCREENS: dict[str, dict[str, Any]] = {
     "dark": {"dark": True},
     "phone": {"width": 390, "phone": True},
 }
+PERMISSIONS = ["clipboard-read", "clipboard-write"]
 ODD = "<script>alert(1)</script><img src=x onerror=alert(2)> é 한 👩‍👩‍👧 \u202eab\u202c שלום"
 
 
@@ -20,7 +22,9 @@ def violations(window: Window) -> list[tuple[str, list[Any]]]:
     return [(rule["id"], [node["html"][:120] for node in rule["nodes"]][:3]) for rule in found]
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize(
+    "screen", ["light", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dark", "phone"))]
+)
 def test_the_page_is_whole_and_accessible(browser: Browser, address: str, screen: str) -> None:
     window = Window(browser, address, link(SENTENCE, "cif", "act", more="&held=3"), **SCREENS[screen])
     page = window.page
@@ -31,7 +35,7 @@ def test_the_page_is_whole_and_accessible(browser: Browser, address: str, screen
     assert dark == (screen == "dark")
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     clipped = "elements => elements.filter(e => e.getBoundingClientRect().right > innerWidth).length"
-    assert page.locator("main *:visible").evaluate_all(clipped) == 0
+    assert page.locator("main :not(#examples *):visible").evaluate_all(clipped) == 0
     assert violations(window) == []
     assert window.clean()
 
@@ -203,3 +207,33 @@ def test_a_running_training_shows_its_curves_and_its_new_cuts(browser: Browser, 
     state["running"] = False
     page.clock.run_for(2500)
     page.get_by_text("trained", exact=True).wait_for()
+
+
+def test_the_line_is_copied_as_svg_and_png(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link(ODD, "act", more="&held=3"), permissions=PERMISSIONS)
+    window.click("Copy act as SVG")
+    window.page.get_by_text("Copied as SVG.").wait_for()
+    drawing = ElementTree.fromstring(window.page.evaluate("navigator.clipboard.readText()"))
+    texts = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    letters = window.panel().locator(".letter").all_inner_texts()
+    assert texts[1 : 1 + len(letters)] == letters
+    assert "".join(texts[1 + len(letters) :]) == window.translation()
+    window.click("Copy act as PNG")
+    window.page.get_by_text("Copied as PNG.").wait_for()
+    size = window.page.evaluate(
+        "async () => { const [item] = await navigator.clipboard.read();"
+        " const image = await createImageBitmap(await item.getType('image/png')); return image.width; }"
+    )
+    assert size == 2 * float(drawing.attrib["width"])
+    assert window.clean()
+
+
+def test_the_page_of_the_api_has_every_path(browser: Browser, address: str) -> None:
+    page = browser.window()
+    page.goto(address + "docs")
+    page.wait_for_selector("body.ready")
+    headings = page.locator("h2").all_inner_texts()
+    assert {"POST /segment", "POST /explain", "POST /flips", "POST /translate"} <= {*headings}
+    links = page.locator("a[href^='#']").evaluate_all("all => all.map(a => a.getAttribute('href').slice(1))")
+    assert {*links} <= {*headings}
+    assert browser.said == []

@@ -35,6 +35,8 @@ function fields(schema) {
   return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
 }
 
+const errors = new Map(); // what each status means: the same for every path
+
 function bodies(/** @type {any} */ operation) {
   const found = [];
   const of = (content) => content?.["application/json"]?.schema;
@@ -42,7 +44,9 @@ function bodies(/** @type {any} */ operation) {
   if (asked) found.push(make("p", {}, "takes ", ...typeOf(asked)));
   for (const [status, response] of Object.entries(operation.responses ?? {})) {
     const schema = of(response.content);
-    if (schema) found.push(make("p", {}, `${status}: `, ...typeOf(schema), ` ${response.description ?? ""}`));
+    if (!schema) continue;
+    if (status < 400) found.push(make("p", {}, `${status}: `, ...typeOf(schema), ` ${response.description ?? ""}`));
+    else errors.set(status, response.description ?? "");
   }
   return found;
 }
@@ -61,6 +65,8 @@ async function start() {
       ),
     ),
   );
+  const meanings = [...errors].map(([status, about]) => make("li", {}, make("code", {}, status), ` ${about}`));
+  sections.push(make("section", {}, make("h2", {}, "Errors"), make("p", {}, "answer with ", link("ErrorAnswer")), make("ul", {}, ...meanings)));
   const schemas = Object.entries(api.components?.schemas ?? {}).map(([name, schema]) =>
     make("section", { id: name }, make("h2", {}, make("code", {}, name)), make("p", {}, schema.description ?? ""), fields(schema)),
   );

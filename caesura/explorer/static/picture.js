@@ -1,5 +1,7 @@
 /** A line with its cuts and its translation as a drawing of its own: SVG text, or a PNG made from it. */
 
+import { number } from "./dom.js";
+
 const [PAD, WIDTH, LETTER, GAP, BARS, ROW] = [24, 900, 20, 11, 40, 92];
 
 /** @param {string} text */
@@ -44,12 +46,13 @@ export function svgOf({ name, line, answer, element }) {
   const parts = [];
   let [x, top, right] = [PAD, PAD + 20, 0];
   const flip = (at, wide) => (rtl ? WIDTH - at - wide : at);
-  for (const cell of line.cells()) {
+  for (const [i, cell] of line.cells().entries()) {
+    if (i === 0) x -= GAP; // there is no gap before the first one
     const wide = Math.max(12, pen.measureText(cell.shown).width + 4);
     if (x + GAP + wide > WIDTH - PAD) [x, top] = [PAD, top + ROW];
     const tint = cell.segment % 2 ? colour.b : colour.a;
     const joins = cell.state && !cell.state.cut;
-    const left = joins || !cell.state ? x : x + GAP;
+    const left = i > 0 && (joins || !cell.state) ? x : x + GAP;
     const box = { x: flip(left, x + GAP + wide - left), wide: x + GAP + wide - left };
     parts.push(`<rect x="${box.x}" y="${top + BARS}" width="${box.wide}" height="30" fill="${tint}"/>`);
     const middle = flip(x + GAP, wide) + wide / 2;
@@ -66,12 +69,12 @@ export function svgOf({ name, line, answer, element }) {
   }
   top += BARS + 64;
   for (const row of wrapped(pen, answer?.translation ?? "", WIDTH - 2 * PAD)) {
-    parts.push(`<text x="${rtl ? PAD : PAD}" y="${top}">${escaped(row)}</text>`);
+    parts.push(`<text x="${PAD}" y="${top}">${escaped(row)}</text>`);
     top += 28;
   }
   const score = answer?.log_probability;
-  const told = score == null ? name : `${name} · log p ${score.toFixed(2)}`;
-  const width = rtl ? WIDTH : Math.max(right + PAD, 420);
+  const told = score == null ? name : `${name} · log p ${number(score)}`;
+  const width = rtl ? WIDTH : Math.ceil(Math.max(right + PAD, 420));
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}" ` +
     `font-family="${font}" font-size="${LETTER}" fill="${colour.ink}">` +
