@@ -13,7 +13,7 @@ from pathlib import Path
 
 from caesura.analysis.lines import readable
 from caesura.config.cookbook import find_model
-from caesura.data.entropy import EntropyModelCuts
+from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.files import checksum
 from caesura.errors import InputError
 from caesura.explorer.refused import Refused
@@ -149,8 +149,11 @@ class Shelf:
 
 def live_rate(model: Translator) -> float | None:
     """The characters per segment of a model whose rate can be changed at once; None: it cannot."""
-    control = model.segmenter.control
-    return control.target.value.item() if control is not None and control.by == "scaling" else None
+    control, cuts = model.segmenter.control, model.cuts
+    if control is not None and control.by == "scaling":
+        return control.target.value.item()
+    movable = isinstance(cuts, NgramCuts) and not cuts.rise and model.segmenter.needs_given()
+    return model.target_length if movable else None
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
@@ -177,7 +180,14 @@ def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
         return
     if live_rate(model) is None:
         raise Refused(422, "the rate of this model cannot be changed without training", "rate")
-    control = model.segmenter.control
+    control, cuts = model.segmenter.control, model.cuts
+    if isinstance(cuts, NgramCuts):
+        try:
+            model.cuts = _threshold_at(cuts, rate)
+            yield
+        finally:
+            model.cuts = cuts
+        return
     assert control is not None
     before, value = control.rate, control.target.value.item()
     try:
@@ -187,3 +197,10 @@ def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
     finally:
         control.rate = before
         control.target.value.fill_(value)
+
+
+def _threshold_at(cuts: NgramCuts, rate: float) -> NgramCuts | None:
+    try:
+        return cuts.at(rate)
+    except ValueError as problem:  # longer than the lines of the training text
+        raise Refused(422, f"rate: {problem}", "rate") from problem

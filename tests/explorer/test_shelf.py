@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 from explorer.asking import answer, ask, client, serving
-from explorer.kinds import CIF, SHORT
-from helpers import tiny_model
+from explorer.kinds import CIF, READER, SHORT
+from helpers import RECURRENT, make_config, tiny_model, vocabulary
 from wording import wording
 
+from caesura.config import EntropyCuts
 from caesura.data.entropy import NgramCuts
+from caesura.data.held import LOCK
 from caesura.explorer.server import Explorer
 from caesura.explorer.shelf import PAUSE, short_names
+from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
 from caesura.training.journal import METRICS
 
@@ -132,8 +135,6 @@ def test_a_running_training_is_known_by_its_lock(shown: Explorer, folder: Path) 
         return [model["running"], answer(shown, "/training", model="m")["running"]]
 
     assert running() == [False, False]
-    from caesura.data.held import LOCK
-
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     fcntl.flock(file, fcntl.LOCK_EX)
     assert running() == [True, True]
@@ -149,19 +150,52 @@ def test_long_curves_are_thinned_and_keep_their_end(shown: Explorer, folder: Pat
     assert curve == sorted(curve)
 
 
-def test_a_model_that_cuts_by_entropy_lends_its_cuts(shown: Explorer) -> None:
-    from caesura.config import EntropyCuts
+@pytest.fixture
+def by_entropy(tmp_path: Path) -> Path:
+    """A model that is cut by the entropy of n-grams."""
+    cuts = {"type": "entropy", "target": 2.0, "order": 2}
+    side = {"lang": "xx", "level": "char"}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side, "cuts": cuts}
+    given = {"type": "parts", "reader": READER, "cutter": "given", "pooling": "mean", "output_dim": 5}
+    config = make_config(given, {"hidden_size": 3}, RECURRENT, data=data, testing=SHORT)
+    lines = ["abab abcd", "abce fgh", "abcdefgh"] * 3
+    learnt = NgramCuts.learn(lines, EntropyCuts(type="entropy", target=2.0, order=2))
+    Translator.build(config, vocabulary(12), vocabulary(9), learnt).save_pretrained(tmp_path / "entropy")
+    return tmp_path / "entropy"
 
-    model = shown.shelf.slot("m").current().model
-    assert "entropy" not in client(shown).get("/api/models").json()["models"][0]["rules"]
-    settings = EntropyCuts(type="entropy", target=2.0, order=2)
-    cuts = NgramCuts.learn(["abab abcd", "abce fgh", "abcdefgh"] * 3, settings)
-    model.cuts = cuts  # as of another model on the shelf
-    assert "entropy" in client(shown).get("/api/models").json()["models"][0]["rules"]
-    told = answer(shown, "/segment", **BODY, rule={"name": "entropy"})
-    bounds = [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
-    assert bounds == cuts.offsets(BODY["text"])
-    assert bounds
+
+def bounds_of(told: dict[str, Any]) -> list[int]:
+    """Where an answer cuts."""
+    return [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+
+
+def test_a_model_that_cuts_by_entropy_lends_its_cuts(folder: Path, by_entropy: Path) -> None:
+    with serving(folder) as alone:
+        assert "entropy" not in client(alone).get("/api/models").json()["models"][0]["rules"]
+    with serving(folder, by_entropy) as explorer:
+        models = client(explorer).get("/api/models").json()["models"]
+        assert all("entropy" in model["rules"] for model in models)
+        cuts = explorer.shelf.slot("entropy").current().model.cuts
+        assert isinstance(cuts, NgramCuts)
+        expected = cuts.offsets(BODY["text"])
+        assert expected
+        assert bounds_of(answer(explorer, "/segment", **BODY, rule={"name": "entropy"})) == expected
+        own = {**BODY, "model": "entropy"}
+        assert bounds_of(answer(explorer, "/segment", **own)) == expected
+        assert answer(explorer, "/flips", **own)["changes"]
+
+
+def test_cuts_by_entropy_have_a_rate_too(by_entropy: Path) -> None:
+    with serving(by_entropy) as explorer:
+        [model] = client(explorer).get("/api/models").json()["models"]
+        assert model["live_rate"] == {"target": 2.0}
+        own = {**BODY, "model": "entropy"}
+        counts = [len(answer(explorer, "/segment", **own, rate=rate)["pieces"]) for rate in (1.0, 2.0, 4.0)]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] == len(BODY["text"])
+        assert counts[0] > counts[-1]
+        assert counts[1] == len(answer(explorer, "/segment", **own)["pieces"])
+        assert ask(explorer, "/segment", 422, **own, rate=100.0)["field"] == "rate"
 
 
 def test_names_are_as_short_as_they_can_be() -> None:
