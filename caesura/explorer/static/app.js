@@ -70,7 +70,8 @@ function tell(/** @type {string} */ text) {
 
 /** A model is another one now. @param {string} name @param {string} version of the answer that said so */
 function replaced(name, version) {
-  tell(`${name} was replaced on disk. What you see now comes from the new model.`);
+  const first = models.some((model) => model.name === name && model.problem);
+  tell(first ? `${name} has its first weights.` : `${name} was replaced on disk. What you see now comes from the new model.`);
   load().then(() => {
     models = models.map((model) => (model.name === name ? { ...model, version } : model));
     panels.get(name)?.close();

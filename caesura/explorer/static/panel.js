@@ -65,12 +65,12 @@ export class Panel {
       make("button", { type: "button", click: () => this.#copied(to), "aria-label": `Copy ${this.name} as ${name}` }, name);
     this.element = make(
       "section",
-      { class: "panel", "aria-labelledby": heading },
+      { class: model.takes_cuts ? "panel" : "panel fixed", "aria-labelledby": heading },
       make(
         "header",
         {},
         make("h2", { id: heading }, this.name),
-        make("span", { class: "kind" }, `${model.kind} on ${model.level} symbols`),
+        model.kind ? make("span", { class: "kind" }, `${model.kind} on ${model.level} symbols`) : null,
         model.running ? make("span", { class: "running" }, "in training") : null,
         make("span", { class: "copies" }, make("small", {}, "copy as"), copy("SVG", copySvg), copy("PNG", copyPng)),
       ),
@@ -91,6 +91,10 @@ export class Panel {
   }
 
   #hold(cuts) {
+    if (!this.model.takes_cuts) {
+      this.#say("This model reads symbol by symbol, so its cuts cannot be moved.");
+      return this.#paint(this.#panel());
+    }
     this.on.send({ type: "hold", model: this.name, cuts });
   }
 
@@ -120,8 +124,13 @@ export class Panel {
     return false;
   }
 
-  /** Ask again, after a lost connection or a new model. */
+  /** Ask again for everything, after a lost connection. */
   refresh() {
+    this.#askAgain();
+    if (this.model.history || this.model.running) this.#watch(0);
+  }
+
+  #askAgain() {
     this.#asked = "";
     if (this.#page) this.update(this.#page);
   }
@@ -244,11 +253,12 @@ export class Panel {
         this.curves.replaceChildren(...drawCurves(training.curves, training.running, open));
         const running = this.element.querySelector(".running");
         if (running) running.textContent = training.running ? `in training, update ${training.update}` : "trained";
-        if (this.model.version !== training.version && training.version) {
-          this.model = { ...this.model, version: training.version, problem: null };
-          this.refresh();
-        }
         if (training.running) this.#watch(POLL);
+        this.model = { ...this.model, running: training.running };
+        if (this.model.version === training.version || !training.version) return;
+        if (this.model.problem) return this.on.replaced(this.name, training.version); // its first weights
+        this.model = { ...this.model, version: training.version };
+        this.#askAgain();
       } catch (error) {
         if (error.name === "AbortError") throw error;
         if (error instanceof Lost) return this.on.lost();
