@@ -40,7 +40,8 @@ export async function ask(path, body = null, signal = undefined) {
     answer = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    if (response) throw new Refusal(`The server gave an answer that is not JSON (${response.status}).`, 500, null);
+    const strange = `The server gave an answer that is not JSON (${response?.status}).`;
+    if (response) throw new Refusal(strange, 500, null);
     throw new Lost("The server does not answer.");
   }
   if (!response.ok) {

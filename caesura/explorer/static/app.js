@@ -18,6 +18,7 @@ let lost = 0;
 const panels = new Map();
 
 function send(/** @type {object} */ action) {
+  if (!lost && action.type !== "load") tell("");
   const before = state;
   state = reduce(state, { time: Date.now(), ...action });
   if (state !== before) show();
@@ -32,7 +33,8 @@ function show() {
   find("redo").disabled = future.length === 0;
   find("reset").disabled = now.panels.every((panel) => same(panel, panelOf(panel.model)));
   const over = size(now.text) - limits.characters;
-  find("count").textContent = over > 0 ? `${over} characters too many: at most ${limits.characters} are taken.` : "";
+  const most = `${over} characters too many: at most ${limits.characters} are taken.`;
+  find("count").textContent = over > 0 ? most : "";
   showPanels(now.panels.map((panel) => panel.model));
   for (const panel of panels.values()) panel.update(now);
   const hash = `#${encode(now)}`;
@@ -51,7 +53,9 @@ function showPanels(/** @type {string[]} */ names) {
   }
   const wanted = names.map((name) => panels.get(name).element);
   const shown = [...find("panels").children];
-  if (!same(names, shown.map((element) => element.querySelector("h2").textContent))) find("panels").replaceChildren(...wanted);
+  if (wanted.length !== shown.length || wanted.some((element, i) => element !== shown[i])) {
+    find("panels").replaceChildren(...wanted);
+  }
   find("panels").classList.toggle("several", names.length > 1);
   for (const box of find("models").querySelectorAll("input")) box.checked = names.includes(box.value);
 }
@@ -61,7 +65,8 @@ function known(page) {
   const named = page.panels.filter((panel) => models.some((model) => model.name === panel.model));
   const missing = page.panels.filter((panel) => !named.includes(panel)).map((panel) => panel.model);
   if (missing.length) tell(`The link names a model that is not here: ${missing.join(", ")}.`);
-  return { ...page, panels: named.length ? named : models.slice(0, FIRST).map((model) => panelOf(model.name)) };
+  const usual = models.slice(0, FIRST).map((model) => panelOf(model.name));
+  return { ...page, panels: named.length ? named : usual };
 }
 
 function tell(/** @type {string} */ text) {
@@ -71,7 +76,8 @@ function tell(/** @type {string} */ text) {
 /** A model is another one now. @param {string} name @param {string} version of the answer that said so */
 function replaced(name, version) {
   const first = models.some((model) => model.name === name && model.problem);
-  tell(first ? `${name} has its first weights.` : `${name} was replaced on disk. What you see now comes from the new model.`);
+  const again = `${name} was replaced on disk. What you see now comes from the new model.`;
+  tell(first ? `${name} has its first weights.` : again);
   load().then(() => {
     models = models.map((model) => (model.name === name ? { ...model, version } : model));
     panels.get(name)?.close();
@@ -164,8 +170,8 @@ async function copyLink() {
 /** Light to dark and back; the choice is kept. */
 function turn() {
   const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  const usual = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  root.dataset.theme = (root.dataset.theme ?? usual) === "dark" ? "light" : "dark";
   localStorage.setItem("caesura-theme", root.dataset.theme);
 }
 
@@ -181,5 +187,6 @@ async function start() {
 }
 
 start().catch((error) => {
-  tell(error instanceof Lost ? "The server does not answer. Start it, then reload this page." : error.message);
+  const message = "The server does not answer. Start it, then reload this page.";
+  tell(error instanceof Lost ? message : error.message);
 });

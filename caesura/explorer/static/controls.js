@@ -17,13 +17,15 @@ export class Controls {
 
   /** @param {any} model as /api/models has it @param {(action: object) => void} send */
   constructor(model, send) {
-    const k = make("input", { type: "number", min: 1, max: 99, "aria-label": "symbols per segment", class: "k" });
+    const about = "symbols per segment";
+    const k = make("input", { type: "number", min: 1, max: 99, "aria-label": about, class: "k" });
     const choose = (rule) => send({ type: "rule", rule, k: Math.max(1, Math.round(Number(k.value)) || 1) });
     k.addEventListener("change", () => choose("every"));
     this.k = k;
     const offered = model.takes_cuts === false ? ["own"] : model.rules;
     const buttons = offered.map((rule) => {
-      const button = make("button", { type: "button", title: HINTS[rule], click: () => choose(rule) }, NAMES[rule]);
+      const does = { type: "button", title: HINTS[rule], click: () => choose(rule) };
+      const button = make("button", does, NAMES[rule]);
       this.#buttons.set(rule, button);
       return rule === "every" ? make("span", { class: "every" }, button, k) : button;
     });
@@ -31,7 +33,7 @@ export class Controls {
       "div",
       { class: "controls" },
       make("span", { class: "who" }, "cuts by"),
-      make("div", { class: "rules", role: "group", "aria-label": "Who decides the gaps that are not held" }, ...buttons),
+      make("div", { class: "rules", role: "group", "aria-label": "Who decides free gaps" }, ...buttons),
     );
     if (model.live_rate) this.element.append(this.#rate(model, send));
   }
@@ -46,7 +48,9 @@ export class Controls {
 
   /** @param {import("./state.js").Panel} panel */
   show(panel) {
-    for (const [rule, button] of this.#buttons) button.setAttribute("aria-pressed", String(rule === panel.rule));
+    for (const [rule, button] of this.#buttons) {
+      button.setAttribute("aria-pressed", String(rule === panel.rule));
+    }
     if (document.activeElement !== this.k) this.k.value = String(panel.k);
     if (!this.slider) return;
     const rate = panel.rate ?? this.target;

@@ -4,12 +4,14 @@ import { draw, make } from "./dom.js";
 
 const [WIDTH, HEIGHT, PAD] = [220, 64, 4];
 
-const FIRST = ["bleu", "chrf", "exact", "loss", "segment_length", "boundary_f1"]; // in this order, where there are
-const AT_ONCE = 6; // of these; the others are in a fold
+const FIRST = ["bleu", "chrf", "exact", "loss", "segment_length", "boundary_f1"];
+const AT_ONCE = 6; // of these, in this order; the others are in a fold
 
 /**
  * Of a training that runs, the first of the curves are in sight.
- * @param {Record<string, [number, number][]>} curves @param {boolean} running @param {boolean} open whether the fold is
+ * @param {Record<string, [number, number][]>} curves
+ * @param {boolean} running
+ * @param {boolean} open whether the fold is
  */
 export function drawCurves(curves, running, open) {
   const rank = ([name]) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);

@@ -9,15 +9,20 @@ const link = (name) => make("a", { href: `#${name}` }, make("code", {}, name));
 function typeOf(schema) {
   if (schema.$ref) return [link(schema.$ref.split("/").at(-1))];
   const options = schema.anyOf ?? schema.oneOf;
-  if (options) return options.flatMap((one, i) => (i ? [" or ", ...typeOf(one)] : typeOf(one)));
+  if (options) return between(options, " or ");
   if (schema.enum) return [schema.enum.map((value) => JSON.stringify(value)).join(" or ")];
   if ("const" in schema) return [JSON.stringify(schema.const)];
-  if (schema.prefixItems) return ["(", ...schema.prefixItems.flatMap((one, i) => (i ? [", ", ...typeOf(one)] : typeOf(one))), ")"];
+  if (schema.prefixItems) return ["(", ...between(schema.prefixItems, ", "), ")"];
   if (schema.type === "array") return ["list of ", ...typeOf(schema.items ?? {})];
   if (schema.type === "object" && typeof schema.additionalProperties === "object") {
     return ["object of ", ...typeOf(schema.additionalProperties)];
   }
   return [schema.type ?? "anything"];
+}
+
+/** Several types with a word between them. */
+function between(schemas, word) {
+  return schemas.flatMap((one, i) => (i ? [word, ...typeOf(one)] : typeOf(one)));
 }
 
 function fields(schema) {
@@ -32,7 +37,8 @@ function fields(schema) {
     ),
   );
   const head = ["key", "type", "about"].map((name) => make("th", { scope: "col" }, name));
-  return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows)));
+  const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
+  return make("div", { class: "scroll" }, table);
 }
 
 const errors = new Map(); // what each status means: the same for every path
@@ -45,8 +51,9 @@ function bodies(/** @type {any} */ operation) {
   for (const [status, response] of Object.entries(operation.responses ?? {})) {
     const schema = of(response.content);
     if (!schema) continue;
-    if (status < 400) found.push(make("p", {}, `${status}: `, ...typeOf(schema), ` ${response.description ?? ""}`));
-    else errors.set(status, response.description ?? "");
+    const about = response.description ?? "";
+    if (status < 400) found.push(make("p", {}, `${status}: `, ...typeOf(schema), ` ${about}`));
+    else errors.set(status, about);
   }
   return found;
 }
@@ -66,9 +73,16 @@ async function start() {
     ),
   );
   const meanings = [...errors].map(([status, about]) => make("li", {}, make("code", {}, status), ` ${about}`));
-  sections.push(make("section", {}, make("h2", {}, "Errors"), make("p", {}, "answer with ", link("ErrorAnswer")), make("ul", {}, ...meanings)));
+  const answered = make("p", {}, "answer with ", link("ErrorAnswer"));
+  sections.push(make("section", {}, make("h2", {}, "Errors"), answered, make("ul", {}, ...meanings)));
   const schemas = Object.entries(api.components?.schemas ?? {}).map(([name, schema]) =>
-    make("section", { id: name }, make("h2", {}, make("code", {}, name)), make("p", {}, schema.description ?? ""), fields(schema)),
+    make(
+      "section",
+      { id: name },
+      make("h2", {}, make("code", {}, name)),
+      make("p", {}, schema.description ?? ""),
+      fields(schema),
+    ),
   );
   document.getElementById("api").append(...sections, ...schemas);
   document.body.classList.add("ready");

@@ -1,7 +1,8 @@
 /** Elements made in one call; whatever text they get stays text. */
 
 /**
- * @param {string} tag @param {Record<string, any>} attributes a function is a listener, false and null are left out
+ * @param {string} tag
+ * @param {Record<string, any>} attributes a function is a listener, false and null are left out
  * @param {...(Node | string | null)} children
  */
 export function make(tag, attributes = {}, ...children) {
@@ -24,7 +25,8 @@ export function draw(/** @type {string} */ tag, attributes = {}, ...children) {
 function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
-    else if (value !== false && value !== null) element.setAttribute(name, value === true ? "" : String(value));
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null) element.setAttribute(name, String(value));
   }
 }
 

@@ -53,7 +53,11 @@ export class Line {
     element.setAttribute("aria-label", `Cuts of ${name}`);
   }
 
-  /** @param {string} text @param {Gap[]} gaps @param {{unknown: number[], halting: number[] | null, offsets: number[]}} more */
+  /**
+   * @param {string} text
+   * @param {Gap[]} gaps
+   * @param {{unknown: number[], halting: number[] | null, offsets: number[]}} more
+   */
   show(text, gaps, more) {
     this.gaps = gaps;
     const key = JSON.stringify([text, gaps.map((gap) => gap.offset)]);
@@ -140,7 +144,10 @@ export class Line {
     }
   }
 
-  /** Shade segments by how much an output symbol attends to each; null takes it away. @param {number[] | null} weights */
+  /**
+   * Shade segments by how much an output symbol attends to each; null takes it away.
+   * @param {number[] | null} weights
+   */
   attend(weights) {
     this.element.classList.toggle("attended", weights !== null);
     for (const cell of this.#cells) vary(cell, "--attention", weights?.[cell.segment] ?? 0);
@@ -176,7 +183,11 @@ export class Line {
     this.#rove();
   }
 
-  /** The gap so many places from another; null beyond the ends. @param {number} offset @param {number} steps */
+  /**
+   * The gap so many places from another; null beyond the ends.
+   * @param {number} offset
+   * @param {number} steps
+   */
   neighbour(offset, steps) {
     const offered = this.#cells.filter((cell) => cell.gap >= 0);
     return offered[offered.findIndex((cell) => cell.offset === offset) + steps]?.offset ?? null;

@@ -24,10 +24,12 @@ export function encode(page) {
 export function decode(/** @type {string} */ hash) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   if (!fields.has("text")) return null;
-  const page = { text: tidy(fields.get("text") ?? ""), reference: tidy(fields.get("reference") ?? ""), panels: [] };
+  const [text, reference] = ["text", "reference"].map((key) => tidy(fields.get(key) ?? ""));
+  const page = { text, reference, panels: [] };
   for (const [key, value] of fields) {
     const panel = page.panels.at(-1);
-    if (key === "model" && !page.panels.some((other) => other.model === value)) page.panels.push(panelOf(value));
+    const again = page.panels.some((other) => other.model === value);
+    if (key === "model" && !again) page.panels.push(panelOf(value));
     else if (panel) read(panel, key, value);
   }
   return page;

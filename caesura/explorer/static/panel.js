@@ -53,7 +53,7 @@ export class Panel {
     this.line.element.addEventListener("pointerleave", () => this.#attendTo(null));
     this.readout = new Readout({
       lock: (offset) => this.#hold(lockOrRelease(this.line, offset)),
-      holdAll: () => this.#hold(Object.fromEntries(this.line.offered().map((gap) => [gap.offset, gap.cut ? 1 : -1]))),
+      holdAll: () => this.#hold(asTheyAre(this.line.offered())),
       release: () => this.on.send({ type: "release", model: this.name }),
       flips: () => this.#askFlips(0, true),
     });
@@ -61,8 +61,11 @@ export class Panel {
     this.notice = make("p", { class: "notice", role: "status" });
     this.curves = make("div", { class: "curves" });
     const heading = `model-${this.name.replace(/[^\w-]/g, "_")}`;
-    const copy = (name, to) =>
-      make("button", { type: "button", click: () => this.#copied(to), "aria-label": `Copy ${this.name} as ${name}` }, name);
+    const copy = (name, to) => {
+      const label = `Copy ${this.name} as ${name}`;
+      return make("button", { type: "button", click: () => this.#copied(to), "aria-label": label }, name);
+    };
+    const copies = [make("small", {}, "copy as"), copy("SVG", copySvg), copy("PNG", copyPng)];
     this.element = make(
       "section",
       { class: model.takes_cuts ? "panel" : "panel fixed", "aria-labelledby": heading },
@@ -72,7 +75,7 @@ export class Panel {
         make("h2", { id: heading }, this.name),
         model.kind ? make("span", { class: "kind" }, `${model.kind} on ${model.level} symbols`) : null,
         model.running ? make("span", { class: "running" }, "in training") : null,
-        make("span", { class: "copies" }, make("small", {}, "copy as"), copy("SVG", copySvg), copy("PNG", copyPng)),
+        make("span", { class: "copies" }, ...copies),
       ),
       make("div", { class: "above" }, this.controls.element, this.readout.holding),
       this.notice,
@@ -230,8 +233,8 @@ export class Panel {
 
   #look(offset) {
     this.readout.look(offset);
-    const segment = offset === null ? null : this.line.cells().find((cell) => cell.offset === offset)?.segment;
-    this.#attendTo(segment ?? null);
+    const cell = this.line.cells().find((one) => one.offset === offset);
+    this.#attendTo(cell?.segment ?? null);
   }
 
   #overLine(event) {
@@ -252,7 +255,8 @@ export class Panel {
         const open = this.curves.querySelector("details[open]") !== null;
         this.curves.replaceChildren(...drawCurves(training.curves, training.running, open));
         const running = this.element.querySelector(".running");
-        if (running) running.textContent = training.running ? `in training, update ${training.update}` : "trained";
+        const state = training.running ? `in training, update ${training.update}` : "trained";
+        if (running) running.textContent = state;
         if (training.running) this.#watch(POLL);
         this.model = { ...this.model, running: training.running };
         if (this.model.version === training.version || !training.version) return;
@@ -281,6 +285,11 @@ export class Panel {
     for (const newest of [this.#explains, this.#flips, this.#polls]) newest.stop();
     this.element.remove();
   }
+}
+
+/** All gaps held as they are. @param {import("./line.js").Gap[]} gaps */
+function asTheyAre(gaps) {
+  return Object.fromEntries(gaps.map((gap) => [gap.offset, gap.cut ? 1 : -1]));
 }
 
 /** What an answer is about, but for the reference. */

@@ -19,8 +19,10 @@ function colours(/** @type {Element} */ element) {
     probe.remove();
     return colour;
   };
-  const names = { back: "--sheet", ink: "--ink", muted: "--muted", a: "--a", b: "--b", cut: "--c1", held: "--c2" };
-  return { font: style.fontFamily, ...Object.fromEntries(Object.entries(names).map(([key, name]) => [key, of(name)])) };
+  const tints = { back: "--sheet", a: "--a", b: "--b", cut: "--c1", held: "--c2" };
+  const names = { ...tints, ink: "--ink", muted: "--muted" };
+  const found = Object.entries(names).map(([key, name]) => [key, of(name)]);
+  return { font: style.fontFamily, ...Object.fromEntries(found) };
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} width */
@@ -56,13 +58,15 @@ export function svgOf({ name, line, answer, element }) {
     const box = { x: flip(left, x + GAP + wide - left), wide: x + GAP + wide - left };
     parts.push(`<rect x="${box.x}" y="${top + BARS}" width="${box.wide}" height="30" fill="${tint}"/>`);
     const middle = flip(x + GAP, wide) + wide / 2;
-    parts.push(`<text x="${middle}" y="${top + BARS + 22}" text-anchor="middle">${escaped(cell.shown)}</text>`);
+    const letter = escaped(cell.shown);
+    parts.push(`<text x="${middle}" y="${top + BARS + 22}" text-anchor="middle">${letter}</text>`);
     if (cell.state) {
       const tall = Math.max(3, (cell.state.score ?? (cell.state.cut ? 1 : 0)) * (BARS - 6));
       const paint = cell.state.locked ? colour.held : colour.cut;
       const inside = cell.state.cut ? `fill="${paint}"` : `fill="none" stroke="${paint}"`;
       const at = flip(x + 2, GAP - 4);
-      parts.push(`<rect x="${at}" y="${top + BARS - 3 - tall}" width="${GAP - 4}" height="${tall}" rx="2" ${inside}/>`);
+      const y = top + BARS - 3 - tall;
+      parts.push(`<rect x="${at}" y="${y}" width="${GAP - 4}" height="${tall}" rx="2" ${inside}/>`);
     }
     x += GAP + wide;
     right = Math.max(right, x);
@@ -76,7 +80,8 @@ export function svgOf({ name, line, answer, element }) {
   const told = score == null ? name : `${name} · log p ${number(score)}`;
   const width = rtl ? WIDTH : Math.ceil(Math.max(right + PAD, 420));
   return (
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}" ` +
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" ` +
+    `viewBox="0 0 ${width} ${top}" ` +
     `font-family="${font}" font-size="${LETTER}" fill="${colour.ink}">` +
     `<rect width="100%" height="100%" fill="${colour.back}"/>` +
     `<text x="${PAD}" y="${PAD + 4}" font-size="13" fill="${colour.muted}">${escaped(told)}</text>` +

@@ -16,7 +16,9 @@ export class Readout {
   #at = /** @type {number | null} */ (null);
   #changes = new Map();
 
-  /** @param {{lock: (offset: number) => void, holdAll: () => void, release: () => void, flips: () => void}} on */
+  /**
+   * @param {{lock: (offset: number) => void, holdAll: () => void, release: () => void, flips: () => void}} on
+   */
   constructor(on) {
     const button = (text, click) => make("button", { type: "button", click }, text);
     this.lock = button("hold", () => this.#at !== null && on.lock(this.#at));
@@ -41,7 +43,11 @@ export class Readout {
     this.element.hidden = this.holding.hidden = true;
   }
 
-  /** @param {import("./line.js").Line} line @param {{segment_length: number | null}} segmentation @param {string} rule */
+  /**
+   * @param {import("./line.js").Line} line
+   * @param {{segment_length: number | null}} segmentation
+   * @param {string} rule
+   */
   show(line, segmentation, rule) {
     this.#line = line;
     this.element.hidden = this.holding.hidden = false;
@@ -65,7 +71,8 @@ export class Readout {
     this.lock.hidden = !gap;
     if (!gap) {
       this.gap.textContent =
-        "Click a gap to cut or join there; drag a cut to move it. What you touch is held, with a padlock; click that to let go.";
+        "Click a gap to cut or join there; drag a cut to move it. " +
+        "What you touch is held, with a padlock; click that to let go.";
       return;
     }
     const state = gap.cut ? "cut" : "joined";
@@ -77,7 +84,12 @@ export class Readout {
     this.lock.textContent = gap.locked ? "release" : `hold this ${gap.cut ? "cut" : "join"}`;
   }
 
-  /** What the strip says. @param {any} flips @param {number} many gaps that are to be asked for @param {boolean} typed a reference */
+  /**
+   * What the strip says.
+   * @param {any} flips
+   * @param {number} many gaps that are to be asked for
+   * @param {boolean} typed a reference
+   */
   flips(flips, many, typed = false) {
     this.#changes = new Map();
     this.try.hidden = many === 0;
@@ -88,7 +100,8 @@ export class Readout {
     });
     const what = typed ? "the reference" : "the model’s own output";
     const best = flips.best === null ? null : this.#changes.get(flips.best);
-    const says = best === null ? `No single flip helps ${what}` : `The best flip (framed) helps ${what} by ${number(-best, 3)}`;
+    const helps = best === null ? "" : `The best flip (framed) helps ${what} by ${number(-best, 3)}`;
+    const says = helps || `No single flip helps ${what}`;
     this.flipped.replaceChildren(
       ...[["helps", "a flip helps"], ["hurts", "it hurts"], ["promises", "what the gradient promises"]].map(
         ([kind, text]) => make("span", { class: `key ${kind}` }, text),

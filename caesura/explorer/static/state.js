@@ -1,8 +1,10 @@
 /**
  * What the page is about, and its history: a pure reducer.
- * A gap is free (the rule decides) or held (a hand has decided): `held` maps its offset to 1, a cut, or -1, a join.
+ * A gap is free (the rule decides) or held (a hand has decided).
+ * `held` maps the offset of a gap to 1, a cut, or -1, a join.
  *
- * @typedef {{model: string, rule: string, k: number, rate: number | null, held: Record<number, 1 | -1>}} Panel
+ * @typedef {Record<number, 1 | -1>} Held
+ * @typedef {{model: string, rule: string, k: number, rate: number | null, held: Held}} Panel
  * @typedef {{text: string, reference: string, panels: Panel[]}} Page
  * @typedef {{past: Page[], now: Page, future: Page[], last: {group: string, time: number} | null}} History
  */
@@ -86,7 +88,9 @@ export function change(page, action) {
 export function reduce(history, action) {
   const { past, now, future, last } = history;
   if (action.type === "undo") {
-    return past.length ? { past: past.slice(0, -1), now: past.at(-1), future: [now, ...future], last: null } : history;
+    return past.length
+      ? { past: past.slice(0, -1), now: past.at(-1), future: [now, ...future], last: null }
+      : history;
   }
   if (action.type === "redo") {
     return future.length

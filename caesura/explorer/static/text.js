@@ -6,7 +6,7 @@
 const CLUSTERS = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 const UNSEEN = /^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cn}\p{Co}\p{Cs}\u034f\u115f\u1160\u3164\uffa0]$/u;
 const JOINING = /^[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Nko}\p{Script=Mongolian}]\p{M}*$/u;
-const LEFTWARDS = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+const LEFTWARDS = /[\p{sc=Hebrew}\p{sc=Arabic}\p{sc=Syriac}\p{sc=Thaana}\p{sc=Nko}\p{sc=Adlam}]/u;
 const JOINER = "\u200d";
 
 /** One line of whole characters: no line breaks, no halves of a surrogate pair. @param {string} text */
@@ -53,7 +53,10 @@ export function clusters(text) {
   });
 }
 
-/** A cluster as it is shown: spaces and characters without a form of their own get one. @param {string} cluster */
+/**
+ * A cluster as it is shown: spaces and characters without a form of their own get one.
+ * @param {string} cluster
+ */
 export function visible(cluster) {
   if (cluster === " ") return "␣";
   if (cluster === "\u00a0") return "⍽";

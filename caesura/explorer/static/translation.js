@@ -1,4 +1,4 @@
-/** A translation beside the one before it: what changed is marked, and each symbol shows what it attends to. */
+/** A translation beside the one before it, with marks on what changed and on what attends to a segment. */
 
 import { compare } from "./diff.js";
 import { make, number, signed } from "./dom.js";
@@ -23,15 +23,23 @@ export class Translation {
     this.element.addEventListener("pointerleave", () => look(null));
   }
 
-  /** @param {Answer} now @param {Answer | null} before @param {{text: string, log_probability: number} | null} reference */
+  /**
+   * @param {Answer} now
+   * @param {Answer | null} before
+   * @param {{text: string, log_probability: number} | null} reference
+   */
   show(now, before, reference) {
     const words = before ? compare(before.text, now.text) : null;
     const alike = words && share(words.after) <= MOST;
-    const rows = [this.#row("translation", "now", this.#symbols(now, alike ? words.after : null), now, before)];
+    const symbols = this.#symbols(now, alike ? words.after : null);
+    const rows = [this.#row("translation", "now", symbols, now, before)];
     if (!now.output.finished) {
       rows.push(make("p", { class: "aside" }, "The output ran into its longest length: it is not finished."));
     }
-    if (before) rows.push(this.#row("before", "before", marked(words.before, alike ? "del" : "span"), before, null));
+    if (before) {
+      const parts = marked(words.before, alike ? "del" : "span");
+      rows.push(this.#row("before", "before", parts, before, null));
+    }
     if (reference) {
       rows.push(this.#row("reference", "reference", [make("bdi", {}, reference.text)], reference, null));
     }
@@ -87,7 +95,10 @@ export class Translation {
     return parts;
   }
 
-  /** Shade output symbols by how much each attends to a segment; null takes it away. @param {number[] | null} weights */
+  /**
+   * Shade output symbols by how much each attends to a segment; null takes it away.
+   * @param {number[] | null} weights
+   */
   attend(weights) {
     this.element.classList.toggle("attended", weights !== null);
     this.#outs.forEach((out, i) => out.style.setProperty("--attention", String(weights?.[i] ?? 0)));
@@ -96,7 +107,7 @@ export class Translation {
 
 /** How much of a text changed. @param {import("./diff.js").Word[]} words */
 function share(words) {
-  const letters = (/** @type {import("./diff.js").Word[]} */ some) => some.reduce((sum, word) => sum + word.text.length, 0);
+  const letters = (some) => some.reduce((sum, word) => sum + word.text.length, 0);
   return letters(words.filter((word) => word.changed)) / Math.max(1, letters(words));
 }
 
