@@ -72,7 +72,8 @@ async function start() {
       ),
     ),
   );
-  const meanings = [...errors].map(([status, about]) => make("li", {}, make("code", {}, status), ` ${about}`));
+  const meaning = ([status, about]) => make("li", {}, make("code", {}, status), ` ${about}`);
+  const meanings = [...errors].map(meaning);
   const answered = make("p", {}, "answer with ", link("ErrorAnswer"));
   sections.push(make("section", {}, make("h2", {}, "Errors"), answered, make("ul", {}, ...meanings)));
   const schemas = Object.entries(api.components?.schemas ?? {}).map(([name, schema]) =>

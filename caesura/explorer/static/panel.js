@@ -29,7 +29,8 @@ export class Panel {
 
   /**
    * @param {any} model as /api/models has it @param {{characters: number, flips: number}} limits
-   * @param {{send: (action: object) => void, lost: () => void, replaced: (name: string, version: string) => void}} on
+   * @param {{send: (action: object) => void, lost: () => void,
+   *   replaced: (name: string, version: string) => void}} on
    */
   constructor(model, limits, on) {
     this.model = model;

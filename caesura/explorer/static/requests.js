@@ -1,7 +1,7 @@
 /** What a panel asks the server, made from its state alone. */
 
 /**
- * The rule that a panel follows with a model: its own choice, or the model's usual one where it has no such rule.
+ * The rule that a panel follows: its own choice, or the model's usual one where the model has no such rule.
  * @param {import("./state.js").Panel} panel @param {any} model as /api/models has it
  */
 export function ruleOf(panel, model) {
