@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import secrets
 import signal
 import socket
@@ -122,8 +123,8 @@ def serve(
     try:
         print(one_line(link), flush=True)
         print("Ctrl-C ends it", file=sys.stderr)
-        if browse:
-            webbrowser.open(link)
+        if browse and not open_browser(link):
+            print("caesura: --open: no browser could be opened; open the link yourself", file=sys.stderr)
         server.run(sockets=[bound])
     except KeyboardInterrupt:  # before the server took the signals
         pass
@@ -133,6 +134,14 @@ def serve(
         bound.close()
     if server.ended_by is not None and server.ended_by != signal.SIGINT:
         raise Interrupted(server.ended_by)
+
+
+def open_browser(link: str) -> bool:
+    """Open a link; without a screen nothing is opened, as a browser in the terminal would wait there."""
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in screens):
+        return False
+    return webbrowser.open(link)
 
 
 def _settings() -> dict[str, Any]:

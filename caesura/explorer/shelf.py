@@ -69,9 +69,10 @@ class Slot:
         if stamp is not None and stamp == self._stamp and self.latest is not None:
             return self.latest
         with self._lock:
-            return self._renewed(stamp)
+            return self._renewed()
 
-    def _renewed(self, stamp: Stamp) -> Loaded:
+    def _renewed(self) -> Loaded:
+        stamp = _stamp(self.folder / WEIGHTS)
         if stamp is None:
             raise Refused(*self._absence())
         if stamp != self._stamp or self.latest is None:
@@ -79,7 +80,7 @@ class Slot:
                 raise Refused(503, self._tried[2])
             try:
                 self._read()
-            except InputError as problem:
+            except (InputError, OSError) as problem:
                 self._tried = stamp, time.monotonic(), f"{self.name} cannot be loaded again: {problem}"
                 raise Refused(503, self._tried[2]) from problem
         assert self.latest is not None

@@ -112,6 +112,7 @@ def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[P
     assert (out / "trajectories.png").read_bytes().startswith(b"\x89PNG")
     assert b"</svg>" in (out / "trajectories.svg").read_bytes()
     assert f"on one page: {out}/report/report.html" in done.out
+    assert f" explore {out}/char-1 {out}/act-1 {out}/cif-1 {out}/entropy-1 --open\n" in done.out
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert "How four models cut the same text" in page
     assert "char-1, entropy-1 score no symbols" in page

@@ -219,6 +219,21 @@ def test_long_lines_are_flipped_on_request(explorer: Explorer) -> None:
     assert len(told["changes"]) == 121
 
 
+def test_long_searches_have_a_thread_of_their_own(explorer: Explorer) -> None:
+    questions = {question.path: question for question in explorer.questions}
+
+    def is_long(path: str, **body: Any) -> bool:
+        question = questions[path]
+        return question.long(question.request.model_validate({"model": "cif", **body}))
+
+    assert not is_long("/explain", text="x" * 500, beam=1)
+    assert not is_long("/explain", text="x" * 100)
+    assert is_long("/explain", text="x" * 101)
+    assert is_long("/translate", texts=["x" * 51], beam=10)
+    assert not is_long("/segment", text="x" * 500)
+    assert is_long("/flips", text="x")
+
+
 def test_the_document_describes_every_path(explorer: Explorer) -> None:
     document = client(explorer).get("/openapi.json").json()
     posted = {question.path for question in explorer.questions}

@@ -17,6 +17,7 @@ from cli.program import caesura, command, refusal
 from explorer.asking import OWN, SENTENCE
 from wording import wording
 
+from caesura.explorer.serve import open_browser
 from caesura.explorer.server import STATIC
 
 pytestmark = pytest.mark.usefixtures("no_ignored_signals")
@@ -105,6 +106,18 @@ def test_beyond_this_machine_there_is_a_warning_and_a_token(started: Any) -> Non
     warning, rest = err.split("\n", 1)
     wording(warning.removeprefix("caesura: "))
     assert rest == "Ctrl-C ends it\n"
+
+
+def test_without_a_screen_no_browser_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda link: opened.append(link) or True)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    assert not open_browser("http://a/")
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert open_browser("http://b/")
+    assert opened == ["http://b/"]
 
 
 def test_bad_addresses_are_one_sentence() -> None:
