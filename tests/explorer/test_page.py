@@ -202,6 +202,7 @@ def test_a_link_has_it_all(window: Window) -> None:
     window.toggle(3)
     window.toggle(5, place=1)
     window.page.locator("#reference").fill("a+b=c&d")
+    window.page.wait_for_function("() => location.hash.includes('reference=')")
     window.settle()
     there = [window.page.url, window.cuts(), window.cuts(1), window.held(), window.held(1)]
     window.page.reload()

@@ -8,6 +8,7 @@ import { begin, panelOf, reduce, same } from "./state.js";
 import { size, tidy } from "./text.js";
 
 const AGAIN = 2000; // milliseconds between two tries to reach a lost server
+const TYPED = 200; // that the address waits while someone types: browsers limit how often it may change
 const FIRST = 2; // models that are open at first, at most
 const find = (/** @type {string} */ id) => document.getElementById(id);
 
@@ -15,16 +16,18 @@ let state = begin({ text: "", reference: "", panels: [] });
 let models = /** @type {any[]} */ ([]);
 let limits = { characters: 500, flips: 120 };
 let lost = 0;
+let writing = 0;
 const panels = new Map();
 
 function send(/** @type {object} */ action) {
   if (!lost && action.type !== "load") tell("");
   const before = state;
   state = reduce(state, { time: Date.now(), ...action });
-  if (state !== before) show();
+  if (state !== before) show(action.group ? TYPED : 0);
 }
 
-function show() {
+/** Show the page as it is now. @param {number} wait before the address says so as well, in milliseconds */
+function show(wait = 0) {
   const { now, past, future } = state;
   for (const [id, value] of [["text", now.text], ["reference", now.reference]]) {
     if (find(id).value !== value) find(id).value = value;
@@ -37,7 +40,13 @@ function show() {
   find("count").textContent = over > 0 ? most : "";
   showPanels(now.panels.map((panel) => panel.model));
   for (const panel of panels.values()) panel.update(now);
-  const hash = `#${encode(now)}`;
+  clearTimeout(writing);
+  if (wait) writing = setTimeout(writeAddress, wait);
+  else writeAddress();
+}
+
+function writeAddress() {
+  const hash = `#${encode(state.now)}`;
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }
 
@@ -159,6 +168,7 @@ function listen() {
 }
 
 async function copyLink() {
+  writeAddress();
   try {
     await navigator.clipboard.writeText(location.href);
     tell("The link is copied: it has the sentence, the models and what is held.");

@@ -39,3 +39,9 @@ export function number(value, digits = 2) {
 export function signed(value, digits = 2) {
   return (value >= 0 ? "+" : "") + number(value, digits);
 }
+
+/** A message as a sentence: a capital first and a full stop last. @param {Error} error */
+export function sentence({ message }) {
+  const first = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}

@@ -39,6 +39,11 @@ export function overlay(gaps, held) {
   });
 }
 
+/** What holds all gaps as they are. @param {Gap[]} gaps @returns {Record<number, 1 | -1>} */
+export function asTheyAre(gaps) {
+  return Object.fromEntries(gaps.map((gap) => [gap.offset, gap.cut ? 1 : -1]));
+}
+
 export class Line {
   #cells = [];
   #key = "";

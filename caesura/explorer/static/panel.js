@@ -3,12 +3,12 @@
 import { ask, Lost, Newest, Refusal } from "./api.js";
 import { Controls } from "./controls.js";
 import { drawCurves } from "./curves.js";
-import { make } from "./dom.js";
+import { make, sentence } from "./dom.js";
 import { giveHands, lockOrRelease } from "./hand.js";
-import { Line, overlay } from "./line.js";
+import { asTheyAre, Line, overlay } from "./line.js";
 import { copyPng, copySvg } from "./picture.js";
 import { Readout } from "./readout.js";
-import { explainBody, flipsBody, ruleOf } from "./requests.js";
+import { cutting, explainBody, flipsBody, ruleOf } from "./requests.js";
 import { same } from "./state.js";
 import { Translation } from "./translation.js";
 
@@ -94,7 +94,13 @@ export class Panel {
     return action.type === "rule" ? { release: all } : { group: `rate ${this.name}` };
   }
 
+  /** Whether what is shown is of the text that is on the page now. */
+  get #fresh() {
+    return this.#answer?.asked.text === this.#page?.text;
+  }
+
   #hold(cuts) {
+    if (!this.#fresh) return; // offsets of another text
     if (!this.model.takes_cuts) {
       this.#say("This model reads symbol by symbol, so its cuts cannot be moved.");
       return this.#paint(this.#panel());
@@ -144,7 +150,8 @@ export class Panel {
   }
 
   #paint(panel) {
-    if (!this.#answer || this.#answer.asked.text !== this.#page.text) return;
+    if (!this.#answer || !this.#fresh) return;
+    this.element.classList.remove("old");
     const { segmentation, halting } = this.#answer;
     const gaps = overlay(segmentation.gaps, panel.held);
     this.line.show(this.#page.text, gaps, { ...segmentation, halting });
@@ -221,6 +228,7 @@ export class Panel {
       return this.#say("Held gaps that no longer lie between two symbols were released.");
     }
     this.#say(sentence(error));
+    this.element.classList.toggle("old", !this.#fresh);
     if (error.status === 429 || error.status === 503) again();
   }
 
@@ -286,20 +294,4 @@ export class Panel {
     for (const newest of [this.#explains, this.#flips, this.#polls]) newest.stop();
     this.element.remove();
   }
-}
-
-/** All gaps held as they are. @param {import("./line.js").Gap[]} gaps */
-function asTheyAre(gaps) {
-  return Object.fromEntries(gaps.map((gap) => [gap.offset, gap.cut ? 1 : -1]));
-}
-
-/** What an answer is about, but for the reference. */
-function cutting(/** @type {any} */ { asked: { reference: _, ...rest }, version }) {
-  return { ...rest, version };
-}
-
-/** A message as a sentence: a capital first and a full stop last. */
-function sentence(/** @type {Error} */ { message }) {
-  const first = message.charAt(0).toUpperCase() + message.slice(1);
-  return /[.!?]$/.test(first) ? first : `${first}.`;
 }

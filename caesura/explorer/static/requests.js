@@ -29,3 +29,8 @@ export function explainBody(page, panel, model) {
 export function flipsBody(page, panel, model, long) {
   return { ...bodyOf(page, panel, model), target: page.reference.trim() ? page.reference : null, long };
 }
+
+/** What an answer is about, but for the reference. @param {{asked: any, version: string}} answer */
+export function cutting({ asked: { reference: _, ...rest }, version }) {
+  return { ...rest, version };
+}
