@@ -6,10 +6,16 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: answer demo demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev clean help
+.PHONY: answer demo explore demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev setup-explore clean help
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
+	@echo 'make explore sets that up and opens it.'
+
+# The models of the demo that are there, after the one that comes with Caesura; a model's folder has its weights.
+DEMOS = $(patsubst %/model.safetensors,%,$(wildcard runs/demo/*/model.safetensors))
+explore: setup-explore ## move a cut and watch the translation change, in a browser, with the models of the demo if they are there
+	$(BIN)/caesura explore tatoeba-de-en $(DEMOS) --open
 
 demo-seeds: setup ## the demo for three seeds: every model must reach what caesura/experiments/demo.py wants of it
 	$(BIN)/caesura demo --seeds 1,2,3 --out runs/demo-seeds
@@ -62,11 +68,16 @@ lint: setup-dev ## ruff and mypy
 
 setup: $(VENV)/.run ## the program in .venv
 setup-dev: $(VENV)/.dev
+setup-explore: $(VENV)/.explore
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Caesura needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/pip || { echo "setting up $(VENV) (a minute or two) ..."; $(PYTHON) -m venv $(VENV); }
 	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.explore: $(VENV)/.run
+	@$(PIP) -e ".[explore]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from caesura.analysis.explain import explain as explain
     from caesura.analysis.fidelity import fidelity as fidelity
     from caesura.analysis.flips import flips as flips
     from caesura.inference import Translator as Translator
@@ -66,6 +67,7 @@ _HOME = {
     "Start": "caesura.segmenters.pooling",
     "Translator": "caesura.inference",
     "Weighted": "caesura.segmenters.pooling",
+    "explain": "caesura.analysis.explain",
     "fidelity": "caesura.analysis.fidelity",
     "flips": "caesura.analysis.flips",
 }

@@ -31,6 +31,7 @@ from caesura.search.forced import forced_scores
 from caesura.search.graphs import forget
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
+from caesura.search.rounds import Check
 from caesura.search.sampling import sample
 from caesura.segmenters.base import Segments
 from caesura.segmenters.figures import per_sentence
@@ -111,16 +112,19 @@ class Translator(BaseTranslator):
             cuts[i] if i in cuts and len(written.places[i]) else uncut(text) for i, text in enumerate(written)
         ]
 
-    def searcher(self, beam: int | None = None) -> Search:
-        """Beam search with the configured settings, or greedy search where the beam is 1."""
+    def searcher(self, beam: int | None = None, check: Check | None = None) -> Search:
+        """Beam search with the configured settings, or greedy search where the beam is 1.
+
+        `check` is called before each look at what the search has; it may raise to end the search.
+        """
         testing = self.config.testing
         width = testing.beam_size if beam is None else beam
         if width == 1:
             return lambda decoder, encoded, limits, _: [
-                [h] for h in greedy(decoder, encoded, limits, testing.alpha, testing.beta)
+                [h] for h in greedy(decoder, encoded, limits, testing.alpha, testing.beta, check)
             ]
         return lambda decoder, encoded, limits, _: beam_search(
-            decoder, encoded, limits, width, testing.alpha, testing.beta
+            decoder, encoded, limits, width, testing.alpha, testing.beta, check
         )
 
     def process(
@@ -211,9 +215,14 @@ class Translator(BaseTranslator):
                 self.cuts = KnownCuts.read(src, offsets, data.errors)
                 return
 
-    def batch(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> Batch:
-        """Sentences on the model's device, their sources cut as `data.cuts` says."""
-        texts = self._sources(sources, None)
+    def batch(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str] | None = None,
+        cuts: Sequence[GivenCuts] | None = None,
+    ) -> Batch:
+        """Sentences on the model's device, their sources cut as `data.cuts` or `cuts` say (see `process`)."""
+        texts = self._sources(sources, cuts)
         written = None if targets is None else numbered(targets, self.trg_vocabulary).ids
         pairs = [(ids, None if written is None else written[i]) for i, ids in enumerate(texts.ids)]
         return collate(pairs, cuts=texts.cuts).to(self.device)
@@ -224,7 +233,7 @@ class Translator(BaseTranslator):
             segments = self._segments(batch)
             if search:
                 memory = self.encoder(segments.vectors, segments.lengths)
-                results = search(self.decoder, memory, self._limits(batch), rows)
+                results = search(self.decoder, memory, self.limits(batch), rows)
                 target_cuts = self._cut(memory, results)
             else:  # cuts alone need no encoder, which would take most of the time
                 results, target_cuts = [[] for _ in rows], [[] for _ in rows]
@@ -296,7 +305,7 @@ class Translator(BaseTranslator):
         if rows:
             yield rows
 
-    def _limits(self, batch: Batch) -> Tensor:
+    def limits(self, batch: Batch) -> Tensor:
         """[B]: the longest output of each sentence, so that no search can hang."""
         testing = self.config.testing
         ratio = 2.0 if testing.max_output_ratio is None else testing.max_output_ratio

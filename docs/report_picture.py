@@ -1,6 +1,5 @@
 """docs/report.png: a report in a light and a dark window and on a phone. `make picture` calls this."""
 
-import base64
 import hashlib
 import io
 import sys
@@ -35,17 +34,18 @@ def digest() -> str:
 def main(report: Path) -> None:
     """Open the report in each window, and put the pictures side by side."""
     sys.path.insert(0, str(HERE.parent / "tests"))
-    from browser import Browser, needed_browser
+    from chromium import Browser, needed_browser
 
     shots = []
     with Browser(needed_browser()) as browser:
         for window in WINDOWS:
-            browser.open(report, **window)  # type: ignore[arg-type]
-            size = {"width": window["width"], "height": HEIGHT}
-            browser.send("Emulation.setDeviceMetricsOverride", **size, deviceScaleFactor=2, mobile=False)
-            browser.ask("document.documentElement.style.scrollBehavior = 'auto'")
+            size = dict(window)
+            anchor = size.pop("anchor", "")
+            page = browser.window(height=HEIGHT, device_scale_factor=2, **size)  # type: ignore[arg-type]
+            page.goto(report.resolve().as_uri() + (f"#{anchor}" if anchor else ""))
+            page.add_style_tag(content="html{scroll-behavior:auto}")
             browser.ask("location.hash && document.querySelector(location.hash).scrollIntoView()")
-            png = base64.b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
+            png = page.screenshot()
             shot = Image.open(io.BytesIO(png)).convert("RGB")
             shots.append(
                 shot.resize([round(side * SHRINKS / 2) for side in shot.size], Image.Resampling.LANCZOS)

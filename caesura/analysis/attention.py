@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from caesura.analysis.characters import END, labels, units, visible
 from caesura.analysis.means import Means
@@ -20,7 +21,10 @@ _BATCH = 50  # sentences
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Attention weights of one sentence pair; one row per target symbol, </s> included, each with sum 1."""
+    """Attention weights of one sentence pair; one row per target symbol, each with sum 1.
+
+    </s> is included, unless the translation ran into its limit.
+    """
 
     source: list[str]  # labels of the encoder's steps
     target: list[str]
@@ -63,12 +67,25 @@ def attention_maps(
             steps, sizes = encoded.lengths.tolist(), batch.trg_lengths.tolist()
             for row, i in enumerate(rows):
                 written = model.trg_vocabulary.encode(targets[i])
-                shown = [visible(s) for s in model.trg_vocabulary.display(written)]
-                yield AttentionMap(
-                    source=labels(cuts[i].pieces, steps[row]),
-                    target=[*shown, END],
-                    weights=weights[row, : sizes[row], : steps[row]].tolist(),
-                )
+                seen = attention_map(model, cuts[i], written, weights[row, : sizes[row]], steps[row])
+                assert seen is not None
+                yield seen
+
+
+def attention_map(
+    model: Translator,
+    cut: Segmentation,
+    written: Sequence[int],
+    weights: Tensor | None,
+    steps: int,
+    finished: bool = True,
+) -> AttentionMap | None:
+    """The map of symbols `written`, and of </s> if they are `finished`; None without `weights` [U, S]."""
+    if weights is None:
+        return None
+    shown = [visible(s) for s in model.trg_vocabulary.display(written)]
+    ending = [END] if finished else []
+    return AttentionMap(labels(cut.pieces, steps), [*shown, *ending], weights[:, :steps].tolist())
 
 
 class AttentionTally:

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from caesura.analysis.losses import Pairs, resting
+from caesura.data.cuts import GivenCuts
 from caesura.inference import Translator
+from caesura.search.rounds import Check
 
 ROUNDS = 8  # greedy flips, at most
 NEGLIGIBLE = 1e-6  # nats per symbol: a smaller difference may be rounding
@@ -91,22 +93,38 @@ class FlipStatistics:
     cosine: float | None
 
 
-def flips(model: Translator, source: str, target: str, rounds: int = ROUNDS) -> Flips:
-    """Cut or join every gap of a sentence, one at a time and then greedily in at most so many `rounds`."""
+def flips(
+    model: Translator,
+    source: str,
+    target: str,
+    rounds: int = ROUNDS,
+    cuts: GivenCuts = None,
+    check: Check | None = None,
+) -> Flips:
+    """Cut or join every gap of a sentence, one at a time and then greedily in at most so many `rounds`.
+
+    `cuts`, as an entry of `Translator.process`, take the place of the model's own as what is flipped.
+    `check` is called before each batch of flips; it may raise to end the work.
+    """
     if not (isinstance(source, str) and isinstance(target, str)):
         raise TypeError("flips takes one sentence and its translation; all_flips takes several")
-    return all_flips(model, [source], [target], rounds)[0]
+    return all_flips(model, [source], [target], rounds, None if cuts is None else [cuts], check)[0]
 
 
 def all_flips(
-    model: Translator, sources: Sequence[str], targets: Sequence[str], rounds: int = ROUNDS
+    model: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    rounds: int = ROUNDS,
+    cuts: Sequence[GivenCuts] | None = None,
+    check: Check | None = None,
 ) -> list[Flips]:
     """`flips` of several sentences, whose rows share batches; an empty source has none."""
     if not model.segmenter.takes_cuts:
         raise ValueError(f"{model.segmenter.kind} takes no cuts that could be flipped")
     if any(not source for source in sources):
         raise ValueError("an empty source has no gaps that could be flipped")
-    pairs = Pairs.of(model, model.batch(sources, targets))
+    pairs = Pairs.of(model, model.batch(sources, targets, cuts), check)
     with resting(model), torch.no_grad():
         search = _Search(pairs)
         flipped = search.flipped

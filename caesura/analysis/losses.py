@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from caesura.data.batching import Batch
 from caesura.data.vocabulary import PAD
 from caesura.inference import Translator
+from caesura.search.rounds import Check
 from caesura.segmenters.base import Segments
 
 # What rows may have together: symbols of their longer side, and logits.
@@ -46,13 +47,14 @@ class Pairs:
 
     model: Translator
     batch: Batch
+    check: Check | None = None  # is called before each batch of rows; it may raise to end the work
 
     @classmethod
-    def of(cls, model: Translator, batch: Batch) -> Pairs:
+    def of(cls, model: Translator, batch: Batch, check: Check | None = None) -> Pairs:
         """A batch on the model's device, without its rows of padding; ValueError where it has no targets."""
         if batch.trg_in is None:
             raise ValueError("a loss needs a batch with targets")
-        return cls(model, batch.rows(slice(0, len(batch))).to(model.device))
+        return cls(model, batch.rows(slice(0, len(batch))).to(model.device), check)
 
     @property
     def inner(self) -> Tensor:
@@ -70,7 +72,10 @@ class Pairs:
         order = torch.maximum(sources, targets)[rows].argsort(descending=True, stable=True)
         longest, written = int(torch.maximum(sources, targets).max()), int(targets.max())
         most = min(symbols // longest, logits // (written * len(self.model.trg_vocabulary)))
-        yield from order.split(max(1, most // copies))
+        for part in order.split(max(1, most // copies)):
+            if self.check is not None:
+                self.check()
+            yield part
 
     def losses(self, rows: Tensor, given: Tensor | None = None, shift: Tensor | None = None) -> Tensor:
         """[N]: cross-entropy of the targets of sentences `rows` [N], in nats per symbol, </s> counted.

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from caesura.analysis.agreement import Agreements, train_bpe, with_own_text
-from caesura.analysis.attention import AttentionStatistics, attention_maps, attention_statistics
+from caesura.analysis.attention import AttentionStatistics, attention_statistics
 from caesura.analysis.cost import Cost, mean_flops, part_sizes
 from caesura.analysis.errors import Errors, Translated, error_statistics
+from caesura.analysis.explain import explain
 from caesura.analysis.findings import Analysis, Drawn, Measured, TextFacts
 from caesura.analysis.flips import Flips, flips
 from caesura.analysis.gates import GateStatistics, gate_maps, gate_statistics
@@ -240,11 +241,12 @@ class _Study:
         for line, output in lines:
             cut = output.segmentation
             target = output.best if output.hypotheses else line.reference
-            maps = attention_maps(model, [line.source], [target], [cut]) if target is not None else iter(())
-            halting = halting_trace(model, line.source, cut)
+            seen = None if target is None else explain(model, line.source, target=target)
+            halting = halting_trace(model, line.source, cut) if seen is None else seen.halting
+            attention = None if seen is None else seen.attention
             gates = next(gate_maps(model, [line.source], [cut]), None)
             flipped = _flipped(model, line) if self._settings.moved else None
-            drawn.append(Drawn(line.number, halting, gates, next(maps, None), flipped))
+            drawn.append(Drawn(line.number, halting, gates, attention, flipped))
             self._report("drawing along lines", 1, len(lines))
         return drawn
 

@@ -12,6 +12,7 @@ with QuietInterrupt():
 
     from caesura.cli import recipes
     from caesura.cli.experiments import demo, reproduce, sweep
+    from caesura.cli.exploring import explore
     from caesura.cli.measuring import analyze, compare, evaluate
     from caesura.cli.training import train
     from caesura.cli.translating import segment, translate
@@ -46,7 +47,7 @@ def _options(
     """Options before the command."""
 
 
-for command in (demo, train, translate, segment, evaluate, compare, analyze, reproduce, sweep):
+for command in (demo, train, translate, segment, evaluate, compare, analyze, reproduce, sweep, explore):
     app.command()(command)
 app.add_typer(recipes.commands, name="recipes")
 

@@ -75,7 +75,9 @@ def problems(
     for error in invalid.errors(include_url=False):
         # <: a union's tag; [key]: the name of an entry, not its value
         path = tuple(str(part) for part in error["loc"] if str(part) != "[key]")
-        key = tuple(part for part in path if not part.startswith("<"))
+        key = tuple(part for part in path[:-1] if not part.startswith("<"))
+        if error["type"] == "extra_forbidden" or not path[-1:] or not path[-1].startswith("<"):
+            key += path[-1:]  # an unknown key is named as it is
         if section:
             path = key = key[:1]
         if error["type"] == "rule" and error["ctx"]["key"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 import zipfile
 import zlib
@@ -34,6 +35,7 @@ MAX_NGRAMS = 1 << 24  # of a file, of all lengths
 MAX_COUNT = 1 << 48  # of one of them
 MAX_ENTRIES = 100  # in the zip, which has 7; chance alone may look like one
 TOLERANCE = 0.05  # of a target: many entropies of a text may be equal, and allow no closer rate
+KEPT = 256  # thresholds for other rates
 _EQUAL = 1e-9  # bits: other machines may round differently, but should cut at the same places
 
 
@@ -53,6 +55,10 @@ class EntropyModelCuts(TextCuts):
     @abstractmethod
     def save(self, path: str | Path) -> None:
         """Write model and threshold, as plain data."""
+
+    def at(self, target: float) -> EntropyModelCuts | None:
+        """The same model with the threshold nearest to another rate; None where it needs the text again."""
+        return None
 
     def scores(self, text: str) -> Floats:
         """Per character, the bits that are compared with the threshold; no cut comes before the first one."""
@@ -77,6 +83,7 @@ class NgramCuts(EntropyModelCuts):
     def __init__(self, model: NgramModel, threshold: float, rise: bool = False, text: str = "") -> None:
         super().__init__(threshold, rise, text)
         self.model = model
+        self._thresholds: dict[float, float] = {}  # by target, for `at`
 
     @classmethod
     def learn(cls, lines: Iterable[str], settings: EntropyCuts, text: str = "") -> NgramCuts:
@@ -85,7 +92,18 @@ class NgramCuts(EntropyModelCuts):
         rise = settings.by == "rise"
         whole = count_ngrams(lines, settings.order + rise)  # with the previous character's history
         model = NgramModel(whole.alphabet, whole.levels[: settings.order])
-        return cls(model, _threshold(model, whole.levels, settings), rise, text)
+        return cls(model, _threshold(model, whole.levels, rise, settings.target), rise, text)
+
+    def at(self, target: float) -> NgramCuts | None:
+        """From the counts, which tell how often every entropy occurred; a rise needs more of them."""
+        if self.rise:
+            return None
+        if target not in self._thresholds:
+            if len(self._thresholds) >= KEPT:
+                self._thresholds.clear()
+            levels = self.model.levels
+            self._thresholds[target] = _threshold(self.model, levels, False, target, math.inf)
+        return NgramCuts(self.model, self._thresholds[target], text=self.text)
 
     def entropies(self, texts: Sequence[str]) -> list[Floats]:
         return [self.model.entropies(text) for text in texts]
@@ -233,17 +251,20 @@ def _narrow(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
-def _threshold(model: NgramModel, levels: Sequence[Level], settings: EntropyCuts) -> float:
+def _threshold(
+    model: NgramModel, levels: Sequence[Level], rise: bool, target: float, tolerance: float = TOLERANCE
+) -> float:
     """The threshold for the counted text."""
-    values, weights = (
-        np.concatenate(parts) for parts in zip(*_gaps(model, levels, settings.by == "rise"), strict=True)
-    )
+    values, weights = (np.concatenate(parts) for parts in zip(*_gaps(model, levels, rise), strict=True))
     first = levels[0]
     lines = int(first.counts[first.symbols == BOUNDARY].sum())
-    return find_threshold(values, weights, lines, int(first.counts.sum()) - lines, settings.target)
+    characters = int(first.counts.sum()) - lines
+    return find_threshold(values, weights, lines, characters, target, tolerance)
 
 
-def find_threshold(values: Floats, weights: Any, lines: int, characters: int, target: float) -> float:
+def find_threshold(
+    values: Floats, weights: Any, lines: int, characters: int, target: float, tolerance: float = TOLERANCE
+) -> float:
     """The threshold whose segments have a mean length as close as possible to the requested one.
 
     `values` are the scores of gaps inside lines; a weight says how often each occurs. The last segment of
@@ -261,7 +282,7 @@ def find_threshold(values: Floats, weights: Any, lines: int, characters: int, ta
     lengths = characters / (cuts[free] + lines)
     errors = np.abs(lengths / target - 1)
     best = int(errors.argmin())
-    if errors[best] > TOLERANCE:
+    if errors[best] > tolerance:
         near = " or ".join(f"{n:.2f}" for n in lengths[max(0, best - 1) : best + 2][::-1])
         raise ValueError(
             f"target {target:g} cannot be met, because many entropies are equal; choose {near}, "

@@ -211,6 +211,8 @@ def _run(out: Path, models: Sequence[DemoModel], scale: Scale) -> bool:
         _show_slide(tested, out)
         missing_here = _missing(first_seed, [model for model in models if model.seed == seed])
         _report(first_seed, texts["test"], out, trained, missing_here)
+        folders = " ".join(str(t.model.folder) for t in tested)
+        terminal.say(f"\nMove their cuts by hand, in a browser: {_program()} explore {folders} --open")
     missing = {t.model: t.missing() if scale.demanding else [] for t in tested}
     for model in models:
         if message := _shortfall(model, missing.get(model), scale):

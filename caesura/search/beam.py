@@ -12,7 +12,7 @@ from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.search.hypothesis import Hypothesis, length_penalty
-from caesura.search.rounds import Standing, run
+from caesura.search.rounds import Check, Standing, run
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def beam_search(
     beam: int = 5,
     alpha: float = 1.0,
     beta: float = 0.0,
+    check: Check | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `beam` hypotheses per sentence, best first, each of at most `limits` [B] symbols, </s> included.
 
@@ -84,7 +85,7 @@ def beam_search(
     first[:, 0] = 0.0
     symbols, ends = (limits.new_full(free.shape, value) for value in (BOS, 0))
     progress = Beams(symbols, nothing, limits, first, free, torch.zeros_like(free), ends)
-    progress, symbols, parents = run(decoder, encoded, progress, Widest(beam, alpha, beta))
+    progress, symbols, parents = run(decoder, encoded, progress, Widest(beam, alpha, beta), check)
     return [] if parents is None else _hypotheses(progress, symbols, parents, alpha, beta)
 
 

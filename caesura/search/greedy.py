@@ -12,7 +12,7 @@ from caesura.data.vocabulary import BOS, EOS
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.search.hypothesis import Hypothesis, length_penalty
-from caesura.search.rounds import Rule, Standing, run
+from caesura.search.rounds import Check, Rule, Standing, run
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,15 @@ class MostProbable:
 
 
 def greedy(
-    decoder: Decoder[Any], encoded: Encoded, limits: Tensor, alpha: float = 1.0, beta: float = 0.0
+    decoder: Decoder[Any],
+    encoded: Encoded,
+    limits: Tensor,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    check: Check | None = None,
 ) -> list[Hypothesis]:
     """The most probable next symbol, always; at most `limits` [B] symbols, </s> included."""
-    return walk(decoder, encoded, Walk(*begin(limits)), MostProbable(), alpha, beta)
+    return walk(decoder, encoded, Walk(*begin(limits)), MostProbable(), alpha, beta, check)
 
 
 def begin(limits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -69,9 +74,10 @@ def walk(
     rule: Rule[W],
     alpha: float = 1.0,
     beta: float = 0.0,
+    check: Check | None = None,
 ) -> list[Hypothesis]:
     """Write one hypothesis per sentence by `rule`."""
-    progress, symbols, _ = run(decoder, encoded, progress, rule)
+    progress, symbols, _ = run(decoder, encoded, progress, rule, check)
     texts = symbols.squeeze(2).T.contiguous().cpu().numpy()
     hypotheses = []
     for text, length, total in zip(texts, progress.length.tolist(), progress.totals.tolist(), strict=True):

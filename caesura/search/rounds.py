@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -30,6 +31,7 @@ class Standing:
 
 
 P = TypeVar("P", bound=Standing)
+Check = Callable[[], None]  # raises where a search should end at once
 Trail = list[tuple[Tensor, list[tuple[Tensor, ...]]]]  # ids of the rows; symbols and parents
 
 
@@ -67,11 +69,11 @@ def pace(device: torch.device) -> Pace:
 
 @torch.no_grad()
 def run(
-    decoder: Decoder[Any], encoded: Encoded, progress: P, rule: Rule[P]
+    decoder: Decoder[Any], encoded: Encoded, progress: P, rule: Rule[P], check: Check | None = None
 ) -> tuple[P, Tensor, Tensor | None]:
     """Go on until all are done: the progress of each, symbols [U, B, K] and parents [U, B, K] of all steps.
 
-    Beyond a sentence's length the latter are meaningless.
+    Beyond a sentence's length the latter are meaningless. `check` is called before each round.
     """
     count, device = len(progress.left), progress.left.device
     if count == 0:
@@ -89,6 +91,8 @@ def run(
     piece, most = partial(_stretch, decoder, rule, going.stretch), going.round
     with graphs.borrow(decoder, going.graphs) as play:
         while most:
+            if check is not None:
+                check()
             for _ in range(-(-min(most, going.round) // going.stretch)):
                 state, progress, wrote = play((rule, going.stretch), piece, (state, progress))
                 trail[-1][1].append(wrote)

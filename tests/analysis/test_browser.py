@@ -8,8 +8,9 @@ import pytest
 from analysis.subjects import LINES, SMALL, subject
 from analysis.test_report import keep_chapters
 from analysis.test_report_parts import CIF
-from browser import Browser, check_layout, check_page, needed_browser
+from chromium import Browser, needed_browser
 from helpers import ACT, LOOKUP
+from layout import check_layout, check_page
 
 from caesura.analysis.lines import Line
 from caesura.analysis.report import Report
@@ -117,7 +118,7 @@ def test_folds_open_for_a_link_and_on_paper(browser: Browser, report: Path) -> N
     assert browser.ask(closed) == figures
     browser.ask("document.querySelector('nav a[href=\"#errors\"]').click()")
     assert browser.ask("document.querySelector('#typos').checkVisibility()")
-    browser.send("Emulation.setEmulatedMedia", media="print")
+    browser.page.emulate_media(media="print")
     assert browser.ask(closed) == 0
     browser.open(report, anchor="typos")
     assert browser.ask("document.querySelector('#typos').checkVisibility()")

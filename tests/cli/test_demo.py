@@ -13,9 +13,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from browser import Browser, check_page, needed_browser
+from chromium import Browser, needed_browser
 from cli.program import Done, caesura, contents, refusal
 from experiments import forks
+from layout import check_page
 from matplotlib.figure import Figure
 from sketches import sketch
 from wording import refuses, wording
@@ -111,6 +112,7 @@ def test_it_shows_validations_examples_and_how_the_segments_moved(first: tuple[P
     assert (out / "trajectories.png").read_bytes().startswith(b"\x89PNG")
     assert b"</svg>" in (out / "trajectories.svg").read_bytes()
     assert f"on one page: {out}/report/report.html" in done.out
+    assert f" explore {out}/char-1 {out}/act-1 {out}/cif-1 {out}/entropy-1 --open\n" in done.out
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert "How four models cut the same text" in page
     assert "char-1, entropy-1 score no symbols" in page

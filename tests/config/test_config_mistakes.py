@@ -46,6 +46,7 @@ MISTAKES = [
     ("max_length: 200", "max_length: 2.5", "data.src.max_length"),
     ("max_length: 200", "max_length: '200'", "data.src.max_length"),
     ("max_length: 200", "voc_limit: 4", "data.src.voc_limit"),
+    ("patience: 3", "<patience>: 3", "training.<patience>"),
     ("patience: 3", "patience: -1", "training.patience"),
     ("patience: 3", "patience: true", "training.patience"),
     ("patience: 3", "batch_size:", "training.batch_size"),

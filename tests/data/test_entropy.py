@@ -101,6 +101,23 @@ def test_a_rate_that_cannot_be_met_is_refused(lines, target):
         NgramCuts.learn(lines, settings(target=target, order=2))
 
 
+@pytest.mark.parametrize("target", [1.0, 2.0, 3.0, 5.0])
+def test_another_rate_needs_no_text(target):
+    cuts = NgramCuts.learn(LINES, settings(target=4.0)).at(target)
+    assert cuts is not None
+    assert cuts.threshold == NgramCuts.learn(LINES, settings(target=target)).threshold
+    assert cuts.at(4.0).threshold == NgramCuts.learn(LINES, settings(target=4.0)).threshold
+
+
+def test_another_rate_is_the_nearest_that_there_is():
+    cuts = NgramCuts.learn(["aaaa"] * 9, settings(target=1.0, order=2)).at(2.9)
+    assert cuts is not None
+    assert mean_length(cuts, ["aaaa"]) in (2.0, 4.0)
+    assert NgramCuts.learn(LINES, settings(by="rise")).at(3.0) is None
+    with refuses(ValueError, "target 17.5 "):
+        cuts.at(17.5)
+
+
 def test_german_numbers_are_cut_at_their_morphemes():
     examples = make_corpus(size=2000)["train"]
     cuts = NgramCuts.learn([e.source for e in examples], settings(order=5, target=5.0))

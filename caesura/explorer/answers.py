@@ -1,0 +1,181 @@
+"""The answers: a request in, a response out, computed by the calling thread."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from caesura.analysis.explain import explain
+from caesura.analysis.flips import NEGLIGIBLE, Flips, flips
+from caesura.explorer import schema
+from caesura.explorer.describe import described
+from caesura.explorer.limits import Limits
+from caesura.explorer.refused import Refused
+from caesura.explorer.rules import Line, decisions, rules_of
+from caesura.explorer.shelf import Shelf
+from caesura.inference import Translator
+from caesura.output import Segmentation
+from caesura.search.rounds import Check
+
+Given = dict[int, int] | None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Everything that a request can ask for, from the models on a shelf."""
+
+    shelf: Shelf
+    limits: Limits
+
+    def models(self) -> schema.ModelsAnswer:
+        """Of /api/models."""
+        own = self.limits
+        limits = schema.Limits(characters=own.characters, texts=own.texts, flips=own.flips)
+        models = [described(slot, self.shelf) for slot in self.shelf.slots.values()]
+        return schema.ModelsAnswer(models=models, limits=limits)
+
+    def segment(self, request: schema.SegmentRequest, check: Check) -> schema.SegmentAnswer:
+        """Of /segment."""
+        with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
+            line, given = self._read(loaded.model, request)
+            cut = loaded.model.process([line.text], None, cuts=[given])[0].segmentation
+            parts = dict(_segmented(line, cut, request.cuts))
+            return schema.SegmentAnswer(model=request.model, version=loaded.version, **parts)
+
+    def explain(self, request: schema.ExplainRequest, check: Check) -> schema.ExplainAnswer:
+        """Of /explain."""
+        began = time.perf_counter()
+        with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
+            line, given = self._read(loaded.model, request)
+            if request.reference is not None:
+                self._check(request.reference, "reference")
+            model, reference = loaded.model, request.reference
+            one = explain(model, line.text, given, reference=reference, beam=request.beam, check=check)
+        output = schema.Written(
+            symbols=[one.translation[a:b] for a, b in one.target_spans],
+            offsets=[a for a, _ in one.target_spans],
+            pieces=None if one.target is None else one.target.pieces,
+            finished=one.finished,
+        )
+        return schema.ExplainAnswer(
+            model=request.model,
+            version=loaded.version,
+            segmentation=_segmented(line, one.segmentation, request.cuts),
+            translation=one.translation,
+            log_probability=_finite(one.log_probability),
+            reference=None if reference is None else _scored(reference, one.reference),
+            output=output,
+            attention=None if one.attention is None else one.attention.weights,
+            halting=None if one.halting is None else one.halting.sums,
+            milliseconds=1000 * (time.perf_counter() - began),
+        )
+
+    def translate(self, request: schema.TranslateRequest, check: Check) -> schema.TranslateAnswer:
+        """Of /translate."""
+        if len(request.texts) > self.limits.texts:
+            raise Refused(413, f"{len(request.texts)} texts; at most {self.limits.texts} are taken", "texts")
+        for text in request.texts:
+            self._check(text, "texts")
+        cuts = request.cuts
+        if cuts is not None and len(cuts) != len(request.texts):
+            raise Refused(422, f"cuts are for {len(cuts)} texts, but texts has {len(request.texts)}", "cuts")
+        with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
+            search = loaded.model.searcher(request.beam, check)
+            outputs = loaded.model.process(request.texts, search, cuts=cuts)
+        best = [(out.best, out.hypotheses[0].log_prob if out.hypotheses else 0.0) for out in outputs]
+        translations = [_scored(text, score) for text, score in best]
+        return schema.TranslateAnswer(model=request.model, version=loaded.version, translations=translations)
+
+    def flips(self, request: schema.FlipsRequest, check: Check) -> schema.FlipsAnswer:
+        """Of /flips."""
+        with self.shelf.borrow(request.model, request.rate) as loaded:
+            model = loaded.model
+            if not model.segmenter.takes_cuts:
+                raise Refused(422, "this model reads symbol by symbol, so no cut can be flipped", "model")
+            line, given = self._read(model, request)
+            if not line.ids:
+                raise Refused(422, "there are no gaps in an empty text", "text")
+            if len(line.gaps) > self.limits.flips and not request.long:
+                most = f"flips of more than {self.limits.flips} gaps take long"
+                raise Refused(413, f"{len(line.gaps)} gaps; {most}: set long to ask for them", "text")
+            target = self._target(model, line, given, request, check)
+            one = flips(model, line.text, target, rounds=0, cuts=given, check=check)
+        return _flipped(request, loaded.version, line, one)
+
+    def _target(
+        self, model: Translator, line: Line, given: Given, request: schema.FlipsRequest, check: Check
+    ) -> str:
+        if request.target is not None:
+            self._check(request.target, "target")
+            return request.target
+        with torch.inference_mode():
+            return model.process([line.text], model.searcher(1, check), cuts=[given])[0].best
+
+    def _read(self, model: Translator, request: schema.SegmentRequest) -> tuple[Line, Given]:
+        """The text of a request, and where it is to be cut."""
+        self._check(request.text, "text")
+        line, entropy = Line.of(request.text, model.src_vocabulary), self.shelf.entropy(model)
+        rules = rules_of(model, entropy)
+        if request.rule.name not in rules:
+            known = f"this model knows {', '.join(rules)}" if rules else "this model knows none"
+            raise Refused(422, f"the rule '{request.rule.name}' is not for this model; {known}", "rule")
+        if request.cuts and not model.segmenter.takes_cuts:
+            raise Refused(422, "this model reads symbol by symbol, so no cut can be moved", "cuts")
+        return line, decisions(line, request.rule, request.cuts, entropy)
+
+    def _check(self, text: str, field: str) -> None:
+        if len(text) > self.limits.characters:
+            most = f"at most {self.limits.characters} are taken"
+            raise Refused(413, f"{field} has {len(text)} characters; {most}", field)
+
+
+def _segmented(line: Line, cut: Segmentation, locks: Mapping[int, int]) -> schema.Segmented:
+    gaps = [
+        schema.Gap(
+            offset=offset,
+            cut=cut.ends[i],
+            score=None if cut.scores is None else cut.scores[i],
+            locked=locks.get(offset, 0),  # type: ignore[arg-type]  # the request has 1 and -1 alone
+        )
+        for offset, i in line.gaps.items()
+    ]
+    return schema.Segmented(
+        symbols=[line.text[a:b] for a, b in line.spans],
+        offsets=[a for a, _ in line.spans],
+        gaps=gaps,
+        pieces=cut.pieces,
+        segment_length=sum(cut.covered) / len(cut.covered) if cut.covered else None,
+        unknown=line.unknown,
+    )
+
+
+def _scored(text: str, score: float | None) -> schema.Scored:
+    return schema.Scored(text=text, log_probability=_finite(score))
+
+
+def _finite(score: float | None) -> float | None:
+    """JSON has no infinity: what is impossible has no number."""
+    return None if score is None or not math.isfinite(score) else score
+
+
+def _flipped(request: schema.FlipsRequest, version: str, line: Line, one: Flips) -> schema.FlipsAnswer:
+    gaps, changes = line.gaps, one.changes
+    slopes = None if one.pull is None else one.pull.gradient  # positive: joining is better
+    gains = {at: change for at, i in gaps.items() if (change := changes[i]) is not None}
+    best = min(gains, key=gains.__getitem__, default=None)
+    return schema.FlipsAnswer(
+        model=request.model,
+        version=version,
+        base=one.hard,
+        target=one.target,
+        offsets=[*gaps],
+        changes=[changes[i] for i in gaps.values()],
+        gradient=[
+            None if slopes is None else -slopes[i] if one.cuts[i] else slopes[i] for i in gaps.values()
+        ],
+        best=best if best is not None and gains[best] < -NEGLIGIBLE else None,
+    )

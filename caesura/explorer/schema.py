@@ -1,0 +1,233 @@
+"""What the explorer's server is asked, and what it answers; /openapi.json is made of these models.
+
+Offsets count the code points of a text exactly as it was sent. A gap lies between two symbols and has the
+offset at which the second one starts. The place before </s> is not a gap: a sentence always ends there.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RuleName = Literal["own", "characters", "words", "every", "entropy"]
+Decision = Literal[-1, 0, 1]
+BEAM = 10  # hypotheses of a sentence, at most
+
+
+class _Request(BaseModel):
+    """Unknown keys and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Rule(_Request):
+    """Where to cut: as the model does, or by a rule that knows nothing of it."""
+
+    name: RuleName = Field(default="own", description="own: the model decides")
+    k: int | None = Field(default=None, ge=1, le=1000, description="for every: symbols per segment")
+
+
+Cuts = Annotated[
+    dict[int, Literal[1, -1]],
+    Field(description="locks: 1 cuts at this offset and -1 does not, whatever the rule says"),
+]
+Rate = Annotated[
+    float | None,
+    Field(
+        ge=1, le=100, allow_inf_nan=False, description="characters per segment, for a model with live_rate"
+    ),
+]
+Beam = Annotated[
+    int | None,
+    Field(ge=1, le=BEAM, description="1 is greedy, for live use; null: as the model is configured"),
+]
+
+
+class SegmentRequest(_Request):
+    """A sentence, and what is decided about its cuts."""
+
+    model: str = Field(description="one of the names of /api/models")
+    text: str = Field(description="one sentence")
+    rule: Rule = Field(default_factory=Rule)
+    cuts: Cuts = Field(default_factory=dict)
+    rate: Rate = None
+
+
+class ExplainRequest(SegmentRequest):
+    """The same, to be translated as well."""
+
+    reference: str | None = Field(default=None, description="a translation whose log-probability is wanted")
+    beam: Beam = None
+
+
+class FlipsRequest(SegmentRequest):
+    """The same, with the translation whose loss each flip changes."""
+
+    target: str | None = Field(default=None, description="null: the model's own translation, greedy")
+    long: bool = Field(default=False, description="also a sentence with more gaps than limits.flips")
+
+
+class TranslateRequest(_Request):
+    """Several sentences, with the cuts of each or none at all."""
+
+    model: str = Field(description="one of the names of /api/models")
+    texts: list[str]
+    cuts: list[dict[int, Literal[1, -1]] | list[int] | None] | None = Field(
+        default=None,
+        description="per text: null, the model's own; a list, cut there and nowhere else; or locks",
+    )
+    rate: Rate = None
+    beam: Beam = None
+
+
+class TrainingRequest(_Request):
+    """A model whose training log is wanted."""
+
+    model: str = Field(description="one of the names of /api/models")
+
+
+class LiveRate(BaseModel):
+    """A rate that can be changed without training: a slider may be offered."""
+
+    target: float = Field(description="characters per segment that the model was trained for")
+
+
+class Model(BaseModel):
+    """A model that can be asked."""
+
+    name: str
+    version: str | None = Field(description="digest of the weights; null: there are none yet")
+    kind: str = Field(description="such as bigru ▸ cif ▸ weighted")
+    level: str = Field(description="what a source symbol is: char, word, bpe, ...")
+    scores: bool = Field(description="whether gaps have scores")
+    sums_to: float | None = Field(description="the sum of scores at which a segment ends, where it is summed")
+    live_rate: LiveRate | None
+    rules: list[RuleName] = Field(description="those that work for this model; the first is the usual one")
+    takes_cuts: bool = Field(description="whether cuts can be moved at all")
+    target_cuts: bool = Field(description="whether the decoder cuts what it writes")
+    running: bool = Field(description="whether a training is writing into the folder")
+    history: bool = Field(description="whether /training has curves")
+    examples: list[str]
+    problem: str | None = Field(default=None, description="why the model cannot be asked now")
+
+
+class Limits(BaseModel):
+    """What one request may ask for."""
+
+    characters: int = Field(description="of a text")
+    texts: int = Field(description="of /translate")
+    flips: int = Field(description="gaps of /flips, unless long is set")
+
+
+class ModelsAnswer(BaseModel):
+    """All models, and what may be asked of them."""
+
+    models: list[Model]
+    limits: Limits
+
+
+class _Answer(BaseModel):
+    """Every answer names the weights that gave it."""
+
+    model: str
+    version: str | None
+
+
+class Gap(BaseModel):
+    """A place between two symbols."""
+
+    offset: int
+    cut: bool
+    score: float | None = Field(description="of the symbol before the gap, 0 to 1; null: the model has none")
+    locked: Decision = Field(description="1 or -1 where the request said so")
+
+
+class Segmented(BaseModel):
+    """Where a text is cut."""
+
+    symbols: list[str]
+    offsets: list[int] = Field(description="where each symbol starts")
+    gaps: list[Gap]
+    pieces: list[str] = Field(description="joined they are the text")
+    segment_length: float | None = Field(description="characters per segment; null: nothing was read")
+    unknown: list[int] = Field(description="offsets of symbols that the vocabulary lacks")
+
+
+class SegmentAnswer(_Answer, Segmented):
+    """Of /segment."""
+
+
+class Scored(BaseModel):
+    """A translation and the natural logarithm of its probability, </s> included."""
+
+    text: str
+    log_probability: float | None = Field(description="null: it is impossible, as of an empty source")
+
+
+class Written(BaseModel):
+    """The translation as the decoder wrote it."""
+
+    symbols: list[str]
+    offsets: list[int] = Field(description="where each symbol starts in the translation")
+    pieces: list[str] | None = Field(description="where the decoder cut it; null: it does not cut")
+    finished: bool = Field(description="false: it ran into the longest output that is allowed")
+
+
+class ExplainAnswer(_Answer):
+    """Of /explain: cuts, translation, attention and the running sum of the scores, in one pass."""
+
+    segmentation: Segmented
+    translation: str
+    log_probability: float | None
+    reference: Scored | None
+    output: Written
+    attention: list[list[float]] | None = Field(
+        description="per output symbol, and once more for </s> if finished: the weight of each piece, and of "
+        "</s> where it is a segment of its own; null: the decoder shows none"
+    )
+    halting: list[float] | None = Field(description="per source symbol, the sum that ends a segment")
+    milliseconds: float
+
+
+class TranslateAnswer(_Answer):
+    """Of /translate."""
+
+    translations: list[Scored]
+
+
+class FlipsAnswer(_Answer):
+    """Of /flips. Losses are nats per target symbol, </s> counted."""
+
+    base: float = Field(description="the loss with the cuts as they are")
+    target: str
+    offsets: list[int] = Field(description="of the gaps")
+    changes: list[float | None] = Field(
+        description="what flipping each gap adds to the loss; negative: it helps; null: the cut stays"
+    )
+    gradient: list[float | None] = Field(
+        description="what the gradient by the gap's score says of that flip, signed like changes; null: "
+        "the model has none"
+    )
+    best: int | None = Field(description="offset of the flip that helps most; null: none helps")
+
+
+class TrainingAnswer(_Answer):
+    """Of /training."""
+
+    running: bool
+    update: int | None = Field(description="the newest that the log names")
+    curves: dict[str, list[tuple[float, float]]] = Field(description="by name, pairs of update and value")
+
+
+class Problem(BaseModel):
+    """What is wrong, and with which key of the request."""
+
+    message: str
+    field: str | None = None
+
+
+class ErrorAnswer(BaseModel):
+    """Any answer whose status is 400 or higher."""
+
+    error: Problem

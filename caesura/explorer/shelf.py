@@ -1,0 +1,207 @@
+"""The models that are shown: loaded once, and again where their folder has new weights."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from caesura.analysis.lines import readable
+from caesura.config.cookbook import find_model
+from caesura.data.entropy import EntropyModelCuts, NgramCuts
+from caesura.data.files import checksum
+from caesura.errors import InputError
+from caesura.explorer.refused import Refused
+from caesura.inference import Translator
+from caesura.model_folder import WEIGHTS
+from caesura.training.journal import METRICS
+from caesura.training.lock import is_held
+
+TRIES = 5  # to load weights that are replaced while they are read
+PAUSE = 2.0  # seconds before a folder that could not be loaded is tried again
+
+Stamp = tuple[int, int, int] | None  # of a file: what changes when it is replaced; None: it is not there
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model as it was read from its folder."""
+
+    model: Translator
+    version: str  # digest of the weights
+
+
+class Slot:
+    """One folder: its newest model, or why there is none."""
+
+    def __init__(self, name: str, folder: Path, settings: Sequence[str] = ()) -> None:
+        self.name, self.folder = name, folder
+        self._settings, self._lock = settings, threading.Lock()
+        self.latest: Loaded | None = None  # what was read last, whatever the folder has now
+        self._stamp: Stamp = None
+        self._tried: tuple[Stamp, float, str] | None = None  # a failure: of what, when and why
+        self.load()
+
+    @property
+    def running(self) -> bool:
+        """Whether a training writes into the folder."""
+        return is_held(self.folder)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there is a log of the training."""
+        return (self.folder / METRICS).is_file()
+
+    def load(self) -> None:
+        """Read the model; where there is none, a training that has not saved one yet is waited for."""
+        if _stamp(self.folder / WEIGHTS) is None and (self.running or self.has_history):
+            return
+        self._read()
+
+    def current(self) -> Loaded:
+        """The model of the folder as it is now; Refused where it cannot be had."""
+        stamp = _stamp(self.folder / WEIGHTS)
+        if stamp is not None and stamp == self._stamp and self.latest is not None:
+            return self.latest
+        with self._lock:
+            return self._renewed()
+
+    def _renewed(self) -> Loaded:
+        stamp = _stamp(self.folder / WEIGHTS)
+        if stamp is None:
+            raise Refused(*self._absence())
+        if stamp != self._stamp or self.latest is None:
+            if self._tried and self._tried[0] == stamp and time.monotonic() - self._tried[1] < PAUSE:
+                raise Refused(503, self._tried[2])
+            try:
+                self._read()
+            except (InputError, OSError) as problem:
+                self._tried = stamp, time.monotonic(), f"{self.name} cannot be loaded again: {problem}"
+                raise Refused(503, self._tried[2]) from problem
+        assert self.latest is not None
+        return self.latest
+
+    def _absence(self) -> tuple[int, str]:
+        if not self.folder.is_dir():
+            return 410, f"the folder of {self.name} was deleted or moved"
+        if self.latest is None:
+            return 503, f"the training of {self.name} has not reached its first validation yet"
+        return 410, f"the weights of {self.name} were deleted: its folder has no {WEIGHTS} any more"
+
+    def _read(self) -> None:
+        path = self.folder / WEIGHTS
+        for _ in range(TRIES):
+            stamp = _stamp(path)
+            model = Translator.from_pretrained(self.folder, settings=self._settings)
+            version = checksum(path)[:16]
+            if stamp == _stamp(path):  # else they were replaced meanwhile
+                break
+        for parameter in model.parameters():
+            parameter.requires_grad_(False)  # nothing learns here, and threads share them
+        self.latest, self._stamp, self._tried = Loaded(model, version), stamp, None
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
+class Shelf:
+    """All models, by name."""
+
+    def __init__(self, folders: Sequence[Path], settings: Sequence[str] = ()) -> None:
+        found = [find_model(folder) for folder in folders]
+        if len({os.path.realpath(folder) for folder in found}) < len(found):
+            raise InputError("explore: a model folder is named twice")
+        names = short_names(found)
+        self.slots = {name: Slot(name, folder, settings) for name, folder in zip(names, found, strict=True)}
+        self._copies = threading.local()
+
+    def slot(self, name: str) -> Slot:
+        """The folder of this name."""
+        if name not in self.slots:
+            raise Refused(404, f"there is no model of this name; there are {', '.join(self.slots)}", "model")
+        return self.slots[name]
+
+    def entropy(self, model: Translator) -> EntropyModelCuts | None:
+        """What cuts text by entropy: the model's own, else that of another model; None: no model has it."""
+        slots = [slot.latest.model for slot in self.slots.values() if slot.latest is not None]
+        sources = (other.cuts for other in (model, *slots))
+        return next((source for source in sources if isinstance(source, EntropyModelCuts)), None)
+
+    @contextmanager
+    def borrow(self, name: str, rate: float | None = None) -> Iterator[Loaded]:
+        """The model for the calling thread alone, at a `rate` of its own: threads share the weights only."""
+        loaded = self.slot(name).current()
+        kept: dict[str, Loaded] = self._copies.__dict__
+        if name not in kept or kept[name].version != loaded.version:
+            kept[name] = replace(loaded, model=_copied(loaded.model))
+        with _at_rate(kept[name].model, rate):
+            yield kept[name]
+
+
+def live_rate(model: Translator) -> float | None:
+    """The characters per segment of a model whose rate can be changed at once; None: it cannot."""
+    control, cuts = model.segmenter.control, model.cuts
+    if control is not None and control.by == "scaling":
+        return control.target.value.item()
+    movable = isinstance(cuts, NgramCuts) and not cuts.rise and model.segmenter.needs_given()
+    return model.target_length if movable else None
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The last part of each path, with as many before it as make all names different."""
+    parts = [Path(os.path.abspath(folder)).parts for folder in folders]
+    for length in range(1, max(map(len, parts), default=0) + 1):
+        names = [readable("/".join(part[-length:])) for part in parts]
+        if len({*names}) == len(names):
+            return names
+    return [readable(str(folder)) for folder in folders]
+
+
+def _copied(model: Translator) -> Translator:
+    """Modules and buffers of its own; weights, vocabularies and cuts are shared."""
+    shared = [*model.parameters(), model.config, model.src_vocabulary, model.trg_vocabulary]
+    shared += [] if model.cuts is None else [model.cuts]
+    return copy.deepcopy(model, {id(part): part for part in shared})
+
+
+@contextmanager
+def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
+    if rate is None:
+        yield
+        return
+    if live_rate(model) is None:
+        raise Refused(422, "the rate of this model cannot be changed without training", "rate")
+    control, cuts = model.segmenter.control, model.cuts
+    if isinstance(cuts, NgramCuts):
+        try:
+            model.cuts = _threshold_at(cuts, rate)
+            yield
+        finally:
+            model.cuts = cuts
+        return
+    assert control is not None
+    before, value = control.rate, control.target.value.item()
+    try:
+        control.rate = replace(before, target=rate)  # bounds how many segments there is room for
+        control.target.value.fill_(rate)
+        yield
+    finally:
+        control.rate = before
+        control.target.value.fill_(value)
+
+
+def _threshold_at(cuts: NgramCuts, rate: float) -> NgramCuts | None:
+    try:
+        return cuts.at(rate)
+    except ValueError as problem:  # longer than the lines of the training text
+        raise Refused(422, f"rate: {problem}", "rate") from problem

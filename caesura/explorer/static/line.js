@@ -1,0 +1,293 @@
+/**
+ * The line: clusters in a row, and in each gap a bar, a lock, a labelled checkbox and the mark of its flip.
+ * Cells are made anew only where the text or its gaps differ; else their state alone is set.
+ */
+
+import { make, number, signed } from "./dom.js";
+import { clusters, direction, joined, visible } from "./text.js";
+
+/**
+ * @typedef {{offset: number, cut: boolean, score: number | null, locked: -1 | 0 | 1}} Gap
+ * @typedef {{offset: number, text: string, shown: string, gap: number}} Cell
+ *   gap: its place among the gaps, -1 where there is none before this cluster
+ */
+
+/**
+ * The cells of a text: one per cluster; a gap inside a cluster is no place for a hand.
+ * @param {string} text @param {Gap[]} gaps @returns {Cell[]}
+ */
+export function cellsOf(text, gaps) {
+  const places = new Map(gaps.map((gap, i) => [gap.offset, i]));
+  const list = clusters(text);
+  const shown = joined(list.map((cluster) => cluster.text));
+  return list.map(({ text: own, offset }, i) => ({
+    offset,
+    text: own,
+    shown: shown[i],
+    gap: places.get(offset) ?? -1,
+  }));
+}
+
+/**
+ * The gaps as they are to be seen at once: what a hand has decided is not waited for.
+ * @param {Gap[]} gaps @param {Record<number, 1 | -1>} held
+ */
+export function overlay(gaps, held) {
+  return gaps.map((gap) => {
+    const locked = held[gap.offset] ?? 0;
+    return { ...gap, locked, cut: locked ? locked === 1 : gap.cut };
+  });
+}
+
+/** What holds all gaps as they are. @param {Gap[]} gaps @returns {Record<number, 1 | -1>} */
+export function asTheyAre(gaps) {
+  return Object.fromEntries(gaps.map((gap) => [gap.offset, gap.cut ? 1 : -1]));
+}
+
+export class Line {
+  #cells = [];
+  #key = "";
+  #focus = 0; // offset of the gap that Tab reaches
+  #reached = null; // its cell
+
+  /** @param {HTMLElement} element @param {string} name of the model, for readers of screens */
+  constructor(element, name) {
+    this.element = element;
+    this.gaps = /** @type {Gap[]} */ ([]);
+    element.setAttribute("role", "group");
+    element.setAttribute("aria-label", `Cuts of ${name}`);
+  }
+
+  /**
+   * @param {string} text
+   * @param {Gap[]} gaps
+   * @param {{unknown: number[], halting: number[] | null, offsets: number[]}} more
+   */
+  show(text, gaps, more) {
+    this.gaps = gaps;
+    const key = JSON.stringify([text, gaps.map((gap) => gap.offset)]);
+    if (key !== this.#key) this.#build(text, gaps);
+    this.#key = key;
+    this.#paint(more);
+  }
+
+  #build(text, gaps) {
+    const focused = this.element.contains(document.activeElement);
+    this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
+    this.element.replaceChildren(...words(this.#cells));
+    this.element.dir = direction(text);
+    this.element.classList.toggle("long", this.#cells.length > 120);
+    if (focused) this.focus(this.#focus);
+  }
+
+  #paint({ unknown, halting, offsets }) {
+    const cuts = this.gaps.filter((gap) => gap.cut).map((gap) => gap.offset);
+    const strange = new Set(unknown);
+    const sums = new Map(halting ? offsets.map((offset, i) => [offset, halting[i]]) : []);
+    const top = Math.max(1, ...sums.values());
+    let segment = 0;
+    this.#cells.forEach((cell, i) => {
+      while (segment < cuts.length && cuts[segment] <= cell.offset) segment += 1;
+      cell.segment = segment;
+      const end = this.#cells[i + 1]?.offset ?? Infinity;
+      const within = segment < cuts.length && cuts[segment] < end;
+      const { classList } = cell.element;
+      classList.toggle("even", segment % 2 === 1);
+      classList.toggle("within", within);
+      classList.toggle("ends", end === Infinity || cuts.includes(end));
+      classList.toggle("unknown", strange.has(cell.offset));
+      const sum = sums.get(cell.offset);
+      cell.letter.title = [
+        sum === undefined ? "" : `Running sum: ${number(sum)}.`,
+        within ? "The model cuts inside this character." : "",
+        strange.has(cell.offset) ? "The model does not know this symbol." : "",
+      ].join(" ").trim();
+      classList.toggle("sums", sum !== undefined);
+      if (sum !== undefined) vary(cell, "--sum", sum / top);
+      if (cell.gap >= 0) this.#paintGap(cell, i);
+    });
+    const offered = this.offered();
+    this.element.classList.toggle("all-held", offered.length > 0 && offered.every((gap) => gap.locked));
+    this.#rove();
+  }
+
+  #paintGap(cell, i) {
+    const gap = this.gaps[cell.gap];
+    const { classList } = cell.element;
+    classList.toggle("cut", gap.cut);
+    classList.toggle("held", gap.locked !== 0);
+    classList.toggle("plain", gap.score === null);
+    vary(cell, "--score", gap.score ?? (gap.cut ? 1 : 0));
+    cell.box.checked = gap.cut;
+    const around = `between ${spoken(this.#cells[i - 1].text)} and ${spoken(cell.text)}`;
+    const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
+    const label = `Cut ${around}${score}${gap.locked ? ", held" : ""}`;
+    if (cell.label !== label) cell.box.setAttribute("aria-label", (cell.label = label));
+  }
+
+  /**
+   * The strip: what each flip changes, and what the gradient promises, on one scale; null takes it away.
+   * @param {{changes: (number | null)[], gradient: (number | null)[], best: number | null} | null} flips
+   */
+  strip(flips) {
+    this.element.classList.toggle("strip", flips !== null);
+    const tallest = flips ? largest(flips) : 1;
+    for (const cell of this.#cells) {
+      if (cell.gap < 0) continue;
+      const change = flips?.changes[cell.gap] ?? null;
+      const promise = flips?.gradient[cell.gap] ?? null;
+      const { classList } = cell.element;
+      classList.toggle("helps", change !== null && change < 0);
+      classList.toggle("hurts", change !== null && change > 0);
+      classList.toggle("promises", promise !== null && promise < 0);
+      classList.toggle("warns", promise !== null && promise > 0);
+      classList.toggle("best", flips !== null && flips.best === this.gaps[cell.gap].offset);
+      // Square roots, so that small changes can be seen beside large ones.
+      vary(cell, "--change", Math.sqrt(Math.abs(change ?? 0) / tallest));
+      vary(cell, "--promise", Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest)));
+      cell.hit.title = change === null ? "" : `Flipped: ${signed(change, 3)} nats per symbol`;
+    }
+  }
+
+  /**
+   * Shade segments by how much an output symbol attends to each; null takes it away.
+   * @param {number[] | null} weights
+   */
+  attend(weights) {
+    this.element.classList.toggle("attended", weights !== null);
+    for (const cell of this.#cells) vary(cell, "--attention", weights?.[cell.segment] ?? 0);
+  }
+
+  /** The cell of a gap, or of the gap nearest to an offset. */
+  #near(offset) {
+    const withGap = this.#cells.filter((cell) => cell.gap >= 0);
+    return withGap.reduce(
+      (best, cell) =>
+        !best || Math.abs(cell.offset - offset) < Math.abs(best.offset - offset) ? cell : best,
+      null,
+    );
+  }
+
+  #rove() {
+    const near = this.#near(this.#focus);
+    if (this.#reached?.box) this.#reached.box.tabIndex = -1;
+    this.#reached = near;
+    if (near) near.box.tabIndex = 0;
+  }
+
+  /** Move the focus to the gap at, or nearest to, an offset. @param {number} offset */
+  focus(offset) {
+    this.#focus = this.#near(offset)?.offset ?? 0;
+    this.#rove();
+    this.#near(this.#focus)?.box.focus();
+  }
+
+  /** Remember where the focus is. @param {number} offset */
+  focused(offset) {
+    this.#focus = offset;
+    this.#rove();
+  }
+
+  /**
+   * The gap so many places from another; null beyond the ends.
+   * @param {number} offset
+   * @param {number} steps
+   */
+  neighbour(offset, steps) {
+    const offered = this.#cells.filter((cell) => cell.gap >= 0);
+    return offered[offered.findIndex((cell) => cell.offset === offset) + steps]?.offset ?? null;
+  }
+
+  /** The offsets of the first and the last gap. */
+  ends() {
+    const offered = this.#cells.filter((cell) => cell.gap >= 0);
+    return [offered[0]?.offset ?? 0, offered.at(-1)?.offset ?? 0];
+  }
+
+  /** @param {number} offset @returns {Gap | undefined} */
+  gapAt(offset) {
+    return this.gaps.find((gap) => gap.offset === offset);
+  }
+
+  /** The gaps that are offered: those between clusters. */
+  offered() {
+    return this.#cells.filter((cell) => cell.gap >= 0).map((cell) => this.gaps[cell.gap]);
+  }
+
+  /** Mark where a dragged cut would fall; null for nowhere. @param {number | null} offset */
+  target(offset) {
+    for (const cell of this.#cells) cell.element.classList.toggle("target", cell.offset === offset);
+  }
+
+  /** The cell that an element is in, with its gap and its segment. @param {Element | null} element */
+  cellOf(element) {
+    const found = element?.closest?.(".cell");
+    return found && this.element.contains(found) ? this.#cells[Number(found.dataset.index)] : null;
+  }
+
+  /** The cells as they are, for a picture. */
+  cells() {
+    return this.#cells.map((cell) => ({ ...cell, state: cell.gap >= 0 ? this.gaps[cell.gap] : null }));
+  }
+
+  /** The gap nearest to a point; null where there is none. */
+  nearest(/** @type {number} */ x, /** @type {number} */ y) {
+    const cell = this.cellOf(document.elementFromPoint(x, y));
+    if (!cell) return null;
+    const box = cell.letter.getBoundingClientRect();
+    const rtl = getComputedStyle(this.element).direction === "rtl";
+    const later = rtl ? x < box.left + box.width / 2 : x > box.left + box.width / 2;
+    const near = later ? this.#cells[this.#cells.indexOf(cell) + 1] ?? cell : cell;
+    return near.gap >= 0 ? near.offset : null;
+  }
+}
+
+function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
+  const letter = make("span", { class: "letter" }, make("bdi", {}, cell.shown));
+  const sum = make("i", { class: "sum" });
+  const parts = { letter, box: null, hit: null, label: "", segment: 0, values: new Map() };
+  const element = make("span", { class: cell.gap < 0 ? "cell whole" : "cell" });
+  element.dataset.index = String(index);
+  element.dataset.offset = String(cell.offset);
+  if (cell.text === " ") element.classList.add("space");
+  if (cell.shown.startsWith("U+")) element.classList.add("unseen");
+  if (cell.gap >= 0) {
+    parts.box = make("input", { type: "checkbox", tabindex: -1 });
+    const marks = ["promise", "change", "bar", "lock"].map((name) => make("i", { class: name }));
+    parts.hit = make("label", { class: "gap" }, parts.box, ...marks);
+    element.append(parts.hit);
+  }
+  element.append(sum, letter);
+  return { ...parts, element };
+}
+
+/** Give a cell's style a value, where it is another one: styles of hundreds of cells cost. */
+function vary(cell, name, value) {
+  const shown = value.toFixed(4);
+  if (cell.values.get(name) === shown) return;
+  cell.values.set(name, shown);
+  cell.element.style.setProperty(name, shown);
+}
+
+const WORD = 14; // cells that stay together in a row, at most
+
+/** Cells in groups that a row keeps together: words with the space after them. */
+function words(cells) {
+  const groups = [];
+  let begins = true;
+  for (const cell of cells) {
+    if (begins || groups.at(-1).childElementCount >= WORD) groups.push(make("span", { class: "word" }));
+    groups.at(-1).append(cell.element);
+    begins = cell.text === " ";
+  }
+  return groups;
+}
+
+function spoken(/** @type {string} */ cluster) {
+  return cluster === " " ? "space" : visible(cluster);
+}
+
+/** The largest change of a strip, and never so small that rounding fills it. */
+export function largest(/** @type {{changes: (number | null)[]}} */ { changes }) {
+  return Math.max(0.01, ...changes.map((change) => Math.abs(change ?? 0)));
+}

@@ -1,0 +1,136 @@
+/** A line with its cuts and its translation as a drawing of its own: SVG text, or a PNG made from it. */
+
+import { number } from "./dom.js";
+
+const [PAD, WIDTH, LETTER, GAP, BARS, ROW] = [24, 900, 20, 11, 40, 92];
+
+/** @param {string} text */
+function escaped(text) {
+  return text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/[^\P{Cc}\t]/gu, "�");
+}
+
+function colours(/** @type {Element} */ element) {
+  const style = getComputedStyle(element);
+  const of = (name) => {
+    const probe = document.createElement("i");
+    probe.style.color = `var(${name})`;
+    element.append(probe);
+    const colour = getComputedStyle(probe).color;
+    probe.remove();
+    return colour;
+  };
+  const tints = { back: "--sheet", a: "--a", b: "--b", cut: "--c1", held: "--c2" };
+  const names = { ...tints, ink: "--ink", muted: "--muted" };
+  const found = Object.entries(names).map(([key, name]) => [key, of(name)]);
+  return { font: style.fontFamily, ...Object.fromEntries(found) };
+}
+
+/** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} width */
+function wrapped(pen, text, width) {
+  const rows = [""];
+  for (const word of text.split(/(?<= )/)) {
+    if (rows.at(-1) && pen.measureText(rows.at(-1) + word).width > width) rows.push("");
+    rows[rows.length - 1] += word;
+  }
+  return rows;
+}
+
+/**
+ * The drawing.
+ * @param {{name: string, line: import("./line.js").Line, answer: any, element: HTMLElement}} shown
+ */
+export function svgOf({ name, line, answer, element }) {
+  const colour = colours(element);
+  const font = escaped(colour.font);
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${LETTER}px ${colour.font}`;
+  const rtl = getComputedStyle(line.element).direction === "rtl";
+  const parts = [];
+  let [x, top, right] = [PAD, PAD + 20, 0];
+  const flip = (at, wide) => (rtl ? WIDTH - at - wide : at);
+  for (const [i, cell] of line.cells().entries()) {
+    if (i === 0) x -= GAP; // there is no gap before the first one
+    const wide = Math.max(12, pen.measureText(cell.shown).width + 4);
+    if (x + GAP + wide > WIDTH - PAD) [x, top] = [PAD, top + ROW];
+    const tint = cell.segment % 2 ? colour.b : colour.a;
+    const joins = cell.state && !cell.state.cut;
+    const left = i > 0 && (joins || !cell.state) ? x : x + GAP;
+    const box = { x: flip(left, x + GAP + wide - left), wide: x + GAP + wide - left };
+    parts.push(`<rect x="${box.x}" y="${top + BARS}" width="${box.wide}" height="30" fill="${tint}"/>`);
+    const middle = flip(x + GAP, wide) + wide / 2;
+    const letter = escaped(cell.shown);
+    parts.push(`<text x="${middle}" y="${top + BARS + 22}" text-anchor="middle">${letter}</text>`);
+    if (cell.state) {
+      const tall = Math.max(3, (cell.state.score ?? (cell.state.cut ? 1 : 0)) * (BARS - 6));
+      const paint = cell.state.locked ? colour.held : colour.cut;
+      const inside = cell.state.cut ? `fill="${paint}"` : `fill="none" stroke="${paint}"`;
+      const at = flip(x + 2, GAP - 4);
+      const y = top + BARS - 3 - tall;
+      parts.push(`<rect x="${at}" y="${y}" width="${GAP - 4}" height="${tall}" rx="2" ${inside}/>`);
+    }
+    x += GAP + wide;
+    right = Math.max(right, x);
+  }
+  top += BARS + 64;
+  for (const row of wrapped(pen, answer?.translation ?? "", WIDTH - 2 * PAD)) {
+    parts.push(`<text x="${PAD}" y="${top}">${escaped(row)}</text>`);
+    top += 28;
+  }
+  const score = answer?.log_probability;
+  const told = score == null ? name : `${name} · log p ${number(score)}`;
+  const width = rtl ? WIDTH : Math.ceil(Math.max(right + PAD, 420));
+  return (
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" ` +
+    `viewBox="0 0 ${width} ${top}" ` +
+    `font-family="${font}" font-size="${LETTER}" fill="${colour.ink}">` +
+    `<rect width="100%" height="100%" fill="${colour.back}"/>` +
+    `<text x="${PAD}" y="${PAD + 4}" font-size="13" fill="${colour.muted}">${escaped(told)}</text>` +
+    `${parts.join("")}</svg>`
+  );
+}
+
+/** The SVG as a PNG of twice its size. @param {string} svg @returns {Promise<Blob>} */
+export async function pngOf(svg) {
+  const address = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  try {
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [image.width * 2, image.height * 2];
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return await new Promise((done) => canvas.toBlob(done, "image/png"));
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+/** Saves where the clipboard cannot be had: over a network, or where the browser refuses. */
+function save(/** @type {Blob} */ blob, /** @type {string} */ name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  return `Saved as ${name}: the browser gave no clipboard.`;
+}
+
+export async function copySvg(shown) {
+  const svg = svgOf(shown);
+  try {
+    await navigator.clipboard.writeText(svg);
+    return "Copied as SVG.";
+  } catch {
+    return save(new Blob([svg], { type: "image/svg+xml" }), "cuts.svg");
+  }
+}
+
+export async function copyPng(shown) {
+  const blob = await pngOf(svgOf(shown));
+  try {
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": blob })]);
+    return "Copied as PNG.";
+  } catch {
+    return save(blob, "cuts.png");
+  }
+}

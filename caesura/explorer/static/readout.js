@@ -1,0 +1,117 @@
+/** In words: what is held (above a line), and what the strip and the gap at hand are (beneath it). */
+
+import { make, number, signed } from "./dom.js";
+import { largest } from "./line.js";
+
+const DECIDERS = {
+  own: "the model decides",
+  characters: "a cut is in",
+  words: "words decide",
+  every: "counting decides",
+  entropy: "entropy decides",
+};
+
+export class Readout {
+  #line = null;
+  #at = /** @type {number | null} */ (null);
+  #changes = new Map();
+
+  /**
+   * @param {{lock: (offset: number) => void, holdAll: () => void, release: () => void, flips: () => void}} on
+   */
+  constructor(on) {
+    const button = (text, click) => make("button", { type: "button", click }, text);
+    this.lock = button("hold", () => this.#at !== null && on.lock(this.#at));
+    this.gap = make("span", { class: "at" });
+    this.holdAll = button("hold all", on.holdAll);
+    this.release = button("release all", on.release);
+    this.held = make("span", { class: "count" });
+    this.length = make("span", { class: "length" });
+    this.try = button("", on.flips);
+    this.flipped = make("span", { class: "flipped" });
+    this.holding = make("p", { class: "holding" }, this.length, this.held, this.holdAll, this.release);
+    this.element = make(
+      "div",
+      { class: "readout" },
+      make("p", { class: "strip-says" }, this.flipped, this.try),
+      make("p", { class: "gap-at" }, this.gap, this.lock),
+    );
+    this.empty();
+  }
+
+  empty() {
+    this.element.hidden = this.holding.hidden = true;
+  }
+
+  /**
+   * @param {import("./line.js").Line} line
+   * @param {{segment_length: number | null}} segmentation
+   * @param {string} rule
+   */
+  show(line, segmentation, rule) {
+    this.#line = line;
+    this.element.hidden = this.holding.hidden = false;
+    const offered = line.offered();
+    const held = offered.filter((gap) => gap.locked).length;
+    const length = segmentation.segment_length;
+    const rest = offered.length - held;
+    this.length.textContent = length === null ? "" : `${number(length, 1)} characters per segment`;
+    if (held === 0) this.held.textContent = `no gap is held: ${DECIDERS[rule]} all ${rest}`;
+    else if (rest === 0) this.held.textContent = `all ${held} gaps are held`;
+    else this.held.textContent = `${held} held: ${DECIDERS[rule]} the other ${rest}`;
+    this.holdAll.hidden = rest === 0;
+    this.release.hidden = held === 0;
+    this.look(this.#at);
+  }
+
+  /** Describe a gap. @param {number | null} offset */
+  look(offset) {
+    const gap = offset === null ? null : this.#line?.gapAt(offset);
+    this.#at = gap ? offset : null;
+    this.lock.hidden = !gap;
+    if (!gap) {
+      this.gap.textContent =
+        "Click a gap to cut or join there; drag a cut to move it. " +
+        "What you touch is held, with a padlock; click that to let go.";
+      return;
+    }
+    const state = gap.cut ? "cut" : "joined";
+    const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
+    const by = gap.locked ? ", held by you" : "";
+    const change = this.#changes.get(offset);
+    const flip = change === undefined ? "" : `; flipped: ${signed(change, 3)} nats per symbol`;
+    this.gap.textContent = `This gap: ${state}${score}${by}${flip}`;
+    this.lock.textContent = gap.locked ? "release" : `hold this ${gap.cut ? "cut" : "join"}`;
+  }
+
+  /**
+   * What the strip says.
+   * @param {any} flips
+   * @param {number} many gaps that are to be asked for
+   * @param {boolean} typed a reference
+   */
+  flips(flips, many, typed = false) {
+    this.#changes = new Map();
+    this.try.hidden = many === 0;
+    this.try.textContent = `try all ${many} flips`;
+    if (!flips) return this.note("");
+    flips.offsets.forEach((offset, i) => {
+      if (flips.changes[i] !== null) this.#changes.set(offset, flips.changes[i]);
+    });
+    const what = typed ? "the reference" : "the model’s own output";
+    const best = flips.best === null ? null : this.#changes.get(flips.best);
+    const helps = best === null ? "" : `The best flip (framed) helps ${what} by ${number(-best, 3)}`;
+    const says = helps || `No single flip helps ${what}`;
+    this.flipped.replaceChildren(
+      ...[["helps", "a flip helps"], ["hurts", "it hurts"], ["promises", "what the gradient promises"]].map(
+        ([kind, text]) => make("span", { class: `key ${kind}` }, text),
+      ),
+      `${says}; the tallest mark is ${number(largest(flips), 2)} nats per symbol.`,
+    );
+    this.look(this.#at);
+  }
+
+  note(/** @type {string} */ text) {
+    this.flipped.textContent = text;
+  }
+}

@@ -1,0 +1,117 @@
+/** A translation beside the one before it, with marks on what changed and on what attends to a segment. */
+
+import { compare } from "./diff.js";
+import { make, number, signed } from "./dom.js";
+
+const MOST = 0.7; // where more of a translation changed it is another one, and nothing is marked
+
+/**
+ * @typedef {{text: string, log_probability: number,
+ *   output: {symbols: string[], offsets: number[], pieces: string[] | null, finished: boolean}}} Answer
+ */
+
+export class Translation {
+  #outs = /** @type {HTMLElement[]} */ ([]);
+
+  /** @param {(index: number | null) => void} look told which output symbol the pointer is at */
+  constructor(look) {
+    this.element = make("div", { class: "translations" });
+    this.element.addEventListener("pointerover", (event) => {
+      const out = event.target.closest(".out");
+      look(out ? Number(out.dataset.index) : null);
+    });
+    this.element.addEventListener("pointerleave", () => look(null));
+  }
+
+  /**
+   * @param {Answer} now
+   * @param {Answer | null} before
+   * @param {{text: string, log_probability: number} | null} reference
+   */
+  show(now, before, reference) {
+    const words = before ? compare(before.text, now.text) : null;
+    const alike = words && share(words.after) <= MOST;
+    const symbols = this.#symbols(now, alike ? words.after : null);
+    const rows = [this.#row("translation", "now", symbols, now, before)];
+    if (!now.output.finished) {
+      rows.push(make("p", { class: "aside" }, "The output ran into its longest length: it is not finished."));
+    }
+    if (before) {
+      const parts = marked(words.before, alike ? "del" : "span");
+      rows.push(this.#row("before", "before", parts, before, null));
+    }
+    if (reference) {
+      rows.push(this.#row("reference", "reference", [make("bdi", {}, reference.text)], reference, null));
+    }
+    this.element.replaceChildren(...rows);
+    this.#outs = [...this.element.querySelectorAll(".out")];
+  }
+
+  clear() {
+    this.element.replaceChildren();
+    this.#outs = [];
+  }
+
+  #row(name, kind, parts, scored, before) {
+    const difference = before ? scored.log_probability - before.log_probability : 0;
+    const shown = Math.abs(difference) >= 0.005;
+    return make(
+      "div",
+      { class: `translation ${kind}` },
+      make("span", { class: "who" }, name),
+      make("p", { class: "text", dir: "auto" }, ...parts),
+      make(
+        "span",
+        { class: "score", title: "natural logarithm of the probability" },
+        make("small", {}, "log p "),
+        number(scored.log_probability),
+        shown ? make("b", { class: difference > 0 ? "better" : "worse" }, ` ${signed(difference)}`) : null,
+      ),
+    );
+  }
+
+  #symbols(/** @type {Answer} */ { text, output }, /** @type {import("./diff.js").Word[]} */ words) {
+    const points = Array.from(text);
+    const changed = words ? words.flatMap((word) => Array.from(word.text, () => word.changed)) : [];
+    const cuts = new Set();
+    (output.pieces ?? []).reduce((at, piece) => (cuts.add(at), at + Array.from(piece).length), 0);
+    const parts = [];
+    let piece = -1;
+    let group = { flag: null, element: null };
+    output.offsets.forEach((start, i) => {
+      const end = output.offsets[i + 1] ?? points.length;
+      if (cuts.has(start)) piece += 1;
+      const out = make("span", { class: "out" }, points.slice(start, end).join(""));
+      out.dataset.index = String(i);
+      if (piece >= 0) out.classList.add("piece", piece % 2 ? "even" : "odd");
+      if (cuts.has(start) && start > 0) out.classList.add("starts");
+      const flag = changed[end - 1] ?? false;
+      if (flag !== group.flag) {
+        group = { flag, element: make(flag ? "ins" : "span") };
+        parts.push(group.element);
+      }
+      group.element.append(out);
+    });
+    return parts;
+  }
+
+  /**
+   * Shade output symbols by how much each attends to a segment; null takes it away.
+   * @param {number[] | null} weights
+   */
+  attend(weights) {
+    this.element.classList.toggle("attended", weights !== null);
+    this.#outs.forEach((out, i) => out.style.setProperty("--attention", String(weights?.[i] ?? 0)));
+  }
+}
+
+/** How much of a text changed. @param {import("./diff.js").Word[]} words */
+function share(words) {
+  const letters = (some) => some.reduce((sum, word) => sum + word.text.length, 0);
+  return letters(words.filter((word) => word.changed)) / Math.max(1, letters(words));
+}
+
+/** @param {import("./diff.js").Word[]} words @param {string} tag of those that changed */
+function marked(words, tag) {
+  return words.map((word) => (word.changed ? make(tag, {}, word.text) : word.text));
+}

@@ -1,0 +1,252 @@
+"""What the API answers agrees with the models, and with the document that describes it."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explorer.asking import OWN, SENTENCE, answer, ask, client, problem, serving
+from explorer.kinds import KINDS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wording import wording
+
+from caesura.analysis.flips import flips
+from caesura.errors import InputError
+from caesura.explorer.server import Explorer
+from caesura.inference import Translator
+
+TEXTS = st.text("abcdefgh xäあ\t\u0301😀", max_size=14)  # symbols of the models, and others
+MOVABLE = [name for name in KINDS if name != "char"]
+
+
+def model_of(explorer: Explorer, name: str) -> Translator:
+    """The model behind a name."""
+    return explorer.shelf.slot(name).current().model
+
+
+def test_models_say_what_may_be_asked_of_them(explorer: Explorer) -> None:
+    told = client(explorer).get("/api/models").json()
+    models = {model["name"]: model for model in told["models"]}
+    assert [*models] == [OWN, *KINDS]
+    assert told["limits"] == {"characters": 500, "texts": 32, "flips": 120}
+    assert models["char"]["rules"] == ["own"]
+    assert not models["char"]["takes_cuts"]
+    assert models["cif"]["kind"] == "bigru ▸ cif ▸ weighted"
+    assert models["cif"]["live_rate"] == {"target": 2.0}
+    assert models["act"]["live_rate"] is None
+    assert [models[name]["target_cuts"] for name in ("cif", "writes")] == [False, True]
+    assert [models[name]["sums_to"] is None for name in ("char", "act", "cif")] == [True, False, False]
+    assert models[OWN]["examples"]
+    assert not any(model["running"] or model["problem"] for model in models.values())
+
+
+@settings(max_examples=15)
+@given(text=TEXTS, name=st.sampled_from([*KINDS]), beam=st.sampled_from([1, 3]))
+def test_answers_agree_with_the_translator(explorer: Explorer, text: str, name: str, beam: int) -> None:
+    model = model_of(explorer, name)
+    [output] = model.process([text], model.searcher(beam))
+    told = answer(explorer, "/segment", model=name, text=text)
+    assert told["pieces"] == model.segment([text])[0]
+    assert "".join(told["symbols"]) == text
+    one = answer(explorer, "/explain", model=name, text=text, beam=beam, reference="ab")
+    assert one["segmentation"] == {key: told[key] for key in one["segmentation"]}
+    assert one["translation"] == output.best == model.translate([text], beam)[0]
+    assert one["version"] == told["version"]
+    assert one["output"]["pieces"] == (output.targets[0].pieces if output.targets else None)
+    [scored] = model.score([text], ["ab"])
+    if text:
+        assert one["log_probability"] == pytest.approx(output.hypotheses[0].log_prob, abs=1e-9)
+        assert one["reference"] == {"text": "ab", "log_probability": pytest.approx(scored)}
+        rows = len(one["output"]["symbols"]) + one["output"]["finished"]
+        assert len(one["attention"]) == rows
+        assert all(sum(row) == pytest.approx(1) for row in one["attention"])
+        assert {len(row) - len(told["pieces"]) for row in one["attention"]} <= {0, 1}
+    else:
+        assert one["reference"]["log_probability"] is None
+    [same] = answer(explorer, "/translate", model=name, texts=[text], beam=beam)["translations"]
+    assert same["text"] == output.best
+
+
+@given(data=st.data(), text=TEXTS, name=st.sampled_from(MOVABLE))
+def test_locks_hold_and_the_model_decides_the_rest(
+    explorer: Explorer, data: Any, text: str, name: str
+) -> None:
+    model = model_of(explorer, name)
+    locks = data.draw(st.dictionaries(st.integers(1, max(1, len(text) - 1)), st.sampled_from([1, -1])))
+    locks = {offset: value for offset, value in locks.items() if offset < len(text)}
+    told = answer(explorer, "/segment", model=name, text=text, cuts=locks)
+    assert told["pieces"] == model.segment([text], [locks or None])[0]
+    gaps = {gap["offset"]: gap for gap in told["gaps"]}
+    assert [*gaps] == [*range(1, len(text))]
+    assert {at: gap["locked"] for at, gap in gaps.items() if gap["locked"]} == locks
+    assert all(gaps[at]["cut"] == (value > 0) for at, value in locks.items())
+    bounds = [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+    assert bounds == [at for at, gap in gaps.items() if gap["cut"]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "pieces"),
+    [
+        ({"name": "characters"}, ["a", "b", " ", "c", "d", "e"]),
+        ({"name": "words"}, ["ab ", "cde"]),
+        ({"name": "every", "k": 4}, ["ab c", "de"]),
+        ({"name": "every"}, ["ab c", "de"]),
+    ],
+)
+def test_rules_cut_where_they_say(explorer: Explorer, rule: dict[str, Any], pieces: list[str]) -> None:
+    for name in MOVABLE:
+        told = answer(explorer, "/segment", model=name, text="ab cde", rule=rule)
+        assert told["pieces"] == pieces
+    told = answer(explorer, "/segment", model="cif", text="ab cde", rule=rule, cuts={"5": 1, "3": -1})
+    bounds = [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+    assert 5 in bounds
+    assert 3 not in bounds
+
+
+@pytest.mark.parametrize("rate", [1.0, 1.5, 3.0, 100.0])
+def test_a_rate_is_of_its_request_alone(explorer: Explorer, rate: float) -> None:
+    own = answer(explorer, "/segment", model=OWN, text=SENTENCE)
+    told = answer(explorer, "/segment", model=OWN, text=SENTENCE, rate=rate)
+    assert len(told["pieces"]) == max(1, round(len(SENTENCE) / rate))
+    assert answer(explorer, "/explain", model=OWN, text=SENTENCE, rate=rate)["segmentation"] == {
+        key: told[key] for key in answer(explorer, "/explain", model=OWN, text=SENTENCE)["segmentation"]
+    }
+    assert answer(explorer, "/segment", model=OWN, text=SENTENCE) == own
+
+
+def test_flips_are_those_of_the_oracle(explorer: Explorer) -> None:
+    for name in MOVABLE:
+        told = answer(explorer, "/flips", model=name, text="abcd efgh", target="abc")
+        one = flips(model_of(explorer, name), "abcd efgh", "abc", rounds=0)
+        assert told["offsets"] == [*range(1, 9)]
+        assert told["base"] == pytest.approx(one.hard)
+        assert told["changes"] == pytest.approx(one.changes)
+        assert one.pull is not None
+        signs = [-1 if cut else 1 for cut in one.cuts]
+        promised = [sign * slope for sign, slope in zip(signs, one.pull.gradient, strict=True)]
+        assert told["gradient"] == pytest.approx(promised)
+        least = min(told["changes"])
+        assert told["best"] == (told["offsets"][told["changes"].index(least)] if least < -1e-6 else None)
+
+
+def test_flips_start_from_the_cuts_that_were_asked_for(explorer: Explorer) -> None:
+    model, cuts = model_of(explorer, "cif"), {3: 1, 4: -1}
+    told = answer(explorer, "/flips", model="cif", text="abcdefgh", cuts=cuts)
+    target = model.process(["abcdefgh"], model.searcher(1), cuts=[cuts])[0].best
+    assert told["target"] == target
+    one = flips(model, "abcdefgh", target, rounds=0, cuts=cuts)
+    assert told["base"] == pytest.approx(one.hard)
+    flipped = {**{at: 1 if cut else -1 for at, cut in enumerate(one.cuts, 1)}, 3: -1}
+    loss = -model.score(["abcdefgh"], [target], [flipped])[0] / (len(target) + 1)
+    assert told["changes"][2] == pytest.approx(loss - one.hard)
+
+
+def test_several_texts_have_cuts_of_their_own(explorer: Explorer) -> None:
+    model, texts = model_of(explorer, "cif"), ["abcd", "efgh", "", "ab"]
+    cuts: list[Any] = [None, [2], None, {1: -1}]
+    told = answer(explorer, "/translate", model="cif", texts=texts, cuts=cuts, beam=2)
+    outputs = model.process(texts, model.searcher(2), cuts=cuts)
+    assert [one["text"] for one in told["translations"]] == [output.best for output in outputs]
+    assert told["translations"][2]["log_probability"] == 0
+
+
+def test_halting_sums_end_segments(explorer: Explorer) -> None:
+    one = answer(explorer, "/explain", model="act", text="abcdefgh", beam=1)
+    assert len(one["halting"]) == 8
+    assert answer(explorer, "/explain", model="char", text="abc", beam=1)["halting"] is None
+
+
+def test_unknown_symbols_are_named_by_offset(explorer: Explorer) -> None:
+    told = ask(explorer, "/segment", model="cif", text="aあb😀")
+    assert told["unknown"] == [1, 3]
+    assert told["segment_length"] == pytest.approx(4 / len(told["pieces"]))
+    assert ask(explorer, "/segment", model="cif", text="")["segment_length"] is None
+
+
+WRONG = [
+    ("/segment", {"model": "none"}, 404, "model"),
+    ("/segment", {"text": 7}, 422, "text"),
+    ("/segment", {"txt": "a"}, 422, "txt"),
+    ("/segment", {"cuts": {"9": 1}}, 422, "cuts"),
+    ("/segment", {"cuts": {"0": 1}}, 422, "cuts"),
+    ("/segment", {"cuts": {"-1": 1}}, 422, "cuts"),
+    ("/segment", {"cuts": {"1": 2}}, 422, "cuts.1"),
+    ("/segment", {"cuts": {"one": 1}}, 422, "cuts.one"),
+    ("/segment", {"model": "char", "cuts": {"1": 1}}, 422, "cuts"),
+    ("/segment", {"model": "char", "rule": {"name": "words"}}, 422, "rule"),
+    ("/segment", {"rule": {"name": "entropy"}}, 422, "rule"),
+    ("/segment", {"rule": {"name": "none"}}, 422, "rule.name"),
+    ("/segment", {"rule": {"name": "every", "k": 0}}, 422, "rule.k"),
+    ("/segment", {"rate": 0.5}, 422, "rate"),
+    ("/segment", {"rate": math.inf}, 422, "rate"),
+    ("/segment", {"model": "act", "rate": 2.0}, 422, "rate"),
+    ("/segment", {"text": "x" * 501}, 413, "text"),
+    ("/segment", {"text": "\ud800"}, 400, None),
+    ("/explain", {"reference": "x" * 501}, 413, "reference"),
+    ("/explain", {"beam": 11}, 422, "beam"),
+    ("/translate", {"texts": [""] * 33}, 413, "texts"),
+    ("/translate", {"texts": ["ab"], "cuts": [[1], [1]]}, 422, "cuts"),
+    ("/translate", {"texts": ["ab"], "cuts": [[2]]}, 422, None),
+    ("/flips", {"text": ""}, 422, "text"),
+    ("/flips", {"text": "a" * 122}, 413, "text"),
+    ("/flips", {"model": "char"}, 422, "model"),
+    ("/training", {"model": "none"}, 404, "model"),
+]
+
+
+@pytest.mark.parametrize(("path", "change", "status", "field"), WRONG)
+def test_what_is_wrong_is_one_sentence(
+    explorer: Explorer, path: str, change: dict[str, Any], status: int, field: str | None
+) -> None:
+    body = {"model": "cif", **({} if path in ("/translate", "/training") else {"text": "abcd"}), **change}
+    error = refused(explorer, path, body, status)
+    wording(error["message"])
+    assert error["field"] == field
+
+
+def refused(explorer: Explorer, path: str, body: dict[str, Any], status: int) -> dict[str, Any]:
+    """The error; a body may be what no JSON library writes by itself."""
+    content = json.dumps(body).encode()
+    response = client(explorer).post(path, content=content, headers={"content-type": "application/json"})
+    assert response.status_code == status, response.text
+    return problem(response)
+
+
+def test_long_lines_are_flipped_on_request(explorer: Explorer) -> None:
+    told = answer(explorer, "/flips", model="act", text="ab" * 61, target="a", long=True)
+    assert len(told["changes"]) == 121
+
+
+def test_long_searches_have_a_thread_of_their_own(explorer: Explorer) -> None:
+    questions = {question.path: question for question in explorer.questions}
+
+    def is_long(path: str, **body: Any) -> bool:
+        question = questions[path]
+        return question.long(question.request.model_validate({"model": "cif", **body}))
+
+    assert not is_long("/explain", text="x" * 500, beam=1)
+    assert not is_long("/explain", text="x" * 100)
+    assert is_long("/explain", text="x" * 101)
+    assert is_long("/translate", texts=["x" * 51], beam=10)
+    assert not is_long("/segment", text="x" * 500)
+    assert is_long("/flips", text="x")
+
+
+def test_the_document_describes_every_path(explorer: Explorer) -> None:
+    document = client(explorer).get("/openapi.json").json()
+    posted = {question.path for question in explorer.questions}
+    assert {path for path, one in document["paths"].items() if "post" in one} == posted
+    schemas = document["components"]["schemas"]
+    text = str(document)
+    for reference in text.split("#/components/schemas/")[1:]:
+        assert reference.split("'")[0] in schemas
+    assert document["openapi"] == "3.1.0"
+
+
+def test_a_folder_that_is_named_twice_or_missing_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    for wrong in ([folders["cif"], folders["cif"]], [tmp_path / "none"]):
+        with pytest.raises(InputError) as caught, serving(*wrong):
+            pass
+        wording(caught.value, tmp_path)

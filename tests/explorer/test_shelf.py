@@ -1,0 +1,208 @@
+"""Folders change while they are shown: new weights, none yet, damaged, gone; and trainings are watched."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explorer.asking import answer, ask, client, serving
+from explorer.kinds import CIF, READER, SHORT
+from helpers import RECURRENT, make_config, tiny_model, vocabulary
+from wording import wording
+
+from caesura.config import EntropyCuts
+from caesura.data.entropy import NgramCuts
+from caesura.data.held import LOCK
+from caesura.explorer.server import Explorer
+from caesura.explorer.shelf import PAUSE, short_names
+from caesura.inference import Translator
+from caesura.model_folder import WEIGHTS
+from caesura.training.journal import METRICS
+
+BODY: dict[str, Any] = {"model": "m", "text": "abcdefgh"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model folder that a test may change."""
+    save(tmp_path / "m")
+    return tmp_path / "m"
+
+
+@pytest.fixture
+def shown(folder: Path) -> Iterator[Explorer]:
+    """A server of it."""
+    with serving(folder) as explorer:
+        yield explorer
+
+
+def save(folder: Path, seed: int = 0) -> None:
+    """A model, other weights per seed."""
+    tiny_model(CIF, seed=seed, testing=SHORT).save_pretrained(folder)
+
+
+def log(folder: Path, *records: dict[str, Any]) -> None:
+    """Write a log, whose last line may be cut off."""
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / METRICS).write_text(lines + '{"kind": "tr', encoding="utf-8")
+
+
+def test_new_weights_are_read(shown: Explorer, folder: Path) -> None:
+    before = answer(shown, "/explain", **BODY, beam=1)
+    save(folder, seed=1)
+    after = answer(shown, "/explain", **BODY, beam=1)
+    assert after["version"] != before["version"]
+    assert after["log_probability"] != before["log_probability"]
+    assert client(shown).get("/api/models").json()["models"][0]["version"] == after["version"]
+
+
+def test_old_models_are_not_kept(shown: Explorer, folder: Path) -> None:
+    for seed in range(3):
+        save(folder, seed)
+        answer(shown, "/segment", **BODY)
+    copies = vars(shown.shelf._copies)
+    assert len(copies) == 1
+    assert copies["m"].version == shown.shelf.slot("m").current().version
+
+
+def test_a_deleted_folder_is_said(shown: Explorer, folder: Path) -> None:
+    shutil.rmtree(folder)
+    wording(ask(shown, "/explain", 410, **BODY)["message"])
+    wording(ask(shown, "/training", 410, model="m")["message"])
+    [model] = client(shown).get("/api/models").json()["models"]
+    assert model["problem"]
+    assert model["version"] is None
+    assert model["rules"] == []
+    save(folder)
+    assert answer(shown, "/segment", **BODY)["pieces"]
+
+
+def test_deleted_weights_are_said(shown: Explorer, folder: Path) -> None:
+    (folder / WEIGHTS).unlink()
+    wording(ask(shown, "/explain", 410, **BODY)["message"])
+
+
+def test_damaged_weights_are_said_and_tried_again(
+    shown: Explorer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
+    wording(ask(shown, "/explain", 503, **BODY)["message"], folder)
+    monkeypatch.setattr("caesura.explorer.shelf.Translator.from_pretrained", None)  # is not called again
+    ask(shown, "/explain", 503, **BODY)
+    monkeypatch.undo()
+    monkeypatch.setattr("caesura.explorer.shelf.PAUSE", 0.0)
+    assert PAUSE > 0
+    (folder / WEIGHTS).write_bytes(whole)
+    assert answer(shown, "/segment", **BODY)["pieces"]
+
+
+def test_a_training_is_watched_from_before_its_first_weights(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    log(folder, {"kind": "start", "update": 0, "segment_length": 2.0})
+    with serving(folder) as explorer:
+        wording(ask(explorer, "/explain", 503, **BODY)["message"])
+        [model] = client(explorer).get("/api/models").json()["models"]
+        assert model["problem"]
+        assert model["history"]
+        told = answer(explorer, "/training", model="m")
+        assert (told["version"], told["update"], told["curves"]) == (None, 0, {})
+        save(folder)
+        examples = [{"source": "ab"}, {"source": ""}, {"source": "x" * 200}, {"source": 7}]
+        log(
+            folder,
+            {"kind": "start", "update": 0, "segment_length": 2.0},
+            {"kind": "train", "update": 5, "loss": 3.5, "epoch": 1, "good": True},
+            {"kind": "validation", "update": 10, "segment_length": 1.5, "bleu": 3.0, "examples": examples},
+            {"kind": "train", "update": 10, "loss": 2.5, "note": "text", "odd": float("nan")},
+        )
+        told = answer(explorer, "/training", model="m")
+        assert told["version"] == answer(explorer, "/segment", **BODY)["version"]
+        assert told["update"] == 10
+        assert told["curves"] == {"segment_length": [[0, 2.0], [10, 1.5]], "loss": [[5, 3.5], [10, 2.5]]}
+        [model] = client(explorer).get("/api/models").json()["models"]
+        assert model["examples"] == ["ab"]
+
+
+def test_a_running_training_is_known_by_its_lock(shown: Explorer, folder: Path) -> None:
+    def running() -> list[bool]:
+        [model] = client(shown).get("/api/models").json()["models"]
+        return [model["running"], answer(shown, "/training", model="m")["running"]]
+
+    assert running() == [False, False]
+    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    assert running() == [True, True]
+    os.close(file)
+    assert running() == [False, False]
+
+
+def test_long_curves_are_thinned_and_keep_their_end(shown: Explorer, folder: Path) -> None:
+    log(folder, *({"kind": "train", "update": n, "loss": float(n)} for n in range(1, 1002)))
+    curve = answer(shown, "/training", model="m")["curves"]["loss"]
+    assert 200 < len(curve) <= 400
+    assert curve[-1] == [1001, 1001.0]
+    assert curve == sorted(curve)
+
+
+@pytest.fixture
+def by_entropy(tmp_path: Path) -> Path:
+    """A model that is cut by the entropy of n-grams."""
+    cuts = {"type": "entropy", "target": 2.0, "order": 2}
+    side = {"lang": "xx", "level": "char"}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side, "cuts": cuts}
+    given = {"type": "parts", "reader": READER, "cutter": "given", "pooling": "mean", "output_dim": 5}
+    config = make_config(given, {"hidden_size": 3}, RECURRENT, data=data, testing=SHORT)
+    lines = ["abab abcd", "abce fgh", "abcdefgh"] * 3
+    learnt = NgramCuts.learn(lines, EntropyCuts(type="entropy", target=2.0, order=2))
+    Translator.build(config, vocabulary(12), vocabulary(9), learnt).save_pretrained(tmp_path / "entropy")
+    return tmp_path / "entropy"
+
+
+def bounds_of(told: dict[str, Any]) -> list[int]:
+    """Where an answer cuts."""
+    return [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+
+
+def test_a_model_that_cuts_by_entropy_lends_its_cuts(folder: Path, by_entropy: Path) -> None:
+    with serving(folder) as alone:
+        assert "entropy" not in client(alone).get("/api/models").json()["models"][0]["rules"]
+    with serving(folder, by_entropy) as explorer:
+        models = client(explorer).get("/api/models").json()["models"]
+        assert all("entropy" in model["rules"] for model in models)
+        cuts = explorer.shelf.slot("entropy").current().model.cuts
+        assert isinstance(cuts, NgramCuts)
+        expected = cuts.offsets(BODY["text"])
+        assert expected
+        assert bounds_of(answer(explorer, "/segment", **BODY, rule={"name": "entropy"})) == expected
+        own = {**BODY, "model": "entropy"}
+        assert bounds_of(answer(explorer, "/segment", **own)) == expected
+        assert answer(explorer, "/flips", **own)["changes"]
+
+
+def test_cuts_by_entropy_have_a_rate_too(by_entropy: Path) -> None:
+    with serving(by_entropy) as explorer:
+        [model] = client(explorer).get("/api/models").json()["models"]
+        assert model["live_rate"] == {"target": 2.0}
+        own = {**BODY, "model": "entropy"}
+        counts = [len(answer(explorer, "/segment", **own, rate=rate)["pieces"]) for rate in (1.0, 2.0, 4.0)]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] == len(BODY["text"])
+        assert counts[0] > counts[-1]
+        assert counts[1] == len(answer(explorer, "/segment", **own)["pieces"])
+        assert ask(explorer, "/segment", 422, **own, rate=100.0)["field"] == "rate"
+
+
+def test_names_are_as_short_as_they_can_be() -> None:
+    def names(*paths: str) -> list[str]:
+        return short_names([Path(path) for path in paths])
+
+    assert names("/a/b/c") == ["c"]
+    assert names("/a/x/c", "/a/y/d") == ["c", "d"]
+    assert names("/a/x/c", "/a/y/c") == ["x/c", "y/c"]
+    assert names(os.fsdecode(b"/a/\xff")) == ["\\xff"]
