@@ -10,7 +10,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
-	@echo 'make explore sets that up and opens it.'
+	@echo 'Next: make explore opens these models in a browser, where you can move their cuts.'
 
 # The models of the demo that are there, after the one that comes with Caesura; a model's folder has its weights.
 DEMOS = $(patsubst %/model.safetensors,%,$(wildcard runs/demo/*/model.safetensors))
