@@ -24,11 +24,11 @@ WINDOWS = (
 
 
 def digest() -> str:
-    """Of the code that the picture shows at work, and of the models in it; not of their weights."""
-    found = hashlib.sha256(repr((demo.SYSTEMS, demo.CONFIG)).encode())
-    for file in (*(Path(page.__file__).with_name(name) for name in PARTS), Path(__file__)):
-        found.update(file.read_text(encoding="utf-8").encode())
-    return found.hexdigest()
+    """Of the code that the picture shows at work, of its windows and the models in it; not of their weights."""
+    digests = hashlib.sha256(repr((demo.SYSTEMS, demo.CONFIG, WINDOWS, HEIGHT, MARGIN, SHRINKS)).encode())
+    for name in PARTS:
+        digests.update(Path(page.__file__).with_name(name).read_text(encoding="utf-8").encode())
+    return digests.hexdigest()
 
 
 def main(report: Path) -> None:
@@ -56,9 +56,9 @@ def main(report: Path) -> None:
     for shot in shots:
         sheet.paste(shot, (left, MARGIN))
         left += shot.width + MARGIN
-    told = PngInfo()
-    told.add_text(KEY, digest())
-    sheet.quantize(128).save(PICTURE, optimize=True, pnginfo=told)
+    facts = PngInfo()
+    facts.add_text(KEY, digest())
+    sheet.quantize(128).save(PICTURE, optimize=True, pnginfo=facts)
     print(PICTURE)
 
 
