@@ -67,7 +67,12 @@ def first(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     It trains in forks, which find loaded what training `models` has loaded.
     """
     out = tmp_path_factory.mktemp("demo") / "out"
-    with mock.patch.object(Children, "start", forks.start), mock.patch.object(Figure, "savefig", sketch):
+    little = partial(demo.AnalysisSettings, drawn=1, moved=2)
+    with (
+        mock.patch.object(Children, "start", forks.start),
+        mock.patch.object(Figure, "savefig", sketch),
+        mock.patch.object(demo, "AnalysisSettings", little),
+    ):
         return out, run(out)
 
 
