@@ -24,7 +24,7 @@ WINDOWS = (
 
 
 def digest() -> str:
-    """Of the code that the picture shows at work, of its windows and the models in it; not of their weights."""
+    """Of the code that the picture shows, of its windows and the models in it; not of their weights."""
     digests = hashlib.sha256(repr((demo.SYSTEMS, demo.CONFIG, WINDOWS, HEIGHT, MARGIN, SHRINKS)).encode())
     for name in PARTS:
         digests.update(Path(page.__file__).with_name(name).read_text(encoding="utf-8").encode())
