@@ -39,21 +39,21 @@ def test_its_tables_and_measures() -> None:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_row_is_trained_as_all_others_behind_the_same_reader(name: str) -> None:
-    own, every, made = config(name), config("main-every"), segmenter(name)
-    assert (own.training, own.testing) == (every.training, every.testing)
-    assert own.training.batch_type == "sentences"
-    assert (own.data.max_chars, own.data.trg) == (every.data.max_chars, every.data.trg)
-    assert own.model.decoder == every.model.decoder
-    assert own.model.encoder.options.get("num_layers", 1) == (2 if name.endswith("-deep") else 1)
+    row, every, made = config(name), config("main-every"), segmenter(name)
+    assert (row.training, row.testing) == (every.training, every.testing)
+    assert row.training.batch_type == "sentences"
+    assert (row.data.max_chars, row.data.trg) == (every.data.max_chars, every.data.trg)
+    assert (row.model.encoder, row.model.decoder) == (every.model.encoder, every.model.decoder)
     assert made.output_dim == 620
     if "act-enc" in name:
         assert isinstance(made, ActSegmenter)
         return
     assert isinstance(made, Segmenter)
     assert (made.reader.kind, made.reader.output_dim) == ("bigru", 1024)
+    assert row.model.segmenter.options["reader"].get("num_layers", 1) == (2 if name.endswith("-deep") else 1)
     learns = made.cutter.needs_weights()
-    wanted = "attention" if name.endswith("attention") else "weighted" if learns else "mean"
-    assert made.pooling.kind == wanted
+    pooling = "attention" if name.endswith("attention") else "weighted" if learns else "mean"
+    assert made.pooling.kind == pooling
 
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if re.match(r"main-.*-[\d.]+$", name)])
