@@ -18,7 +18,7 @@ def _sketched(request: pytest.FixtureRequest) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train and dev: German digits in words, and English ones."""
     folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder, digits=4)
+    write_corpus(folder, digits=5)
     return folder
 
 

@@ -74,7 +74,10 @@ def test_triton_is_the_reference(case, regime):
     assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
 
 
-@pytest.mark.parametrize(("case", "regime"), [pair for pair in PAIRS if pair[0] in ("ragged", "equal sizes")])
+@pytest.mark.parametrize(
+    ("case", "regime"),
+    [(case, regime) for case in ("ragged", "equal sizes") for regime in REGIMES if CUDA or regime == "mixed"],
+)
 def test_the_context_may_be_fed_to_every_inner_step(case, regime):
     args = problem(*CASES[case], regime, fed=True)
     assert_close(run(fast, args, dtype=torch.float32), run(reference, args))
