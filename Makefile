@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: answer demo explore demo-seeds picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev setup-explore clean help
+.PHONY: answer demo explore demo-seeds picture explorer-picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev setup-explore clean help
 
 demo: setup ## train four models that cut German numbers in different ways, and show their cuts
 	$(BIN)/caesura demo --out runs/demo
@@ -25,6 +25,9 @@ picture: setup-dev ## make docs/report.png from the report of the demo, which it
 	rm -f $(REPORT)
 	$(BIN)/caesura demo --out runs/demo || test -s $(REPORT)
 	$(BIN)/python docs/report_picture.py $(REPORT)
+
+explorer-picture: setup-dev ## make docs/explorer.png and docs/explorer.gif from the explorer's page; needs a Chromium
+	OMP_NUM_THREADS=1 $(BIN)/python docs/explorer_picture.py
 
 tutorial: setup ## run docs/tutorial.ipynb, and write its outputs into it
 	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -W error docs/run_notebook.py docs/tutorial.ipynb
