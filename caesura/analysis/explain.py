@@ -33,7 +33,7 @@ class Explanation:
     segmentation: Segmentation
     translation: str
     log_probability: float  # of the translation, with </s> where it was written
-    finished: bool  # False: the translation ran into the longest output that is allowed
+    finished: bool  # False: the translation reached the length limit first
     target_spans: Spans  # of the translation's symbols
     target: Segmentation | None  # None: the decoder does not cut
     attention: AttentionMap | None  # </s> included where it was written; None: the decoder shows none
@@ -52,7 +52,7 @@ def explain(
 ) -> Explanation:
     """Cut, translate and look at one sentence; its source is read once.
 
-    `cuts`: as an entry of `Translator.process`. `target` is explained in place of the model's own
+    `cuts`: one entry of the `cuts` of `Translator.process`. `target` is explained in place of the model's own
     translation. `beam` and `check`: see `Translator.searcher`.
     """
     if not isinstance(text, str):
@@ -88,7 +88,7 @@ def explain(
 
 @dataclass(frozen=True)
 class _Written:
-    """A translation; of one that was searched, what the search already knows."""
+    """A translation and, if a search found it, what the search already knows."""
 
     text: str
     ids: list[int]  # without </s>
@@ -145,7 +145,7 @@ def _search(
 
 
 def _look(model: Translator, encoded: Encoded, written: _Written, reference: str | None) -> _Seen:
-    """What only a forced pass of the decoder shows; none is made where the search has shown it all."""
+    """What a forced pass of the decoder shows; if the search has shown it all, there is no such pass."""
     known = written.found is not None and written.attention is not None and not model.decoder.segmenting
     targets: list[Ids] = [] if known else [written.ids]
     targets += [] if reference is None else [model.trg_vocabulary.encode(reference)]
@@ -178,7 +178,7 @@ def _cut(decoded: Decoded, written: _Written) -> Segmentation | None:
 
 
 def _nothing(text: str, target: str | None, reference: str | None) -> Explanation:
-    """Of a line without symbols, whose translation is empty and certain; any other is impossible."""
+    """A line without symbols: its empty translation is certain, and any other is impossible."""
     return Explanation(
         source=text,
         spans=[],

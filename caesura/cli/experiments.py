@@ -92,7 +92,7 @@ def reproduce(
     gold: Gold = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="the report of all systems")] = True,
     draw: Annotated[
-        bool, typer.Option("--draw", help="only draw tables and figures again, and the appendix")
+        bool, typer.Option("--draw", help="only draw the tables, figures and appendix again")
     ] = False,
 ) -> None:
     """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
@@ -103,7 +103,7 @@ def reproduce(
     outlive_readers()
     if draw:
         if out is None:
-            raise InputError("--draw: say with --out where the results are")
+            raise InputError("--draw: name the folder of the results with --out")
         for path in redraw(recipe, out):
             print_row(str(path))
         return

@@ -18,14 +18,14 @@ def explore(
         list[Path], typer.Argument(metavar="MODEL...", help="model folders, trained or in training")
     ],
     host: Annotated[
-        str, typer.Option("--host", help="where to listen; beyond this machine, the link has a token")
+        str, typer.Option("--host", help="address to listen on; if others can reach it, the link has a token")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port")] = 0,
     browse: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
     threads: Threads = None,
     testing: Testing = None,
 ) -> None:
-    """Move a cut and watch the translation change, in a browser. Prints a link; Ctrl-C ends it."""
+    """Move cuts in a browser and watch the translation change. Prints a link; Ctrl-C stops it."""
     refuse_closed_output()
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise missing_extra("explore", "explore")

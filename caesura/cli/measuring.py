@@ -45,7 +45,7 @@ Analysed = Annotated[
     str | None,
     typer.Option(
         "--src",
-        help="source text, or a .tsv; without it, --only reads the config's own",
+        help="source text, or a .tsv; without it, --only reads a text of the config",
         callback=find_text,
     ),
 ]
@@ -98,7 +98,7 @@ def evaluate(
     from caesura.inference import search_name, search_settings
 
     if in_detail and not as_json:
-        raise InputError("--details is for --json; a report of all of it is made by `caesura analyze`")
+        raise InputError("--details needs --json; `caesura analyze` makes a report of all of it")
     translator = load_model(model, device, testing, threads)
     src, trg = _files(translator, src, trg, "test")
     text = _text(translator, src, trg, errors)
@@ -196,7 +196,7 @@ def analyze(
         typer.Option(
             "--only",
             help="print this instead of writing a report; cuts: fidelity, flips, where cuts fall; robust: "
-            "noise, beams",
+            "typos, beams",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="with --only: JSON instead of text")] = False,
@@ -221,7 +221,7 @@ def analyze(
     _refuse("a report is not printed; --json goes with --only", {"--json": as_json or None})
     if src is None or out is None:
         missing = "--src" if src is None else "--out"
-        raise InputError(f"{missing} is missing; a report needs --src and --out, --only neither")
+        raise InputError(f"{missing} is missing; a report needs --src and --out; --only needs neither")
 
     from caesura.analysis.study import AnalysisSettings
     from caesura.analysis.tables import overview
@@ -313,7 +313,7 @@ def _text(translator: Translator, src: str, trg: str | None, errors: Errors) -> 
 
 
 def _evaluate(translator: Translator, text: Sentences, beam: int | None) -> tuple[Evaluation, float]:
-    """Translate and score a text; also the seconds that took."""
+    """Translate and score a text; also how many seconds it took."""
     from caesura import terminal
     from caesura.evaluation.evaluate import evaluate as run
     from caesura.evaluation.scores import wordless

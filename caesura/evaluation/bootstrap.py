@@ -112,7 +112,7 @@ def replicates(
         return [], []
     expected = [counts.sums[:, 1 :: len(Shared._fields)] for counts in trainings]
     if not all(np.array_equal(expected[0], other) for other in expected):
-        raise InputError("the counts of n-grams are of different texts; measure all systems on the same one")
+        raise InputError("the counts of n-grams are of different texts; measure all systems on the same text")
     columns = np.concatenate([counts.sums for counts in trainings], 1).astype(np.float64)
     drawn = np.concatenate([weights @ columns for weights in _drawn(len(columns), samples, seed)])
     each = np.split(drawn.astype(np.int64), len(trainings), 1)

@@ -16,17 +16,17 @@ from caesura.experiments.results import Spread, SystemResult, spread
 
 APPENDIX, PAIRS = "appendix.md", "pairs.csv"
 NOTES = {
-    "differences": "Paired bootstrap: 1,000 texts of as many lines, drawn with replacement, a few "
-    "neighbouring lines at a time; the trainings of a system are drawn as well. p is sacrebleu's. One seed "
-    "says nothing of other seeds.",
-    "agreement": "F1 between the cuts of two seeds on the same lines of dev, mean over pairs; by chance: of "
-    "as many cuts at random places.",
-    "noise": "A seeded sample of the test set, greedy, the same typos for every system.",
-    "beams": "The same sample.",
-    "beam times": "The same sample, beside other runs where there were any: a rough guide.",
-    "length": "Test set, five groups of about the same size.",
-    "rarity": "A word is rare below ten occurrences in the training text.",
-    "frequency": "The share of the references' words that the translation of the same line has.",
+    "differences": "Paired bootstrap: 1,000 texts as long as the test set, drawn with replacement, a few "
+    "neighbouring lines at a time. The trainings of a system are drawn as well. p is sacrebleu's. One seed "
+    "says nothing about other seeds.",
+    "agreement": "F1 between the cuts of two seeds on the same lines of dev, mean over pairs of seeds. By "
+    "chance: the F1 of as many cuts at random places.",
+    "noise": "A seeded sample of the test set, translated greedily, with the same typos for every system.",
+    "beams": "A seeded sample of the test set.",
+    "beam times": "The same sample, timed beside other runs if there were any: a rough guide.",
+    "length": "The test set in five groups of about the same size.",
+    "rarity": "A word is rare if it occurs fewer than ten times in the training text.",
+    "frequency": "The share of the reference's words that the translation of the same line has.",
 }
 
 Numbers = Mapping[str, float]
@@ -53,8 +53,8 @@ def sections(results: Sequence[SystemResult], pairs: Sequence[Pair]) -> list[Tab
         wide("beam times", "ms per sentence by beam", ".1f", results, _beam_times),
         wide("length", "BLEU by characters of the source", ".1f", results, _groups("by_length")),
         wide("rarity", "BLEU by rare words in the source", ".1f", results, _groups("by_rarity")),
-        wide("frequency", "Words found, by their occurrences in the training text", ".1%", results, _recalls),
-        wide("errors", "Errors of translations, shares", ".2%", results, _errors),
+        wide("frequency", "Words found, by occurrences in the training text", ".1%", results, _recalls),
+        wide("errors", "Errors in translations, as shares", ".2%", results, _errors),
     ]
     return [table for table in made if table.rows]
 
@@ -136,7 +136,7 @@ def _unpacked(outcome: Outcome, read: Callable[[Any], Any], record: Any) -> Any:
         return read(record)
     except (ValueError, KeyError, TypeError) as problem:
         where = outcome.kept or outcome.member.folder
-        raise InputError(f"{where}: {problem}; bring the file back, or remove it") from problem
+        raise InputError(f"{where}: {problem}; restore the file, or remove it") from problem
 
 
 def wide(

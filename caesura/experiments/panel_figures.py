@@ -81,7 +81,7 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
     ),
 }
 CAPTIONS = {
-    SECONDS: "BLEU on test against the time of an update and of translating a sentence, means over seeds",
+    SECONDS: "BLEU on test against the time per update and per translated sentence, means over seeds",
     PLACES: "Where cuts fall, by characters per segment: at words, at gold boundaries, before surprising "
     "characters, and at the same places for other seeds",
     MOVES: "The fidelity of the cutter's gradient, and what the best flips of cuts would gain",

@@ -83,7 +83,7 @@ class Recipe(Section):
     def wanted(self, gold: str | None = None) -> tuple[Measure, ...]:
         """The measures of every model: the test, and those that the recipe names; `gold` is for cuts."""
         if gold is not None and "cuts" not in self.measures:
-            raise InputError(f"--gold {gold}: recipe {self.name} measures no cuts; leave it out")
+            raise InputError(f"--gold {gold}: recipe {self.name} does not measure cuts; leave it out")
         test = DETAILED if "details" in self.measures else TEST
         others = {"cuts": cuts_of_dev(gold), "robust": ROBUST}
         return test, *(measure for name, measure in others.items() if name in self.measures)

@@ -107,8 +107,8 @@ def redraw(name: str, out: Path) -> list[Path]:
     recipe = load_recipe(find_recipe(name, terminal.say))
     shown = _with_earlier(recipe, Chosen(out), [])
     if not shown:
-        what = f"results of {recipe.name} are wanted, as `caesura reproduce {recipe.name} --out` keeps them"
-        raise InputError(f"{out / 'metrics'}: nothing to draw; {what}")
+        remedy = f"`caesura reproduce {recipe.name} --out DIR` makes some"
+        raise InputError(f"{out / 'metrics'}: no results of recipe {recipe.name} to draw; {remedy}")
     first = next(iter(shown[0].members.values()))
     experiment = Reproduction(recipe, out, shown, first.load())
     experiment.splits = kept_text(out / TABLE)

@@ -26,10 +26,10 @@ OPTIONAL = {
     "mean over sentences of dev.",
     BOUNDARIES: "Word F1: cuts against white space on dev; after the slash, as many cuts at random places.",
     GOLD: "Gold F1: cuts against the gold segments that were given, in their own text where they have one.",
-    SURPRISAL: "Surprisal: of the character after a cut, over that of all characters, by n-grams of the "
-    "training text; on dev.",
+    SURPRISAL: "Surprisal: that of the character after a cut, divided by that of all characters, by n-grams "
+    "of the training text; on dev.",
     PACE: "ms per update: the median, validations left out.",
-    DECODING: "ms per sentence: translating the test set, with its beam.",
+    DECODING: "ms per sentence: to translate the test set, with the beam of the test.",
     BUDGET: "",
 }
 

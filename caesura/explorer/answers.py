@@ -32,14 +32,14 @@ class Answers:
     limits: Limits
 
     def models(self) -> schema.ModelsAnswer:
-        """Of /api/models."""
+        """The answer of /api/models."""
         own = self.limits
         limits = schema.Limits(characters=own.characters, texts=own.texts, flips=own.flips)
         models = [described(slot, self.shelf) for slot in self.shelf.slots.values()]
         return schema.ModelsAnswer(models=models, limits=limits)
 
     def segment(self, request: schema.SegmentRequest, check: Check) -> schema.SegmentAnswer:
-        """Of /segment."""
+        """The answer of /segment."""
         with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
             line, given = self._read(loaded.model, request)
             cut = loaded.model.process([line.text], None, cuts=[given])[0].segmentation
@@ -47,7 +47,7 @@ class Answers:
             return schema.SegmentAnswer(model=request.model, version=loaded.version, **parts)
 
     def explain(self, request: schema.ExplainRequest, check: Check) -> schema.ExplainAnswer:
-        """Of /explain."""
+        """The answer of /explain."""
         began = time.perf_counter()
         with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
             line, given = self._read(loaded.model, request)
@@ -75,14 +75,16 @@ class Answers:
         )
 
     def translate(self, request: schema.TranslateRequest, check: Check) -> schema.TranslateAnswer:
-        """Of /translate."""
+        """The answer of /translate."""
         if len(request.texts) > self.limits.texts:
-            raise Refused(413, f"{len(request.texts)} texts; at most {self.limits.texts} are taken", "texts")
+            raise Refused(
+                413, f"{len(request.texts)} texts; at most {self.limits.texts} are allowed", "texts"
+            )
         for text in request.texts:
             self._check(text, "texts")
         cuts = request.cuts
         if cuts is not None and len(cuts) != len(request.texts):
-            raise Refused(422, f"cuts are for {len(cuts)} texts, but texts has {len(request.texts)}", "cuts")
+            raise Refused(422, f"cuts has {len(cuts)} entries, but texts has {len(request.texts)}", "cuts")
         with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
             search = loaded.model.searcher(request.beam, check)
             outputs = loaded.model.process(request.texts, search, cuts=cuts)
@@ -91,17 +93,17 @@ class Answers:
         return schema.TranslateAnswer(model=request.model, version=loaded.version, translations=translations)
 
     def flips(self, request: schema.FlipsRequest, check: Check) -> schema.FlipsAnswer:
-        """Of /flips."""
+        """The answer of /flips."""
         with self.shelf.borrow(request.model, request.rate) as loaded:
             model = loaded.model
             if not model.segmenter.takes_cuts:
-                raise Refused(422, "this model reads symbol by symbol, so no cut can be flipped", "model")
+                raise Refused(422, "this model reads symbol by symbol, so it has no cuts to flip", "model")
             line, given = self._read(model, request)
             if not line.ids:
                 raise Refused(422, "there are no gaps in an empty text", "text")
             if len(line.gaps) > self.limits.flips and not request.long:
-                most = f"flips of more than {self.limits.flips} gaps take long"
-                raise Refused(413, f"{len(line.gaps)} gaps; {most}: set long to ask for them", "text")
+                most = f"flipping more than {self.limits.flips} takes long"
+                raise Refused(413, f"{len(line.gaps)} gaps; {most}: set long to do it anyway", "text")
             target = self._target(model, line, given, request, check)
             one = flips(model, line.text, target, rounds=0, cuts=given, check=check)
         return _flipped(request, loaded.version, line, one)
@@ -121,15 +123,15 @@ class Answers:
         line, entropy = Line.of(request.text, model.src_vocabulary), self.shelf.entropy(model)
         rules = rules_of(model, entropy)
         if request.rule.name not in rules:
-            known = f"this model knows {', '.join(rules)}" if rules else "this model knows none"
-            raise Refused(422, f"the rule '{request.rule.name}' is not for this model; {known}", "rule")
+            known = f"it can follow {', '.join(rules)}" if rules else "it can follow none"
+            raise Refused(422, f"this model cannot follow the rule '{request.rule.name}'; {known}", "rule")
         if request.cuts and not model.segmenter.takes_cuts:
-            raise Refused(422, "this model reads symbol by symbol, so no cut can be moved", "cuts")
+            raise Refused(422, "this model reads symbol by symbol, so it has no cuts to move", "cuts")
         return line, decisions(line, request.rule, request.cuts, entropy)
 
     def _check(self, text: str, field: str) -> None:
         if len(text) > self.limits.characters:
-            most = f"at most {self.limits.characters} are taken"
+            most = f"at most {self.limits.characters} are allowed"
             raise Refused(413, f"{field} has {len(text)} characters; {most}", field)
 
 
@@ -158,7 +160,7 @@ def _scored(text: str, score: float | None) -> schema.Scored:
 
 
 def _finite(score: float | None) -> float | None:
-    """JSON has no infinity: what is impossible has no number."""
+    """JSON has no infinity, so a score of minus infinity becomes null."""
     return None if score is None or not math.isfinite(score) else score
 
 

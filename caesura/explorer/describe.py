@@ -1,4 +1,4 @@
-"""What the page is told of a model before it asks anything, and the curves of its training."""
+"""What the page learns about a model before it asks anything, and the curves of its training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST = 80  # characters of an example
 KINDS = ("start", "validation", "train")  # of records that have numbers to draw
 LEFT_OUT = {"update", "epoch", "seconds", "sentences", "threads", "parameters", "clipped"}
 
-# Sentences to start from where the folder's log has none, by the language of the source.
+# Sentences to start from if the folder's log has none, by source language.
 SENTENCES = {
     "de": (
         "Ich habe meinen Regenschirm im Zug vergessen.",
@@ -37,7 +37,7 @@ SENTENCES = {
 
 
 def described(slot: Slot, shelf: Shelf) -> schema.Model:
-    """A model of /api/models; one that cannot be had says why."""
+    """A model for /api/models; if it cannot be loaded, `problem` says why."""
     try:
         loaded = slot.current()
     except Refused as problem:
@@ -77,7 +77,7 @@ def described(slot: Slot, shelf: Shelf) -> schema.Model:
 
 
 def kind_of(model: Translator) -> str:
-    """The parts of a segmenter, such as bigru ▸ cif ▸ weighted; else what it is."""
+    """The parts of a segmenter, such as bigru ▸ cif ▸ weighted; without parts, its type."""
     segmenter = model.segmenter
     if isinstance(segmenter, Segmenter):
         return " ▸ ".join(part.kind for part in (segmenter.reader, segmenter.cutter, segmenter.pooling))
@@ -96,7 +96,7 @@ def examples(folder: Path, language: str) -> list[str]:
 
 
 def training(slot: Slot) -> schema.TrainingAnswer:
-    """Of /training: every number of the log as a curve."""
+    """The answer of /training: every number of the log as a curve."""
     try:
         version = slot.current().version
     except Refused as problem:
@@ -119,7 +119,7 @@ def training(slot: Slot) -> schema.TrainingAnswer:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most POINTS of a curve, evenly chosen, the last one always."""
+    """At most POINTS of a curve, evenly chosen; the last one is always among them."""
     step = -(-len(points) // POINTS)
     return [*points[::-1][::step]][::-1]
 

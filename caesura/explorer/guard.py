@@ -1,6 +1,6 @@
-"""What stands in front of the server: who may ask, from where, how often, and what every answer carries.
+"""What stands in front of the server: who may ask, from where, how often, and which headers answers get.
 
-A page of another site can make a browser send requests to this machine, also under a name of its own that
+A page of another site can make a browser send requests to this machine, even under a name of its own that
 leads here (DNS rebinding). So the host that a request names must be this one, and its origin this page.
 """
 
@@ -72,21 +72,21 @@ class Guard:
         for name, value in scope["headers"]:
             key = name.decode("latin-1").lower()
             if key in headers and key in ("host", "origin", "authorization", "content-type"):
-                raise Refused(400, f"the header {key} is there twice")
+                raise Refused(400, f"the header {key} is given twice")
             headers[key] = value.decode("latin-1")
         host = headers.get("host", "")
         if not self._known(host):
-            raise Refused(403, "this server does not go by the name that the request gives it (header Host)")
+            raise Refused(403, "this server does not answer to the name in the request (header Host)")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            raise Refused(403, "requests of other sites are not answered (header Origin)")
+            raise Refused(403, "requests from other sites are not answered (header Origin)")
         is_page = scope["method"] in ("GET", "HEAD") and _is_page(scope["path"])
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_page:
-            raise Refused(403, "requests of other sites are not answered (header Sec-Fetch-Site)")
+            raise Refused(403, "requests from other sites are not answered (header Sec-Fetch-Site)")
         if self._token is not None and not is_page:
             given = headers.get("authorization", "").encode()
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
-                raise Refused(401, "this server wants the token from the link that it printed")
+                raise Refused(401, "this server needs the token from the link that it printed")
         if scope["method"] == "POST":
             if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
                 raise Refused(415, "the body should be JSON, with the header Content-Type: application/json")

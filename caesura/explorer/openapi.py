@@ -1,4 +1,4 @@
-"""/openapi.json: the API in the usual form, made of the models that check it."""
+"""/openapi.json: the API in the usual form, made from the models that check it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBLEMS = {
     "415": "the body is not declared as JSON",
     "422": "a key or value is wrong",
     "429": "too many requests per second",
-    "500": "an error of the server",
+    "500": "an error in the server",
     "503": "too many requests are waiting, this one took too long, or there are no weights yet",
 }
 
@@ -41,7 +41,7 @@ def document(questions: Sequence[Question]) -> dict[str, Any]:
     reference = {model: names[model, mode] for model, mode in modes}  # type: ignore[index]
     paths: dict[str, Any] = {
         "/api/models": {
-            "get": _operation("The models, and what may be asked of them.", schema.ModelsAnswer, reference)
+            "get": _operation("The models, and what you can ask of them.", schema.ModelsAnswer, reference)
         }
     }
     for question in questions:

@@ -30,7 +30,7 @@ class _Job(Generic[T]):
     stop: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """What the work calls from time to time; it ends the work that is not wanted any more."""
+        """The work calls this from time to time; it ends work that nobody wants any more."""
         if self.stop.is_set():
             raise Stopped
         if time.monotonic() > self.deadline:
@@ -64,9 +64,9 @@ class Pool:
             thread.start()
 
     async def run(self, work: Callable[[Check], T]) -> T:
-        """The result of `work`, which gets a check to call; cancelled, the work ends at its next check."""
+        """The result of `work`, which gets a check to call; if cancelled, it ends at its next check."""
         if self._ending:
-            raise Refused(503, "the server is ending")
+            raise Refused(503, "the server is shutting down")
         if len(self._pending) >= self._most:
             raise Refused(503, "too many requests are waiting; try again in a moment")
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class Pool:
             self._jobs.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait for the threads to end, at most so long."""
+        """Wait for the threads to end, at most this long."""
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))

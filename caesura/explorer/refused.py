@@ -6,7 +6,7 @@ from caesura.visible import one_line
 
 
 class Refused(Exception):
-    """What the client did wrong, or why nothing can be done now; the sentence is safe to print."""
+    """What the client did wrong, or why the server cannot answer now; the sentence is safe to print."""
 
     def __init__(self, status: int, message: str, field: str | None = None) -> None:
         super().__init__(one_line(message))

@@ -67,7 +67,7 @@ def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
 def decisions(
     line: Line, rule: Rule, locks: Mapping[int, int], entropy: TextCuts | None
 ) -> dict[int, int] | None:
-    """What is decided per gap: 1 cut, -1 do not; None and gaps that are left out: the model decides."""
+    """Decisions by gap: 1 cut, -1 do not cut; the model decides the others, and all gaps if None."""
     gaps = line.gaps
     if wrong := [offset for offset in locks if offset not in gaps]:
         raise Refused(422, f"offset {wrong[0]} is not between two symbols of this text", "cuts")
@@ -86,6 +86,6 @@ def _offsets(line: Line, rule: Rule, entropy: TextCuts | None) -> set[int]:
         return {*range(k - 1, len(line.spans), k)}
     source = WORDS if rule.name == "words" else entropy
     if source is None:
-        raise Refused(422, "none of these models cuts by entropy, so there is nothing to cut by", "rule")
+        raise Refused(422, "none of these models cuts by entropy, so this rule cannot be used", "rule")
     after, between = symbols_before(source.offsets(line.text), line.places)
     return {*after[between].tolist()}

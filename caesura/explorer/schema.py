@@ -1,4 +1,4 @@
-"""What the explorer's server is asked, and what it answers; /openapi.json is made of these models.
+"""What the explorer's server takes and what it answers; /openapi.json is made from these models.
 
 Offsets count the code points of a text exactly as it was sent. A gap lies between two symbols and has the
 offset at which the second one starts. The place before </s> is not a gap: a sentence always ends there.
@@ -22,7 +22,7 @@ class _Request(BaseModel):
 
 
 class Rule(_Request):
-    """Where to cut: as the model does, or by a rule that knows nothing of it."""
+    """Where to cut: as the model does, or by a rule that does not depend on it."""
 
     name: RuleName = Field(default="own", description="own: the model decides")
     k: int | None = Field(default=None, ge=1, le=1000, description="for every: symbols per segment")
@@ -30,7 +30,7 @@ class Rule(_Request):
 
 Cuts = Annotated[
     dict[int, Literal[1, -1]],
-    Field(description="locks: 1 cuts at this offset and -1 does not, whatever the rule says"),
+    Field(description="locks by offset: 1 cuts there, -1 does not, whatever the rule says"),
 ]
 Rate = Annotated[
     float | None,
@@ -45,7 +45,7 @@ Beam = Annotated[
 
 
 class SegmentRequest(_Request):
-    """A sentence, and what is decided about its cuts."""
+    """A sentence, and how it should be cut."""
 
     model: str = Field(description="one of the names of /api/models")
     text: str = Field(description="one sentence")
@@ -55,27 +55,27 @@ class SegmentRequest(_Request):
 
 
 class ExplainRequest(SegmentRequest):
-    """The same, to be translated as well."""
+    """A sentence to cut and translate."""
 
     reference: str | None = Field(default=None, description="a translation whose log-probability is wanted")
     beam: Beam = None
 
 
 class FlipsRequest(SegmentRequest):
-    """The same, with the translation whose loss each flip changes."""
+    """A sentence to cut, and the translation whose loss each flip changes."""
 
     target: str | None = Field(default=None, description="null: the model's own translation, greedy")
-    long: bool = Field(default=False, description="also a sentence with more gaps than limits.flips")
+    long: bool = Field(default=False, description="true: flip even more gaps than limits.flips")
 
 
 class TranslateRequest(_Request):
-    """Several sentences, with the cuts of each or none at all."""
+    """Several sentences, with cuts for each of them or for none."""
 
     model: str = Field(description="one of the names of /api/models")
     texts: list[str]
     cuts: list[dict[int, Literal[1, -1]] | list[int] | None] | None = Field(
         default=None,
-        description="per text: null, the model's own; a list, cut there and nowhere else; or locks",
+        description="per text: null for the model's own cuts; a list to cut there and nowhere else; or locks",
     )
     rate: Rate = None
     beam: Beam = None
@@ -88,13 +88,13 @@ class TrainingRequest(_Request):
 
 
 class LiveRate(BaseModel):
-    """A rate that can be changed without training: a slider may be offered."""
+    """A rate that can be changed without training."""
 
     target: float = Field(description="characters per segment that the model was trained for")
 
 
 class Model(BaseModel):
-    """A model that can be asked."""
+    """A model that the server shows."""
 
     name: str
     version: str | None = Field(description="digest of the weights; null: there are none yet")
@@ -103,7 +103,7 @@ class Model(BaseModel):
     scores: bool = Field(description="whether gaps have scores")
     sums_to: float | None = Field(description="the sum of scores at which a segment ends, where it is summed")
     live_rate: LiveRate | None
-    rules: list[RuleName] = Field(description="those that work for this model; the first is the usual one")
+    rules: list[RuleName] = Field(description="rules that this model can follow; the first is the default")
     takes_cuts: bool = Field(description="whether cuts can be moved at all")
     target_cuts: bool = Field(description="whether the decoder cuts what it writes")
     running: bool = Field(description="whether a training is writing into the folder")
@@ -115,13 +115,13 @@ class Model(BaseModel):
 class Limits(BaseModel):
     """What one request may ask for."""
 
-    characters: int = Field(description="of a text")
-    texts: int = Field(description="of /translate")
-    flips: int = Field(description="gaps of /flips, unless long is set")
+    characters: int = Field(description="of a text, at most")
+    texts: int = Field(description="of /translate, at most")
+    flips: int = Field(description="gaps of /flips, at most, unless long is set")
 
 
 class ModelsAnswer(BaseModel):
-    """All models, and what may be asked of them."""
+    """All models, and what you can ask of them."""
 
     models: list[Model]
     limits: Limits
@@ -149,20 +149,20 @@ class Segmented(BaseModel):
     symbols: list[str]
     offsets: list[int] = Field(description="where each symbol starts")
     gaps: list[Gap]
-    pieces: list[str] = Field(description="joined they are the text")
+    pieces: list[str] = Field(description="joined, they give the text")
     segment_length: float | None = Field(description="characters per segment; null: nothing was read")
     unknown: list[int] = Field(description="offsets of symbols that the vocabulary lacks")
 
 
 class SegmentAnswer(_Answer, Segmented):
-    """Of /segment."""
+    """The answer of /segment."""
 
 
 class Scored(BaseModel):
     """A translation and the natural logarithm of its probability, </s> included."""
 
     text: str
-    log_probability: float | None = Field(description="null: it is impossible, as of an empty source")
+    log_probability: float | None = Field(description="null: the probability is 0, as with an empty source")
 
 
 class Written(BaseModel):
@@ -171,11 +171,11 @@ class Written(BaseModel):
     symbols: list[str]
     offsets: list[int] = Field(description="where each symbol starts in the translation")
     pieces: list[str] | None = Field(description="where the decoder cut it; null: it does not cut")
-    finished: bool = Field(description="false: it ran into the longest output that is allowed")
+    finished: bool = Field(description="false: it reached the length limit first")
 
 
 class ExplainAnswer(_Answer):
-    """Of /explain: cuts, translation, attention and the running sum of the scores, in one pass."""
+    """The answer of /explain: cuts, translation, attention and the running sum of the scores, in one pass."""
 
     segmentation: Segmented
     translation: str
@@ -184,20 +184,20 @@ class ExplainAnswer(_Answer):
     output: Written
     attention: list[list[float]] | None = Field(
         description="per output symbol, and once more for </s> if finished: the weight of each piece, and of "
-        "</s> where it is a segment of its own; null: the decoder shows none"
+        "</s> where it is a segment of its own; null: the decoder has none"
     )
     halting: list[float] | None = Field(description="per source symbol, the sum that ends a segment")
     milliseconds: float
 
 
 class TranslateAnswer(_Answer):
-    """Of /translate."""
+    """The answer of /translate."""
 
     translations: list[Scored]
 
 
 class FlipsAnswer(_Answer):
-    """Of /flips. Losses are nats per target symbol, </s> counted."""
+    """The answer of /flips. Losses are in nats per target symbol, </s> included."""
 
     base: float = Field(description="the loss with the cuts as they are")
     target: str
@@ -206,18 +206,18 @@ class FlipsAnswer(_Answer):
         description="what flipping each gap adds to the loss; negative: it helps; null: the cut stays"
     )
     gradient: list[float | None] = Field(
-        description="what the gradient by the gap's score says of that flip, signed like changes; null: "
+        description="what the gradient of the gap's score predicts for it, signed like changes; null: "
         "the model has none"
     )
     best: int | None = Field(description="offset of the flip that helps most; null: none helps")
 
 
 class TrainingAnswer(_Answer):
-    """Of /training."""
+    """The answer of /training."""
 
     running: bool
-    update: int | None = Field(description="the newest that the log names")
-    curves: dict[str, list[tuple[float, float]]] = Field(description="by name, pairs of update and value")
+    update: int | None = Field(description="the newest one in the log")
+    curves: dict[str, list[tuple[float, float]]] = Field(description="by name: pairs of update and value")
 
 
 class Problem(BaseModel):

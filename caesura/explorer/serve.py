@@ -69,7 +69,7 @@ class Address:
         return bound
 
     def names(self) -> tuple[str, ...]:
-        """The names that requests may use for it."""
+        """The names that requests may use for this server."""
         if self.local:
             return (*LOOPBACK, self.host)
         return (*LOOPBACK, self.host, socket.gethostname(), socket.getfqdn())
@@ -122,7 +122,7 @@ def serve(
         print(one_line(f"caesura: --host {address.host}: {warning}"), file=sys.stderr)
     try:
         print(one_line(link), flush=True)
-        print("Ctrl-C ends it", file=sys.stderr)
+        print("Ctrl-C stops it", file=sys.stderr)
         if browse and not open_browser(link):
             print("caesura: --open: no browser could be opened; open the link yourself", file=sys.stderr)
         server.run(sockets=[bound])
@@ -137,7 +137,7 @@ def serve(
 
 
 def open_browser(link: str) -> bool:
-    """Open a link; without a screen nothing is opened, as a browser in the terminal would wait there."""
+    """Open a link; without a screen, open nothing: a browser in the terminal would block it."""
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in screens):
         return False

@@ -50,7 +50,7 @@ Work = Callable[[Any, Check], BaseModel]
 
 @dataclass(frozen=True)
 class Question:
-    """One path of the API: what it takes, who answers, and whether that may take long."""
+    """One path of the API: what it takes, what answers it, and whether that may take long."""
 
     path: str
     request: type[BaseModel]
@@ -110,7 +110,7 @@ class Explorer:
                 "/translate",
                 schema.TranslateRequest,
                 schema.TranslateAnswer,
-                "Translations of some sentences, each with its log-probability.",
+                "Translations of several sentences, each with its log-probability.",
                 answers.translate,
                 long=lambda request: _is_long(request.texts, request.beam),
             ),
@@ -137,7 +137,7 @@ class Explorer:
         self.slow.stop()
 
     def join(self, seconds: float) -> None:
-        """Wait for the threads, at most about so long."""
+        """Wait for the threads, at most about this long."""
         self.quick.join(seconds)
         self.slow.join(seconds)
 
@@ -165,7 +165,7 @@ def _is_long(texts: Sequence[str], beam: int | None) -> bool:
 
 
 async def _answered(request: Request, work: Awaitable[BaseModel]) -> Response:
-    """The result as JSON, or what went wrong; given up where the client goes away first."""
+    """The result as JSON, or what went wrong; dropped if the client goes away first."""
     answer = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
@@ -178,12 +178,12 @@ async def _answered(request: Request, work: Awaitable[BaseModel]) -> Response:
     except InputError as problem:
         return _error(Refused(422, str(problem)))
     except Stopped:
-        return _error(Refused(503, "the server is ending"))
+        return _error(Refused(503, "the server is shutting down"))
     except Exception as problem:
         if out_of_memory(problem):
             return _error(Refused(503, "there is not enough memory for this; try a shorter text"))
         print(each_line("".join(traceback.format_exception(problem))), end="", file=sys.stderr)
-        return _error(Refused(500, f"{type(problem).__name__}; the server's terminal says where"))
+        return _error(Refused(500, f"{type(problem).__name__}; the server's terminal shows where"))
     finally:
         answer.cancel()
         gone.cancel()
@@ -222,7 +222,7 @@ def _parsed(kind: type[BaseModel], content: bytes) -> Any:
     except ValidationError as invalid:
         first = invalid.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
-            raise Refused(400, "the body is not JSON, or has half of a character in it") from None
+            raise Refused(400, "the body is not JSON, or contains half a character") from None
         problem = problems(invalid, kind, {})[0]
         key = shortened(".".join(problem.key))
         text = f"{key}: {problem.message}" if key else "the body should be a JSON object"

@@ -1,4 +1,4 @@
-"""The models that are shown: loaded once, and again where their folder has new weights."""
+"""The models that are shown: loaded once, and again if their folder has new weights."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Slot:
         return (self.folder / METRICS).is_file()
 
     def load(self) -> None:
-        """Read the model; where there is none, a training that has not saved one yet is waited for."""
+        """Read the model; if a training has not saved one yet, leave it for later."""
         if _stamp(self.folder / WEIGHTS) is None and (self.running or self.has_history):
             return
         self._read()
 
     def current(self) -> Loaded:
-        """The model of the folder as it is now; Refused where it cannot be had."""
+        """The model of the folder as it is now; Refused if there is none."""
         stamp = _stamp(self.folder / WEIGHTS)
         if stamp is not None and stamp == self._stamp and self.latest is not None:
             return self.latest
@@ -81,7 +81,7 @@ class Slot:
             try:
                 self._read()
             except (InputError, OSError) as problem:
-                self._tried = stamp, time.monotonic(), f"{self.name} cannot be loaded again: {problem}"
+                self._tried = stamp, time.monotonic(), f"{self.name} cannot be reloaded: {problem}"
                 raise Refused(503, self._tried[2]) from problem
         assert self.latest is not None
         return self.latest
@@ -91,7 +91,7 @@ class Slot:
             return 410, f"the folder of {self.name} was deleted or moved"
         if self.latest is None:
             return 503, f"the training of {self.name} has not reached its first validation yet"
-        return 410, f"the weights of {self.name} were deleted: its folder has no {WEIGHTS} any more"
+        return 410, f"the weights of {self.name} were deleted: its folder no longer has {WEIGHTS}"
 
     def _read(self) -> None:
         path = self.folder / WEIGHTS
@@ -128,11 +128,13 @@ class Shelf:
     def slot(self, name: str) -> Slot:
         """The folder of this name."""
         if name not in self.slots:
-            raise Refused(404, f"there is no model of this name; there are {', '.join(self.slots)}", "model")
+            raise Refused(
+                404, f"there is no model with this name; there are {', '.join(self.slots)}", "model"
+            )
         return self.slots[name]
 
     def entropy(self, model: Translator) -> EntropyModelCuts | None:
-        """What cuts text by entropy: the model's own, else that of another model; None: no model has it."""
+        """What cuts text by entropy: the model's own part, else another model's; None: no model has one."""
         slots = [slot.latest.model for slot in self.slots.values() if slot.latest is not None]
         sources = (other.cuts for other in (model, *slots))
         return next((source for source in sources if isinstance(source, EntropyModelCuts)), None)

@@ -66,7 +66,7 @@ def test_it_prints_a_link_answers_and_ends_with_ctrl_c(started: Any) -> None:
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, "", "Ctrl-C ends it\n")
+    assert (process.returncode, out, err) == (0, "", "Ctrl-C stops it\n")
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_sigterm_ends_it_while_it_computes(started: Any) -> None:
     ask(link, "explain", BODY)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (143, "Ctrl-C ends it\n")
+    assert (process.returncode, err) == (143, "Ctrl-C stops it\n")
     waiting.join(60)
     assert not waiting.is_alive()
 
@@ -105,7 +105,7 @@ def test_beyond_this_machine_there_is_a_warning_and_a_token(started: Any) -> Non
     assert process.returncode == 0
     warning, rest = err.split("\n", 1)
     wording(warning.removeprefix("caesura: "))
-    assert rest == "Ctrl-C ends it\n"
+    assert rest == "Ctrl-C stops it\n"
 
 
 def test_without_a_screen_no_browser_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:

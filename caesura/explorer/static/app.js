@@ -36,7 +36,7 @@ function show(wait = 0) {
   find("redo").disabled = future.length === 0;
   find("reset").disabled = now.panels.every((panel) => same(panel, panelOf(panel.model)));
   const over = size(now.text) - limits.characters;
-  const most = `${over} characters too many: at most ${limits.characters} are taken.`;
+  const most = `${over} characters too many: at most ${limits.characters} are allowed.`;
   find("count").textContent = over > 0 ? most : "";
   showPanels(now.panels.map((panel) => panel.model));
   for (const panel of panels.values()) panel.update(now);
@@ -171,9 +171,9 @@ async function copyLink() {
   writeAddress();
   try {
     await navigator.clipboard.writeText(location.href);
-    tell("The link is copied: it has the sentence, the models and what is held.");
+    tell("Link copied. It has the sentence, the models and the held gaps.");
   } catch {
-    tell("The browser gave no clipboard: copy the address of this page instead.");
+    tell("The browser did not allow copying. Copy the address of this page instead.");
   }
 }
 

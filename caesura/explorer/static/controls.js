@@ -5,10 +5,10 @@ import { make, number } from "./dom.js";
 const NAMES = { own: "model", characters: "characters", words: "words", every: "every", entropy: "entropy" };
 const HINTS = {
   own: "The model decides each gap that is not held",
-  characters: "Cut in each gap that is not held",
-  words: "Cut at spaces and punctuation, where no gap is held",
-  every: "Cut after every k symbols, where no gap is held",
-  entropy: "Cut where the next symbol is hard to predict, where no gap is held",
+  characters: "Cut at each gap that is not held",
+  words: "Cut at spaces and punctuation; held gaps stay",
+  every: "Cut after every k symbols; held gaps stay",
+  entropy: "Cut where the next symbol is hard to predict; held gaps stay",
 };
 export const RATES = { min: 1, max: 12, step: 0.1 };
 
@@ -33,7 +33,7 @@ export class Controls {
       "div",
       { class: "controls" },
       make("span", { class: "who" }, "cuts by"),
-      make("div", { class: "rules", role: "group", "aria-label": "Who decides free gaps" }, ...buttons),
+      make("div", { class: "rules", role: "group", "aria-label": "What decides the free gaps" }, ...buttons),
     );
     if (model.live_rate) this.element.append(this.#rate(model, send));
   }

@@ -20,7 +20,7 @@ export function drawCurves(curves, running, open) {
   const shown = drawn.slice(0, running ? AT_ONCE : 0);
   const more = drawn.slice(shown.length);
   if (!more.length) return shown;
-  const name = running ? `${more.length} more curves` : "how it was trained";
+  const name = running ? `${more.length} more curves` : "training curves";
   return [...shown, make("details", { open }, make("summary", {}, name), make("div", {}, ...more))];
 }
 

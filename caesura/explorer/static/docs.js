@@ -74,7 +74,7 @@ async function start() {
   );
   const meaning = ([status, about]) => make("li", {}, make("code", {}, status), ` ${about}`);
   const meanings = [...errors].map(meaning);
-  const answered = make("p", {}, "answer with ", link("ErrorAnswer"));
+  const answered = make("p", {}, "each has the body ", link("ErrorAnswer"));
   sections.push(make("section", {}, make("h2", {}, "Errors"), answered, make("ul", {}, ...meanings)));
   const schemas = Object.entries(api.components?.schemas ?? {}).map(([name, schema]) =>
     make(

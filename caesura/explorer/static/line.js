@@ -145,7 +145,7 @@ export class Line {
       // Square roots, so that small changes can be seen beside large ones.
       vary(cell, "--change", Math.sqrt(Math.abs(change ?? 0) / tallest));
       vary(cell, "--promise", Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest)));
-      cell.hit.title = change === null ? "" : `Flipped: ${signed(change, 3)} nats per symbol`;
+      cell.hit.title = change === null ? "" : `Loss if flipped: ${signed(change, 3)} nats per symbol`;
     }
   }
 

@@ -102,7 +102,7 @@ export class Panel {
   #hold(cuts) {
     if (!this.#fresh) return; // offsets of another text
     if (!this.model.takes_cuts) {
-      this.#say("This model reads symbol by symbol, so its cuts cannot be moved.");
+      this.#say("This model reads symbol by symbol, so it has no cuts to move.");
       return this.#paint(this.#panel());
     }
     this.on.send({ type: "hold", model: this.name, cuts });
@@ -225,7 +225,7 @@ export class Panel {
     if (!(error instanceof Refusal)) throw error;
     if (error.field === "cuts" && Object.keys(this.#panel().held).length) {
       this.on.send({ type: "release", model: this.name });
-      return this.#say("Held gaps that no longer lie between two symbols were released.");
+      return this.#say("Some held gaps no longer lie between two symbols, so all are released.");
     }
     this.#say(sentence(error));
     this.element.classList.toggle("old", !this.#fresh);

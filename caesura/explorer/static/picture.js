@@ -112,7 +112,7 @@ function save(/** @type {Blob} */ blob, /** @type {string} */ name) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  return `Saved as ${name}: the browser gave no clipboard.`;
+  return `Saved as ${name}, because the browser did not allow copying.`;
 }
 
 export async function copySvg(shown) {

@@ -72,14 +72,14 @@ export class Readout {
     if (!gap) {
       this.gap.textContent =
         "Click a gap to cut or join there; drag a cut to move it. " +
-        "What you touch is held, with a padlock; click that to let go.";
+        "A padlock then holds the gap; click the padlock to release it.";
       return;
     }
     const state = gap.cut ? "cut" : "joined";
     const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
     const by = gap.locked ? ", held by you" : "";
     const change = this.#changes.get(offset);
-    const flip = change === undefined ? "" : `; flipped: ${signed(change, 3)} nats per symbol`;
+    const flip = change === undefined ? "" : `; loss if flipped: ${signed(change, 3)} nats per symbol`;
     this.gap.textContent = `This gap: ${state}${score}${by}${flip}`;
     this.lock.textContent = gap.locked ? "release" : `hold this ${gap.cut ? "cut" : "join"}`;
   }
@@ -103,7 +103,7 @@ export class Readout {
     const helps = best === null ? "" : `The best flip (framed) helps ${what} by ${number(-best, 3)}`;
     const says = helps || `No single flip helps ${what}`;
     this.flipped.replaceChildren(
-      ...[["helps", "a flip helps"], ["hurts", "it hurts"], ["promises", "what the gradient promises"]].map(
+      ...[["helps", "the flip helps"], ["hurts", "it hurts"], ["promises", "what the gradient predicts"]].map(
         ([kind, text]) => make("span", { class: `key ${kind}` }, text),
       ),
       `${says}; the tallest mark is ${number(largest(flips), 2)} nats per symbol.`,

@@ -34,7 +34,7 @@ export class Translation {
     const symbols = this.#symbols(now, alike ? words.after : null);
     const rows = [this.#row("translation", "now", symbols, now, before)];
     if (!now.output.finished) {
-      rows.push(make("p", { class: "aside" }, "The output ran into its longest length: it is not finished."));
+      rows.push(make("p", { class: "aside" }, "The output reached the length limit before it was finished."));
     }
     if (before) {
       const parts = marked(words.before, alike ? "del" : "span");
