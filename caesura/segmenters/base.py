@@ -42,13 +42,9 @@ class Cuts:
     spill: Tensor | None = None  # [B, T]   what a symbol that ends a segment gives to the next; None: nothing
     scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
-    live: Tensor | None = (
-        None  # [B, T]    bool: here the loss, or `feedback`, reaches the cutter; None: nowhere
-    )
+    live: Tensor | None = None  # [B, T]    bool: where a loss or `feedback` reaches the cutter; None: nowhere
     logits: Tensor | None = None  # [B, T]  of the scores: a rate may push them, and imitation does
-    noise: Tensor | None = (
-        None  # [B, T]   what the first of two cuttings added to logits; the other took it off
-    )
+    noise: Tensor | None = None  # [B, T]   added to the logits of the first cutting, subtracted in the second
     copies: int = 1  # K cuttings of each sentence: ends, weights and spill have rows k * B + b, the rest B
 
 

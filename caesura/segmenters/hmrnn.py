@@ -26,9 +26,8 @@ from caesura.segmenters.pooling import Last
 from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, threshold_for
 
 BISECTIONS = 20  # of the threshold; each reads the text once
-END = (
-    2  # a cut that is never anything else, so it has no gradient; given cuts have one, as the layer's own do
-)
+# A sentence's last cut is always there, so it has no gradient. Given cuts have one, as the layer's own do.
+END = 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class HmrnnSegmenter(BaseSegmenter):
     projection of the state there. Backwards, a cut has the gradient of the hard sigmoid of `slope` times s.
 
     Without a `rate`, the first segments have about two symbols. With one, they are about as long as it asks,
-    and log(2 threshold) is taken off s.
+    and log(2 threshold) is subtracted from s.
     """
 
     figures = (LIVE,)
@@ -75,8 +74,8 @@ class HmrnnSegmenter(BaseSegmenter):
         self.slope = Knob(slope)
         self.knobs = {"slope": self.slope}
         # The paper's detector is one more row of the cell's matrices. Adam moves every weight by about the
-        # learning rate, and so a logit of many features too fast for the slope. So the weights start at about
-        # 1, and what they give is divided by the root of their number.
+        # learning rate, so a logit of many features would move too fast for the slope. So the weights start
+        # at about 1, and their sum is divided by the root of their number.
         self.scale = (embedding_dim + size) ** -0.5
         nn.init.normal_(self.boundary.weight)
         nn.init.zeros_(self.boundary.bias)

@@ -1,4 +1,4 @@
-"""A loss that pulls a segmenter's own cuts towards others, which are not given to it."""
+"""A loss that pulls a segmenter's own cuts towards other cuts, which it is not given."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NAME = "imitation"  # of the loss, of its weight in a config, and in logs
 def imitation(logits: Tensor, wanted: Tensor, lengths: Tensor) -> Tensor:
     """[B]: binary cross-entropy of cuts `wanted` [B, T] under `logits` [B, T], mean over a sentence's gaps.
 
-    A gap is cut where `wanted` is above 0. That in front of </s>, the last of `lengths` [B], does not count.
+    A gap is cut where `wanted` is above 0. The gap before </s>, the last of `lengths` [B], does not count.
     """
     inner = positions_mask(lengths - 2, logits.shape[1])
-    logits = logits.masked_fill(~inner, 0)  # which may be anything there
+    logits = logits.masked_fill(~inner, 0)  # they may be anything there
     each = F.binary_cross_entropy_with_logits(logits, (wanted > 0).to(logits.dtype), reduction="none")
     return (each * inner).sum(1) / inner.sum(1).clamp(min=1)

@@ -190,7 +190,7 @@ class Bernoulli(Cutter):
         """[B]: zeros whose gradient by the logits is the estimate from the losses [K, B] of K cuttings."""
         assert cuts.logits is not None
         assert cuts.live is not None
-        # Where a gap was not free, what is there was not drawn: `live` leaves it out.
+        # A gap that was not free was not drawn: `live` leaves it out.
         drawn, losses = cuts.ends.view(len(losses), *cuts.logits.shape), losses.detach()
         if self.gradient == "disarm":
             sign = torch.where(drawn[1], -1.0, 1.0) * (drawn[0] != drawn[1])

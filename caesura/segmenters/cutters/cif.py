@@ -6,7 +6,7 @@ change continuously as a boundary moves: the gradient reaches the cuts.
 
 With `stein`, training cuts each sentence twice, by the logits l + s z and l - s z with z normal. By Stein's
 identity, the mean of (L+ - L-) z / 2s, from the two losses, is the gradient of E f(l + s z), whether f jumps
-or not. This estimate counts `stein`; the gradient that comes back through both cuttings counts 1 - `stein`.
+or not. The gradient is `stein` times this estimate plus 1 - `stein` times that of backpropagation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Cif(Cutter):
 
     Sentences of n characters get round(n / target) segments; </s> closes the last one with weight 0.
     `stein`: the share of the cutter's gradient that is estimated from the losses of two cuttings.
-    `noise`: the standard deviation of what is added to the logits in one of them, and taken off in the other.
+    `noise`: the standard deviation of the noise that one cutting adds to the logits and the other subtracts.
     """
 
     figures = (LIVE, SPILL)
@@ -97,7 +97,7 @@ class Cif(Cutter):
     def feedback(self, cuts: Cuts, losses: Tensor) -> Tensor:
         """[B]: zeros whose gradient by the logits is Stein's estimate from the losses [2, B], times `stein`.
 
-        The loss does not change where all logits of a sentence move together, nor does the mean of this.
+        If all logits of a sentence move together, neither the loss nor the mean of this changes.
         """
         assert cuts.logits is not None
         assert cuts.noise is not None
