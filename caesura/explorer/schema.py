@@ -65,7 +65,7 @@ class FlipsRequest(SegmentRequest):
     """A sentence to cut, and the translation whose loss each flip changes."""
 
     target: str | None = Field(default=None, description="null: the model's own translation, greedy")
-    long: bool = Field(default=False, description="true: flip even more gaps than limits.flips")
+    long: bool = Field(default=False, description="true: allow more gaps than limits.flips")
 
 
 class TranslateRequest(_Request):
@@ -206,8 +206,8 @@ class FlipsAnswer(_Answer):
         description="what flipping each gap adds to the loss; negative: it helps; null: the cut stays"
     )
     gradient: list[float | None] = Field(
-        description="what the gradient of the gap's score predicts for it, signed like changes; null: "
-        "the model has none"
+        description="what the gradient with respect to the gap's score predicts, signed like changes; "
+        "null: the model has none"
     )
     best: int | None = Field(description="offset of the flip that helps most; null: none helps")
 

@@ -6,7 +6,7 @@ const NAMES = { own: "model", characters: "characters", words: "words", every: "
 const HINTS = {
   own: "The model decides each gap that is not held",
   characters: "Cut at each gap that is not held",
-  words: "Cut at spaces and punctuation; held gaps stay",
+  words: "Cut after spaces; held gaps stay",
   every: "Cut after every k symbols; held gaps stay",
   entropy: "Cut where the next symbol is hard to predict; held gaps stay",
 };
