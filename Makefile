@@ -14,7 +14,7 @@ demo: setup ## train four models that cut German numbers in different ways, and 
 
 # The models of the demo that are there, after the one that comes with Caesura; a model's folder has its weights.
 DEMOS = $(patsubst %/model.safetensors,%,$(wildcard runs/demo/*/model.safetensors))
-explore: setup-explore ## move a cut and watch the translation change, in a browser, with the models of the demo if they are there
+explore: setup-explore ## move cuts in a browser, with the included model and those of the demo if you have them
 	$(BIN)/caesura explore tatoeba-de-en $(DEMOS) --open
 
 demo-seeds: setup ## the demo for three seeds: every model must reach what caesura/experiments/demo.py wants of it
