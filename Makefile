@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two processes of one thread each: each has a half of the files, and takes tests of the other when it is through.
-TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Modules are compiled once, not in every program that a test starts.
+TESTS  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: answer demo explore demo-seeds picture explorer-picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev setup-explore clean help
