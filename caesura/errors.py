@@ -64,7 +64,7 @@ def show_traceback(_: type[BaseException], problem: BaseException, __: Traceback
 def explain(problem: BaseException) -> int:
     """Print the problem on the error stream; return its exit status."""
     if hasattr(problem, "show") and hasattr(problem, "exit_code"):  # click's own: a wrong option or argument
-        if hasattr(problem, "message"):
+        if hasattr(problem, "message") and type(problem).__name__ != "NoArgsIsHelpError":  # which is the help
             problem.message = one_line(problem.message)
         problem.show()
         return int(problem.exit_code)
