@@ -45,3 +45,11 @@ def test_an_80_column_terminal_shows_the_first_sentence_about_each_command_whole
         assert line.endswith(".")
         assert not line.endswith("..."), line
         assert len(line) < 80
+
+
+def test_the_program_alone_prints_its_help_in_lines() -> None:
+    result = caesura()
+    assert result.status == 2
+    assert "\\n" not in result.err
+    commands = result.err.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands][:2] == ["demo", "train"]
