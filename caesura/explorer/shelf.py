@@ -202,6 +202,6 @@ def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
 
 def _threshold_at(cuts: NgramCuts, rate: float) -> NgramCuts | None:
     try:
-        return cuts.at(rate)
+        return cuts.at(round(rate, 2))  # so that thresholds recur
     except ValueError as problem:  # longer than the lines of the training text
         raise Refused(422, f"rate: {problem}", "rate") from problem

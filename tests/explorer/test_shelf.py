@@ -198,6 +198,15 @@ def test_cuts_by_entropy_have_a_rate_too(by_entropy: Path) -> None:
         assert ask(explorer, "/segment", 422, **own, rate=100.0)["field"] == "rate"
 
 
+def test_rates_that_hardly_differ_share_a_threshold(by_entropy: Path) -> None:
+    with serving(by_entropy) as explorer:
+        cuts = explorer.shelf.slot("entropy").current().model.cuts
+        assert isinstance(cuts, NgramCuts)
+        for rate in (2.5, 2.501, 2.4999):
+            answer(explorer, "/segment", **{**BODY, "model": "entropy"}, rate=rate)
+        assert [*cuts._thresholds] == [2.5]
+
+
 def test_names_are_as_short_as_they_can_be() -> None:
     def names(*paths: str) -> list[str]:
         return short_names([Path(path) for path in paths])
