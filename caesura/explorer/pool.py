@@ -60,7 +60,7 @@ class Pool:
         self._most, self._seconds = threads + waiting, seconds
         self._waiting: list[_Job[Any]] = []  # and which owners have how many running: under the lock
         self._running: Counter[str] = Counter()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # a signal may stop the loop while it holds this: it re-enters
         self._pending: set[_Job[Any]] = set()
         self._ending = False
         self._threads = [
