@@ -14,6 +14,7 @@ from wording import wording
 
 from caesura.analysis.flips import flips
 from caesura.errors import InputError
+from caesura.explorer.pool import Stopped
 from caesura.explorer.server import Explorer
 from caesura.inference import Translator
 
@@ -217,6 +218,17 @@ def refused(explorer: Explorer, path: str, body: dict[str, Any], status: int) ->
 def test_long_lines_are_flipped_on_request(explorer: Explorer) -> None:
     told = answer(explorer, "/flips", model="act", text="ab" * 61, target="a", long=True)
     assert len(told["changes"]) == 121
+
+
+@pytest.mark.parametrize("path", ["/segment", "/explain", "/translate", "/flips"])
+def test_what_computes_may_be_ended(explorer: Explorer, path: str) -> None:
+    def check() -> None:
+        raise Stopped
+
+    [question] = [question for question in explorer.questions if question.path == path]
+    text = {"texts": ["abcd"]} if path == "/translate" else {"text": "abcd"}
+    with pytest.raises(Stopped):
+        question.work(question.request.model_validate({"model": "cif", **text}), check)
 
 
 def test_long_searches_have_threads_of_their_own(explorer: Explorer) -> None:
