@@ -28,7 +28,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,10 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         """Ask and wait."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)) as connection:
+            self._ask(connection)
+
+    def _ask(self, connection: http.client.HTTPConnection) -> None:
         while not self.stop.is_set():
             began = time.perf_counter()
             try:
@@ -146,16 +150,27 @@ def memory_of(process: int) -> float:
     return int(fields.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def measure_load(process: int, port: int, asked: argparse.Namespace) -> None:
+@dataclass(frozen=True)
+class Load:
+    """What came of many clients at once."""
+
+    waited: list[float]  # milliseconds of each answer, the shortest first
+    errors: list[str]
+    each: float  # milliseconds of a CPU core per answer
+    early: float  # MiB of the server after a quarter of the time
+    late: float  # and at the end
+
+
+def load(process: int, port: int, count: int, seconds: float, pause: float) -> Load:
     """Many clients at once."""
     stop = threading.Event()
-    clients = [Client(port, seed, asked.pause, stop) for seed in range(asked.clients)]
+    clients = [Client(port, seed, pause, stop) for seed in range(count)]
     for client in clients:
         client.start()
-    time.sleep(asked.seconds / 4)
+    time.sleep(seconds / 4)
     early, before = memory_of(process), computed(process)
     done = sum(len(client.waited) for client in clients)
-    time.sleep(asked.seconds * 3 / 4)
+    time.sleep(seconds * 3 / 4)
     late, spent = memory_of(process), computed(process) - before
     done = sum(len(client.waited) for client in clients) - done
     stop.set()
@@ -163,12 +178,19 @@ def measure_load(process: int, port: int, asked: argparse.Namespace) -> None:
         client.join(120)
     waited = sorted(ms for client in clients for ms in client.waited)
     errors = [error for client in clients for error in client.errors]
+    return Load(waited, errors, spent / max(1, done), early, late)
+
+
+def measure_load(process: int, port: int, asked: argparse.Namespace) -> None:
+    """Print what comes of it."""
+    seen = load(process, port, asked.clients, asked.seconds, asked.pause)
+    waited, errors = seen.waited, seen.errors
     print(f"{asked.clients} clients for {asked.seconds:g} s, pauses of {asked.pause:g} s on average")
     print(f"{len(waited)} answers, {len(errors)} errors {errors[:1]}")
     slow = waited[int(0.95 * len(waited))]
     print(f"latency: median {statistics.median(waited):.0f} ms, 95% below {slow:.0f} ms")
-    print(f"the server took {spent / done:.0f} ms of a CPU core per answer")
-    print(f"memory of the server: {early:.0f} MiB after a quarter, {late:.0f} MiB at the end")
+    print(f"the server took {seen.each:.0f} ms of a CPU core per answer")
+    print(f"memory of the server: {seen.early:.0f} MiB after a quarter, {seen.late:.0f} MiB at the end")
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def explain(
     """Cut, translate and look at one sentence; its source is read once.
 
     `cuts`: one entry of the `cuts` of `Translator.process`. `target` is explained in place of the model's own
-    translation. `beam` and `check`: see `Translator.searcher`.
+    translation. `beam` and `check`: see `Translator.searcher`; `check` is called after the search too.
     """
     if not isinstance(text, str):
         raise TypeError("explain takes one sentence")
@@ -69,6 +69,8 @@ def explain(
             written = _search(model, encoded, model.limits(batch), beam, check)
         else:
             written = _Written(target, *model.trg_vocabulary.encode_spans(target))
+        if check is not None:
+            check()
         seen = _look(model, encoded, written, reference)
     steps = int(encoded.lengths[0])
     return Explanation(

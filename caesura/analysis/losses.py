@@ -21,6 +21,7 @@ from caesura.segmenters.base import Segments
 
 # What rows may have together: symbols of their longer side, and logits.
 SYMBOLS, SYMBOLS_ON_A_GPU = 16_000, 200_000
+SYMBOLS_TO_A_CHECK = 2_000  # about half a second on a CPU
 LOGITS, LOGITS_ON_A_GPU = 1 << 26, 1 << 30
 
 
@@ -67,6 +68,8 @@ class Pairs:
         assert self.batch.trg_lengths is not None
         gpu, sources, targets = rows.is_cuda, self.batch.src_lengths, self.batch.trg_lengths
         symbols, logits = (SYMBOLS_ON_A_GPU, LOGITS_ON_A_GPU) if gpu else (SYMBOLS, LOGITS)
+        if self.check is not None and not gpu:
+            symbols = min(symbols, SYMBOLS_TO_A_CHECK)
         if not len(rows):
             return
         order = torch.maximum(sources, targets)[rows].argsort(descending=True, stable=True)

@@ -98,12 +98,13 @@ class NgramCuts(EntropyModelCuts):
         """From the counts, which tell how often every entropy occurred; a rise needs more of them."""
         if self.rise:
             return None
-        if target not in self._thresholds:
-            if len(self._thresholds) >= KEPT:
+        threshold = self._thresholds.get(target)
+        if threshold is None:
+            threshold = _threshold(self.model, self.model.levels, False, target, math.inf)
+            if len(self._thresholds) >= KEPT:  # other threads may store or clear at any moment
                 self._thresholds.clear()
-            levels = self.model.levels
-            self._thresholds[target] = _threshold(self.model, levels, False, target, math.inf)
-        return NgramCuts(self.model, self._thresholds[target], text=self.text)
+            self._thresholds[target] = threshold
+        return NgramCuts(self.model, threshold, text=self.text)
 
     def entropies(self, texts: Sequence[str]) -> list[Floats]:
         return [self.model.entropies(text) for text in texts]

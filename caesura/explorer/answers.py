@@ -42,6 +42,7 @@ class Answers:
         """The answer of /segment."""
         with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
             line, given = self._read(loaded.model, request)
+            check()
             cut = loaded.model.process([line.text], None, cuts=[given])[0].segmentation
             parts = dict(_segmented(line, cut, request.cuts))
             return schema.SegmentAnswer(model=request.model, version=loaded.version, **parts)

@@ -24,7 +24,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ADDRESSES = 1000  # whose rates are remembered
-OPEN = ("/", "/docs", "/openapi.json")  # with the files of the page: all that needs no token
+FILES = ("/", "/docs")  # of the page, beside those in /static/
+OPEN = "/openapi.json"  # with them, all that needs no token
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -80,16 +81,19 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             raise Refused(403, "requests from other sites are not answered (header Origin)")
-        is_page = scope["method"] in ("GET", "HEAD") and _is_page(scope["path"])
+        reads = scope["method"] in ("GET", "HEAD")
+        is_file = reads and (scope["path"] in FILES or scope["path"].startswith("/static/"))
+        is_page = is_file or (reads and scope["path"] == OPEN)
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_page:
             raise Refused(403, "requests from other sites are not answered (header Sec-Fetch-Site)")
         if self._token is not None and not is_page:
             given = headers.get("authorization", "").encode()
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
                 raise Refused(401, "this server needs the token from the link that it printed")
-        if scope["method"] == "POST":
-            if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
-                raise Refused(415, "the body should be JSON, with the header Content-Type: application/json")
+        kind = headers.get("content-type", "").split(";")[0].strip().lower()
+        if scope["method"] == "POST" and kind != "application/json":
+            raise Refused(415, "the body should be JSON, with the header Content-Type: application/json")
+        if not is_file:
             self._rates.take((scope.get("client") or ("",))[0])
 
     def _known(self, host: str) -> bool:
@@ -129,10 +133,6 @@ def hostname(host: str) -> str | None:
     if (port and not (port.isascii() and port.isdigit())) or not name:
         return None
     return name
-
-
-def _is_page(path: str) -> bool:
-    return path in OPEN or path.startswith("/static/")
 
 
 def _is_address(name: str) -> bool:

@@ -14,7 +14,7 @@ class Limits:
     flips: int = 120  # gaps of a sentence, unless the request sets long
     body: int = 64 << 10  # bytes of a request
     reading: float = 10.0  # seconds that a body may take to arrive
-    per_second: float = 100.0  # requests that compute, from one address
+    per_second: float = 100.0  # requests from one address; the page's files are not counted
     burst: int = 200  # how many of these may come at once
     waiting: int = 100  # quick requests that wait for a thread
     waiting_long: int = 8  # the same of long ones

@@ -114,7 +114,7 @@ def serve(
     bound = address.bind()
     token = None if address.local else secrets.token_urlsafe(24)
     explorer = Explorer(shelf, threads, Limits(), address.names(), token)
-    server = _Server(uvicorn.Config(explorer.app, **_settings()))
+    server = _Server(uvicorn.Config(explorer.app, **server_settings()))
     server.explorer = explorer
     link = address.link(bound.getsockname()[1], token)
     if not address.local:
@@ -144,7 +144,8 @@ def open_browser(link: str) -> bool:
     return webbrowser.open(link)
 
 
-def _settings() -> dict[str, Any]:
+def server_settings() -> dict[str, Any]:
+    """How uvicorn should serve: quietly, and within bounds."""
     return {
         "loop": "asyncio",
         "http": "h11",

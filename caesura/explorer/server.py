@@ -42,7 +42,8 @@ TYPES = {
     "ico": "image/x-icon",
     "woff2": "font/woff2",
 }
-QUICK = 500  # characters times hypotheses that a quick thread still searches for
+QUICK = 250  # characters times hypotheses that a quick thread still searches for
+LONG = 2  # threads for more, and for flips
 USUAL = 5  # hypotheses where a request names none
 
 Work = Callable[[Any, Check], BaseModel]
@@ -74,12 +75,12 @@ class Explorer:
         self.limits = limits or Limits()
         self.shelf, self.answers = shelf, Answers(shelf, self.limits)
         self.quick = Pool("quick", threads, self.limits.waiting, self.limits.seconds)
-        self.slow = Pool("slow", 1, self.limits.waiting_long, self.limits.seconds_long)
+        self.slow = Pool("slow", LONG, self.limits.waiting_long, self.limits.seconds_long)
         routes = [
             Route("/", _file("index.html")),
             Route("/docs", _file("docs.html")),
             Route("/static/{name}", _named_file),
-            Route("/openapi.json", self._openapi),
+            Route("/openapi.json", _constant(json.dumps(document(self.questions)))),
             Route("/api/models", self._models),
         ]
         routes += [Route(q.path, self._asked(q), methods=["POST"]) for q in self.questions]
@@ -141,9 +142,6 @@ class Explorer:
         self.quick.join(seconds)
         self.slow.join(seconds)
 
-    async def _openapi(self, request: Request) -> Response:
-        return Response(json.dumps(document(self.questions)), media_type="application/json")
-
     async def _models(self, request: Request) -> Response:
         return await _answered(request, self.quick.run(lambda _: self.answers.models()))
 
@@ -154,7 +152,8 @@ class Explorer:
             except Refused as problem:
                 return _error(problem)
             pool = self.slow if question.long(asked) else self.quick
-            return await _answered(request, pool.run(lambda check: question.work(asked, check)))
+            owner = request.client.host if request.client else ""
+            return await _answered(request, pool.run(lambda check: question.work(asked, check), owner))
 
         return endpoint
 
@@ -249,6 +248,13 @@ async def _http_problem(request: Request, problem: Exception) -> Response:
     sentences = {404: "there is nothing at this address", 405: "this address takes another method"}
     text = sentences.get(problem.status_code, str(problem.detail))
     return _error(Refused(problem.status_code, text))
+
+
+def _constant(text: str) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return Response(text, media_type="application/json")
+
+    return endpoint
 
 
 def _file(name: str) -> Callable[[Request], Awaitable[Response]]:

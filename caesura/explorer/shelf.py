@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from caesura.analysis.lines import readable
@@ -30,10 +30,18 @@ Stamp = tuple[int, int, int] | None  # of a file: what changes when it is replac
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model as it was read from its folder."""
+    """A model as it was read from its folder; what threads made of it goes with it."""
 
     model: Translator
     version: str  # digest of the weights
+    copies: dict[int, Translator] = field(default_factory=dict, compare=False, repr=False)  # by thread
+
+    def own(self) -> Translator:
+        """A copy for the calling thread alone, the same each time: threads share the weights only."""
+        thread = threading.get_ident()
+        if thread not in self.copies:
+            self.copies[thread] = _copied(self.model)
+        return self.copies[thread]
 
 
 class Slot:
@@ -64,12 +72,23 @@ class Slot:
         self._read()
 
     def current(self) -> Loaded:
-        """The model of the folder as it is now; Refused if there is none."""
+        """The model of the folder as it is now; Refused if there is none.
+
+        While one thread reads new weights, the others use the old ones.
+        """
         stamp = _stamp(self.folder / WEIGHTS)
-        if stamp is not None and stamp == self._stamp and self.latest is not None:
+        if stamp is None:
+            raise Refused(*self._absence())
+        if stamp == self._stamp and self.latest is not None:
             return self.latest
-        with self._lock:
+        before = self.latest
+        if not self._lock.acquire(blocking=before is None):
+            assert before is not None
+            return before
+        try:
             return self._renewed()
+        finally:
+            self._lock.release()
 
     def _renewed(self) -> Loaded:
         stamp = _stamp(self.folder / WEIGHTS)
@@ -123,7 +142,6 @@ class Shelf:
             raise InputError("explore: a model folder is named twice")
         names = short_names(found)
         self.slots = {name: Slot(name, folder, settings) for name, folder in zip(names, found, strict=True)}
-        self._copies = threading.local()
 
     def slot(self, name: str) -> Slot:
         """The folder of this name."""
@@ -141,13 +159,11 @@ class Shelf:
 
     @contextmanager
     def borrow(self, name: str, rate: float | None = None) -> Iterator[Loaded]:
-        """The model for the calling thread alone, at a `rate` of its own: threads share the weights only."""
+        """The model for the calling thread alone, at a `rate` of its own."""
         loaded = self.slot(name).current()
-        kept: dict[str, Loaded] = self._copies.__dict__
-        if name not in kept or kept[name].version != loaded.version:
-            kept[name] = replace(loaded, model=_copied(loaded.model))
-        with _at_rate(kept[name].model, rate):
-            yield kept[name]
+        model = loaded.own()
+        with _at_rate(model, rate):
+            yield replace(loaded, model=model)
 
 
 def live_rate(model: Translator) -> float | None:
@@ -204,6 +220,6 @@ def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
 
 def _threshold_at(cuts: NgramCuts, rate: float) -> NgramCuts | None:
     try:
-        return cuts.at(rate)
+        return cuts.at(round(rate, 2))  # so that thresholds recur
     except ValueError as problem:  # longer than the lines of the training text
         raise Refused(422, f"rate: {problem}", "rate") from problem

@@ -108,6 +108,29 @@ def test_a_check_may_end_flips() -> None:
         flips(MODELS["cif"], "abcd", "ab", check=check)
 
 
+def test_a_check_comes_before_the_forced_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caesura.analysis.explain._forced", None)  # is not reached
+
+    def check() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        explain(MODELS["cif"], "abcd", target="ab", reference="abc", check=check)
+
+
+def test_flips_are_checked_often_and_stay_the_same() -> None:
+    checks: list[None] = []
+    source = "abcdefgh" * 15
+    free = flips(MODELS["cif"], source, "abc", rounds=0)
+    one = flips(MODELS["cif"], source, "abc", rounds=0, check=lambda: checks.append(None))
+    assert len(checks) > 119 * 120 / 2000  # symbols of all rows
+    assert one.flipped == pytest.approx(free.flipped, abs=1e-12)
+    assert (one.cuts, one.hard) == (free.cuts, free.hard)
+    assert one.pull
+    assert free.pull
+    assert one.pull.gradient == pytest.approx(free.pull.gradient, abs=1e-12)
+
+
 def test_it_is_public_and_takes_one_sentence() -> None:
     assert caesura.explain is explain
     with pytest.raises(TypeError, match="one sentence"):

@@ -109,6 +109,20 @@ def test_another_rate_needs_no_text(target):
     assert cuts.at(4.0).threshold == NgramCuts.learn(LINES, settings(target=4.0)).threshold
 
 
+def test_a_threshold_is_not_lost_when_another_thread_clears_them():
+    class Cleared(dict):
+        """What a thread stores, another one clears at once."""
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value)
+            self.clear()
+
+    cuts = NgramCuts.learn(LINES, settings(target=4.0))
+    expected = cuts.at(3.0).threshold
+    cuts._thresholds = Cleared()
+    assert cuts.at(3.0).threshold == expected
+
+
 def test_another_rate_is_the_nearest_that_there_is():
     cuts = NgramCuts.learn(["aaaa"] * 9, settings(target=1.0, order=2)).at(2.9)
     assert cuts is not None

@@ -11,7 +11,7 @@ import uvicorn
 from chromium import Browser
 from playwright.sync_api import Locator, Page
 
-from caesura.explorer.serve import _settings
+from caesura.explorer.serve import server_settings
 from caesura.explorer.server import Explorer
 
 SENTENCE = "Sie möchte Ärztin werden."
@@ -21,7 +21,7 @@ SENTENCE = "Sie möchte Ärztin werden."
 def listening(explorer: Explorer, port: int = 0) -> Iterator[str]:
     """The address at which an explorer's server answers, in a thread of its own."""
     with socket.create_server(("127.0.0.1", port)) as bound:
-        server = uvicorn.Server(uvicorn.Config(explorer.app, **_settings()))
+        server = uvicorn.Server(uvicorn.Config(explorer.app, **server_settings()))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
         thread.start()
         try:

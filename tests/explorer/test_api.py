@@ -14,6 +14,7 @@ from wording import wording
 
 from caesura.analysis.flips import flips
 from caesura.errors import InputError
+from caesura.explorer.pool import Stopped
 from caesura.explorer.server import Explorer
 from caesura.inference import Translator
 
@@ -219,17 +220,29 @@ def test_long_lines_are_flipped_on_request(explorer: Explorer) -> None:
     assert len(told["changes"]) == 121
 
 
-def test_long_searches_have_a_thread_of_their_own(explorer: Explorer) -> None:
+@pytest.mark.parametrize("path", ["/segment", "/explain", "/translate", "/flips"])
+def test_what_computes_may_be_ended(explorer: Explorer, path: str) -> None:
+    def check() -> None:
+        raise Stopped
+
+    [question] = [question for question in explorer.questions if question.path == path]
+    text = {"texts": ["abcd"]} if path == "/translate" else {"text": "abcd"}
+    with pytest.raises(Stopped):
+        question.work(question.request.model_validate({"model": "cif", **text}), check)
+
+
+def test_long_searches_have_threads_of_their_own(explorer: Explorer) -> None:
     questions = {question.path: question for question in explorer.questions}
 
     def is_long(path: str, **body: Any) -> bool:
         question = questions[path]
         return question.long(question.request.model_validate({"model": "cif", **body}))
 
-    assert not is_long("/explain", text="x" * 500, beam=1)
-    assert not is_long("/explain", text="x" * 100)
-    assert is_long("/explain", text="x" * 101)
-    assert is_long("/translate", texts=["x" * 51], beam=10)
+    assert not is_long("/explain", text="x" * 250, beam=1)
+    assert is_long("/explain", text="x" * 251, beam=1)
+    assert not is_long("/explain", text="x" * 50)
+    assert is_long("/explain", text="x" * 51)
+    assert is_long("/translate", texts=["x" * 26], beam=10)
     assert not is_long("/segment", text="x" * 500)
     assert is_long("/flips", text="x")
 
@@ -243,6 +256,11 @@ def test_the_document_describes_every_path(explorer: Explorer) -> None:
     for reference in text.split("#/components/schemas/")[1:]:
         assert reference.split("'")[0] in schemas
     assert document["openapi"] == "3.1.0"
+
+
+def test_the_document_is_made_once(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("caesura.explorer.server.document", None)  # is not called any more
+    assert client(explorer).get("/openapi.json").json()["paths"]
 
 
 def test_a_folder_that_is_named_twice_or_missing_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:

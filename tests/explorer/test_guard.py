@@ -179,7 +179,20 @@ def test_too_many_requests_of_one_address_are_refused(folders: dict[str, Any]) -
         assert [answer.status_code for answer in answers] == [200] * 3 + [429] * 2
         assert answers[-1].headers["retry-after"] == "1"
         wording(problem(answers[-1])["message"])
-        assert asked.get("/").status_code == 200
+        for path in ("/", "/docs", "/static/app.js", "/static/none.js"):
+            assert asked.get(path).status_code in (200, 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/api/models"), ("GET", "/openapi.json"), ("GET", "/none"), ("PUT", "/"), ("PUT", "/segment")],
+)
+def test_every_path_but_the_files_has_a_rate(folders: dict[str, Any], method: str, path: str) -> None:
+    with serving(folders["cif"], limits={"burst": 2, "per_second": 0.001}) as explorer:
+        asked = client(explorer)
+        answers = [asked.request(method, path).status_code for _ in range(4)]
+        assert 429 not in answers[:2]
+        assert answers[2:] == [429, 429]
 
 
 def test_a_rate_recovers_with_time_and_is_of_one_address(monkeypatch: pytest.MonkeyPatch) -> None:

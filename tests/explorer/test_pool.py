@@ -1,9 +1,10 @@
 """Slow requests do not block quick ones, queues have an end, and a client that is gone gets no work."""
 
 import asyncio
+import gc
 import json
 import threading
-import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,56 @@ def test_a_full_queue_refuses_and_has_room_again(pool: Pool) -> None:
         assert await first == await third == "done"
 
     asyncio.run(run())
+
+
+def test_requests_that_are_given_up_leave_the_queue(pool: Pool) -> None:
+    """Also while every thread is busy: what they would have computed is not kept."""
+
+    async def run() -> None:
+        done, kept = threading.Event(), weakref.WeakSet()
+        first = asyncio.ensure_future(pool.run(until(done)))
+        for _ in range(1000):
+            work = until(done)
+            kept.add(work)
+            task = asyncio.ensure_future(pool.run(work))
+            del work
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        del task
+        await asyncio.sleep(0)
+        gc.collect()
+        assert not kept
+        assert not first.done()
+        done.set()
+        assert await first == "done"
+
+    asyncio.run(run())
+
+
+def test_who_has_nothing_running_comes_first(pool: Pool) -> None:
+    order: list[str] = []
+
+    async def run() -> None:
+        many = Pool("many", threads=2, waiting=4, seconds=60)
+        first, second = threading.Event(), threading.Event()
+
+        def noted(owner: str) -> Callable[[Check], None]:
+            return lambda _: order.append(owner)
+
+        jobs = [(until(first), "a"), (until(second), "a"), *((noted(owner), owner) for owner in "aabc")]
+        busy, *others = [asyncio.ensure_future(many.run(work, owner)) for work, owner in jobs]
+        await asyncio.sleep(0)  # all wait or run
+        second.set()
+        await asyncio.gather(*others)
+        first.set()
+        await busy
+        many.stop()
+        many.join(WAIT)
+
+    asyncio.run(run())
+    assert order == ["b", "c", "a", "a"]
 
 
 def test_cancelled_work_ends_at_its_next_check(pool: Pool) -> None:
@@ -123,16 +174,16 @@ async def exchange(explorer: Explorer, path: str, body: dict[str, Any], leave: a
 def test_a_client_that_leaves_stops_the_search_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(OWN) as explorer:
         decoder = type(explorer.shelf.slot(OWN).current().model.decoder)
-        steps, started, step = 0, threading.Event(), decoder.step
+        steps, started, left, step = 0, threading.Event(), threading.Event(), decoder.step
 
-        def slow(self: Any, *arguments: Any) -> Any:
+        def held(self: Any, *arguments: Any) -> Any:
             nonlocal steps
             steps += 1
             started.set()
-            time.sleep(0.02)
+            assert left.wait(WAIT)
             return step(self, *arguments)
 
-        monkeypatch.setattr(decoder, "step", slow)
+        monkeypatch.setattr(decoder, "step", held)
 
         async def run() -> list[Any]:
             leave = asyncio.Event()
@@ -143,36 +194,38 @@ def test_a_client_that_leaves_stops_the_search_between_two_steps(monkeypatch: py
             return await asyncio.wait_for(request, WAIT)
 
         sent = asyncio.run(run())
+        left.set()
         assert sent[0]["status"] == 499
         explorer.stop()
         explorer.join(WAIT)
-        assert 0 < steps < 30  # of more than 30 symbols
+        assert steps == 1  # of more than 30 symbols
 
 
 def test_long_requests_leave_the_quick_ones_alone(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done, started = threading.Event(), threading.Event()
+    done, started = threading.Event(), threading.Semaphore(0)
 
     def slow(*_: Any, **__: Any) -> Any:
-        started.set()
+        started.release()
         assert done.wait(WAIT)
-        raise Refused(503, "slow")
+        raise Refused(422, "slow")
 
     monkeypatch.setattr("caesura.explorer.answers.flips", slow)
     with serving(folders["cif"], limits={"waiting_long": 1}) as explorer:
 
         async def run() -> list[int]:
             stay, body = asyncio.Event(), {"model": "cif", "text": "abcd"}
-            flips = [asyncio.ensure_future(exchange(explorer, "/flips", body, stay)) for _ in range(3)]
-            assert await asyncio.to_thread(started.wait, WAIT)
+            flips = [asyncio.ensure_future(exchange(explorer, "/flips", body, stay)) for _ in range(4)]
+            for _ in range(2):  # one does not hold up the next
+                assert await asyncio.to_thread(started.acquire, timeout=WAIT)
             quick = await asyncio.wait_for(exchange(explorer, "/segment", body, stay), WAIT)
             done.set()
             return [quick[0]["status"], *[sent[0]["status"] for sent in await asyncio.gather(*flips)]]
 
         quick, *long = asyncio.run(run())
     assert quick == 200
-    assert long == [503, 503, 503]
+    assert long == [422, 422, 422, 503]
 
 
 def test_two_rates_at_once_do_not_meet(folders: dict[str, Path]) -> None:

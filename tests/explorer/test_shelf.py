@@ -1,10 +1,14 @@
 """Folders change while they are shown: new weights, none yet, damaged, gone; and trainings are watched."""
 
 import fcntl
+import gc
 import json
 import os
 import shutil
+import threading
+import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +64,46 @@ def test_new_weights_are_read(shown: Explorer, folder: Path) -> None:
     assert client(shown).get("/api/models").json()["models"][0]["version"] == after["version"]
 
 
-def test_old_models_are_not_kept(shown: Explorer, folder: Path) -> None:
-    for seed in range(3):
-        save(folder, seed)
-        answer(shown, "/segment", **BODY)
-    copies = vars(shown.shelf._copies)
-    assert len(copies) == 1
-    assert copies["m"].version == shown.shelf.slot("m").current().version
+def test_old_models_are_not_kept_by_any_thread(shown: Explorer, folder: Path) -> None:
+    shelf, both = shown.shelf, threading.Barrier(2)
+
+    def borrowed(_: int) -> "weakref.ref[Translator]":
+        with shelf.borrow("m") as loaded:
+            both.wait(30)
+            return weakref.ref(loaded.model)
+
+    with ThreadPoolExecutor(2) as threads:
+        old = [weakref.ref(shelf.slot("m").current().model), *threads.map(borrowed, range(2))]
+        assert len({id(model()) for model in old}) == 3
+        save(folder, seed=1)
+        with shelf.borrow("m") as loaded:  # one thread alone sees the new weights
+            assert loaded.model
+        gc.collect()
+        assert [model() for model in old] == [None] * 3
+
+
+def test_one_thread_reads_new_weights_while_others_use_the_old_ones(
+    shown: Explorer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot, reading, go = shown.shelf.slot("m"), threading.Event(), threading.Event()
+    before, read = slot.current(), Translator.from_pretrained
+
+    def held(*arguments: Any, **options: Any) -> Translator:
+        reading.set()
+        assert go.wait(30)
+        return read(*arguments, **options)
+
+    monkeypatch.setattr("caesura.explorer.shelf.Translator.from_pretrained", held)
+    save(folder, seed=1)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(slot.current)
+        try:
+            assert reading.wait(30)
+            assert threads.submit(slot.current).result(30) is before
+        finally:
+            go.set()
+        assert first.result(30).version != before.version
+        assert slot.current() is first.result()
 
 
 def test_a_deleted_folder_is_said(shown: Explorer, folder: Path) -> None:
@@ -196,6 +233,15 @@ def test_cuts_by_entropy_have_a_rate_too(by_entropy: Path) -> None:
         assert counts[0] > counts[-1]
         assert counts[1] == len(answer(explorer, "/segment", **own)["pieces"])
         assert ask(explorer, "/segment", 422, **own, rate=100.0)["field"] == "rate"
+
+
+def test_rates_that_hardly_differ_share_a_threshold(by_entropy: Path) -> None:
+    with serving(by_entropy) as explorer:
+        cuts = explorer.shelf.slot("entropy").current().model.cuts
+        assert isinstance(cuts, NgramCuts)
+        for rate in (2.5, 2.501, 2.4999):
+            answer(explorer, "/segment", **{**BODY, "model": "entropy"}, rate=rate)
+        assert [*cuts._thresholds] == [2.5]
 
 
 def test_names_are_as_short_as_they_can_be() -> None:
