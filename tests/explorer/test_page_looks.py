@@ -169,6 +169,60 @@ def test_a_question_that_is_no_longer_asked_is_given_up(browser: Browser, addres
     assert window.clean()
 
 
+def test_the_server_is_asked_within_a_few_milliseconds(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link("abc", "cif"))
+    page = window.page
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)
+    for act in (
+        lambda: page.locator("#text").fill("abcd"),
+        lambda: page.locator("#text").fill("abcde"),  # while the answer before it may be on its way
+        lambda: window.gap(2).click(),
+    ):
+        with page.expect_request("**/explain", timeout=5000):
+            act()
+            page.clock.run_for(20)
+        window.settle()
+    assert window.clean()
+
+
+def test_a_refused_strip_is_asked_for_again(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link(SENTENCE, "cif"))
+    window.strip()
+    refused: list[int] = []
+
+    def busy(route: Any) -> None:
+        refused.append(1)
+        route.fulfill(status=429, json={"error": {"message": "too many"}})
+
+    window.page.route("**/flips", busy)
+    window.toggle(2)
+    window.page.get_by_text("Too many.").wait_for()
+    window.page.unroute("**/flips")
+    window.strip()
+    assert refused
+    assert "helps" in window.panel().locator(".flipped").inner_text()
+
+
+def test_marks_of_other_cuts_are_pale_until_new_ones_are_there(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link(SENTENCE, "cif"))
+    window.strip()
+    held: list[Any] = []
+    window.page.route("**/flips", lambda route: held.append(route))
+    with window.page.expect_request("**/flips"):
+        window.toggle(2)
+    window.page.route("**/explain", lambda route: held.append(route))
+    with window.page.expect_request("**/explain"):  # the strip on its way is given up
+        window.gap(5).click()
+    window.page.wait_for_timeout(50)
+    assert window.panel().locator(".line.strip.stale").count() == 1
+    window.page.unroute("**/flips")
+    held[-1].continue_()
+    window.strip()
+    assert window.held() == [2, 5]
+    assert window.clean()
+
+
 def test_a_replaced_model_is_said_and_shown(browser: Browser, address: str) -> None:
     window = Window(browser, address, link("abc", "cif"))
 

@@ -12,11 +12,14 @@ import { cutting, explainBody, flipsBody, ruleOf } from "./requests.js";
 import { same } from "./state.js";
 import { Translation } from "./translation.js";
 
-const TYPING = 120; // milliseconds that typing rests before the server is asked
-const AT_HAND = 15; // the same after a cut has moved
+const TYPING = 20; // milliseconds that typing rests before the server is asked
+const AT_HAND = 0; // the same after a cut has moved: at once
 const STRIP = 250; // rest before the strip is asked for
 const POLL = 2000; // between two looks at a training
 const AGAIN = 1000; // wait after "too many requests"
+
+/** Whether the server asks to come again later. */
+const tooMuch = (/** @type {Error} */ error) => error.status === 429 || error.status === 503;
 
 export class Panel {
   #asked = ""; // the newest request, as JSON
@@ -119,6 +122,7 @@ export class Panel {
     if (asked === this.#asked) return;
     this.#asked = asked;
     this.#flips.stop();
+    this.line.element.classList.add("stale"); // until a strip of this page is there
     if (this.#ready(page)) this.#askExplain(typed ? TYPING : AT_HAND);
   }
 
@@ -196,23 +200,27 @@ export class Panel {
     const gaps = this.line.gaps.length;
     const many = gaps > this.limits.flips;
     this.readout.flips(null, many && !long ? gaps : 0);
-    if (!gaps || (many && !long)) return this.line.strip(null);
-    this.line.element.classList.add("stale");
+    if (!gaps || (many && !long)) return this.#strip(null);
     if (long) this.readout.note("Trying every flip …");
     this.#flips.run(wait, async (signal) => {
       try {
         const flips = await ask("/flips", flipsBody(this.#page, this.#panel(), this.model, long), signal);
-        this.line.strip(flips);
+        this.#strip(flips);
         this.readout.flips(flips, 0, this.#page.reference.trim() !== "");
       } catch (error) {
         if (error.name === "AbortError") throw error;
-        this.line.strip(null);
-        if (error instanceof Lost) this.on.lost();
-        else this.readout.note(sentence(error));
-      } finally {
-        this.line.element.classList.remove("stale");
+        this.#strip(null);
+        if (error instanceof Lost) return this.on.lost();
+        if (tooMuch(error)) this.#askFlips(AGAIN, long);
+        this.readout.note(sentence(error));
       }
     });
+  }
+
+  /** Show the strip of what is on the page now. */
+  #strip(flips) {
+    this.line.strip(flips);
+    this.line.element.classList.remove("stale");
   }
 
   #failed(error, again) {
@@ -229,7 +237,7 @@ export class Panel {
     }
     this.#say(sentence(error));
     this.element.classList.toggle("old", !this.#fresh);
-    if (error.status === 429 || error.status === 503) again();
+    if (tooMuch(error)) again();
   }
 
   #say(text) {
