@@ -44,6 +44,13 @@ def test_typing_translates_and_keeps_the_one_before(window: Window) -> None:
     assert window.panel().locator(".score").all_inner_texts()[0].startswith("log p −")
 
 
+def test_another_translation_is_marked_as_a_whole(window: Window) -> None:
+    before = window.translation()
+    window.type("Wann fährt der nächste Bus?")
+    assert window.panel().locator("ins").all_inner_texts() == [window.translation()]
+    assert window.panel().locator("del").all_inner_texts() == [before]
+
+
 def test_a_click_toggles_and_holds_and_the_padlock_lets_go(window: Window) -> None:
     own = window.cuts()
     offset = own[0]

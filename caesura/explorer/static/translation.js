@@ -3,7 +3,7 @@
 import { compare } from "./diff.js";
 import { make, number, signed } from "./dom.js";
 
-const MOST = 0.7; // where more of a translation changed it is another one, and nothing is marked
+const MOST = 0.7; // where more of a translation changed it is another one, and all of it is marked
 
 /**
  * @typedef {{text: string, log_probability: number,
@@ -29,16 +29,14 @@ export class Translation {
    * @param {{text: string, log_probability: number} | null} reference
    */
   show(now, before, reference) {
-    const words = before ? compare(before.text, now.text) : null;
-    const alike = words && share(words.after) <= MOST;
-    const symbols = this.#symbols(now, alike ? words.after : null);
+    const words = before ? changes(before.text, now.text) : null;
+    const symbols = this.#symbols(now, words?.after);
     const rows = [this.#row("translation", "now", symbols, now, before)];
     if (!now.output.finished) {
       rows.push(make("p", { class: "aside" }, "The output ran into its longest length: it is not finished."));
     }
     if (before) {
-      const parts = marked(words.before, alike ? "del" : "span");
-      rows.push(this.#row("before", "before", parts, before, null));
+      rows.push(this.#row("before", "before", words.before.map(marked), before, null));
     }
     if (reference) {
       rows.push(this.#row("reference", "reference", [make("bdi", {}, reference.text)], reference, null));
@@ -70,9 +68,9 @@ export class Translation {
     );
   }
 
-  #symbols(/** @type {Answer} */ { text, output }, /** @type {import("./diff.js").Word[]} */ words) {
+  #symbols(/** @type {Answer} */ { text, output }, /** @type {import("./diff.js").Word[]} */ words = []) {
     const points = Array.from(text);
-    const changed = words ? words.flatMap((word) => Array.from(word.text, () => word.changed)) : [];
+    const changed = words.flatMap((word) => Array.from(word.text, () => word.changed));
     const cuts = new Set();
     (output.pieces ?? []).reduce((at, piece) => (cuts.add(at), at + Array.from(piece).length), 0);
     const parts = [];
@@ -105,13 +103,19 @@ export class Translation {
   }
 }
 
+/** What changed, by words; all of it where little is alike. */
+function changes(/** @type {string} */ before, /** @type {string} */ now) {
+  const words = compare(before, now);
+  if (share(words.after) <= MOST) return words;
+  return { before: [{ text: before, changed: true }], after: [{ text: now, changed: true }] };
+}
+
 /** How much of a text changed. @param {import("./diff.js").Word[]} words */
 function share(words) {
   const letters = (some) => some.reduce((sum, word) => sum + word.text.length, 0);
   return letters(words.filter((word) => word.changed)) / Math.max(1, letters(words));
 }
 
-/** @param {import("./diff.js").Word[]} words @param {string} tag of those that changed */
-function marked(words, tag) {
-  return words.map((word) => (word.changed ? make(tag, {}, word.text) : word.text));
+function marked(/** @type {import("./diff.js").Word} */ { text, changed }) {
+  return changed ? make("del", {}, text) : text;
 }
