@@ -83,6 +83,34 @@ def test_right_to_left_text_runs_right_to_left(browser: Browser, address: str) -
     assert window.clean()
 
 
+MIXED = {
+    "שלום 2024 abc": "abc 2024 םולש",
+    "abc שלום def": "abc םולש def",
+    "abc שלום 20.5 עולם, def": "abc םלוע 20.5 םולש, def",
+    "(שלום) a-b": "a-b )םולש(",
+}
+
+
+@pytest.mark.parametrize("text", MIXED)
+def test_text_of_both_directions_stands_as_it_is_read(browser: Browser, address: str, text: str) -> None:
+    window = Window(browser, address, link(text, "cif"), permissions=PERMISSIONS)
+    letters = window.panel().locator(".letter")
+    lefts = letters.evaluate_all("all => all.map(e => e.getBoundingClientRect().left)")
+    assert in_order(text, lefts) == MIXED[text]
+    window.click("Copy cif as SVG")
+    window.page.get_by_text("Copied as SVG.").wait_for()
+    drawing = ElementTree.fromstring(window.page.evaluate("navigator.clipboard.readText()"))
+    drawn = [float(e.attrib["x"]) for e in drawing.iter() if e.attrib.get("text-anchor") == "middle"]
+    assert in_order(text, drawn) == MIXED[text]
+    assert window.clean()
+
+
+def in_order(text: str, lefts: list[float]) -> str:
+    """The letters of a text as they stand from left to right."""
+    assert len(lefts) == len(text)
+    return "".join(letter for _, letter in sorted(zip(lefts, text, strict=True)))
+
+
 def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address: str) -> None:
     window = Window(browser, address, link("abcdefghi", "writes"))
     window.page.get_by_role("checkbox", name="act", exact=True).check()

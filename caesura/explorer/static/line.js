@@ -4,12 +4,14 @@
  */
 
 import { make, number, signed } from "./dom.js";
-import { clusters, direction, joined, visible } from "./text.js";
+import { direction, levels, runs } from "./bidi.js";
+import { clusters, joined, visible } from "./text.js";
 
 /**
  * @typedef {{offset: number, cut: boolean, score: number | null, locked: -1 | 0 | 1}} Gap
- * @typedef {{offset: number, text: string, shown: string, gap: number}} Cell
- *   gap: its place among the gaps, -1 where there is none before this cluster
+ * @typedef {{offset: number, text: string, shown: string, gap: number, level: number}} Cell
+ *   gap: its place among the gaps, -1 where there is none before this cluster; level: odd in text that runs
+ *   to the left
  */
 
 /**
@@ -20,11 +22,13 @@ export function cellsOf(text, gaps) {
   const places = new Map(gaps.map((gap, i) => [gap.offset, i]));
   const list = clusters(text);
   const shown = joined(list.map((cluster) => cluster.text));
+  const level = levels(list.map((cluster) => cluster.text), direction(text));
   return list.map(({ text: own, offset }, i) => ({
     offset,
     text: own,
     shown: shown[i],
     gap: places.get(offset) ?? -1,
+    level: level[i],
   }));
 }
 
@@ -74,8 +78,8 @@ export class Line {
   #build(text, gaps) {
     const focused = this.element.contains(document.activeElement);
     this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
-    this.element.replaceChildren(...words(this.#cells));
     this.element.dir = direction(text);
+    this.element.replaceChildren(...laid(this.#cells, direction(text) === "rtl" ? 1 : 0));
     this.element.classList.toggle("long", this.#cells.length > 120);
     if (focused) this.focus(this.#focus);
   }
@@ -235,15 +239,14 @@ export class Line {
     const cell = this.cellOf(document.elementFromPoint(x, y));
     if (!cell) return null;
     const box = cell.letter.getBoundingClientRect();
-    const rtl = getComputedStyle(this.element).direction === "rtl";
-    const later = rtl ? x < box.left + box.width / 2 : x > box.left + box.width / 2;
+    const later = cell.level % 2 ? x < box.left + box.width / 2 : x > box.left + box.width / 2;
     const near = later ? this.#cells[this.#cells.indexOf(cell) + 1] ?? cell : cell;
     return near.gap >= 0 ? near.offset : null;
   }
 }
 
 function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
-  const letter = make("span", { class: "letter" }, make("bdi", {}, cell.shown));
+  const letter = make("span", { class: "letter" }, make("bdi", { dir: cell.level % 2 ? "rtl" : "ltr" }, cell.shown));
   const sum = make("i", { class: "sum" });
   const parts = { letter, box: null, hit: null, label: "", segment: 0, values: new Map() };
   const element = make("span", { class: cell.gap < 0 ? "cell whole" : "cell" });
@@ -270,6 +273,13 @@ function vary(cell, name, value) {
 }
 
 const WORD = 14; // cells that stay together in a row, at most
+
+/** Cells of a level in words, with those of higher levels as runs of their own direction among them. */
+function laid(cells, level) {
+  return runs(cells, (cell) => cell.level > level).flatMap(({ is, of }) =>
+    is ? make("span", { class: "run", dir: level % 2 ? "ltr" : "rtl" }, ...laid(of, level + 1)) : words(of),
+  );
+}
 
 /** Cells in groups that a row keeps together: words with the space after them. */
 function words(cells) {
