@@ -167,6 +167,21 @@ def test_rules_decide_what_is_not_held(window: Window) -> None:
     assert window.held() == []
 
 
+def test_rules_keep_characters_of_several_code_points_whole(window: Window) -> None:
+    window.type("ae\u0301b👩‍👩‍👧cd")  # clusters at 0, 1, 3, 4, 9 and 10
+    window.click("characters")
+    assert window.cuts() == [1, 3, 4, 9, 10]
+    assert window.panel().locator(".cell.within").count() == 0
+    window.panel().locator(".k").fill("2")
+    window.panel().locator(".k").press("Enter")
+    window.settle()
+    assert window.cuts() == [3, 9]
+    assert window.panel().locator(".cell.within").count() == 0
+    assert window.held() == []
+    window.toggle(4)
+    assert (window.cuts(), window.held()) == ([3, 4, 9], [4])
+
+
 def test_the_slider_changes_the_rate(window: Window) -> None:
     assert window.panel().locator(".rate output").inner_text() == "3.0"
     cuts = len(window.cuts())
