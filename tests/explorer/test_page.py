@@ -217,6 +217,26 @@ def test_attention_is_shown_both_ways(window: Window) -> None:
     assert max(window.panel().locator(".out").evaluate_all(shaded)) > 0.1
 
 
+def test_keys_go_through_the_translation_and_say_what_it_attends_to(window: Window) -> None:
+    outs = window.panel().locator(".out")
+    assert window.panel().locator(".out[tabindex='0']").count() == 1  # one stop for all of them
+    outs.first.focus()
+    window.press("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft")
+    assert window.page.evaluate("document.activeElement.dataset.index") == "2"
+    shaded = "cells => Math.max(...cells.map(cell => Number(cell.style.getPropertyValue('--attention'))))"
+    assert window.panel().locator(".cell").evaluate_all(shaded) > 0.1
+    said = window.panel().locator(".at")
+    assert said.inner_text().startswith(f"“{outs.nth(2).inner_text()}” attends most to “")
+    assert outs.nth(2).get_attribute("aria-describedby") == said.get_attribute("id")
+    window.press("End")
+    last = window.page.evaluate("document.activeElement.dataset.index")
+    assert last == str(outs.count() - 1)
+    window.press("Home", "Tab")
+    assert window.panel().locator(".out:focus").count() == 0
+    assert window.panel().locator(".cell").evaluate_all(shaded) == 0
+    assert "attends" not in said.inner_text()
+
+
 def test_a_link_has_it_all(window: Window) -> None:
     window.page.evaluate(f"location.hash = {link('Ein Häuschen & 50% #1 +2', OWN, 'cif')!r}")
     window.page.wait_for_function("() => document.querySelectorAll('.panel').length === 2")

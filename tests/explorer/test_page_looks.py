@@ -1,5 +1,6 @@
 """The explorer's page on any screen, with any text, for anyone, and when something goes wrong."""
 
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -119,6 +120,10 @@ def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address
     assert window.panel(0).locator(".out.piece").count() > 0  # ACT-DEC cuts what it writes
     assert window.panel(1).locator(".out.piece").count() == 0
     assert window.panel(1).locator(".cell.sums").count() == 9  # the running sum of ACT
+    window.box(4, place=1).focus()
+    sums = re.search(r"running sum (\d\.\d\d at d, \d\.\d\d at e)", window.panel(1).locator(".at").inner_text())
+    assert sums
+    assert sums[1] in (window.box(4, place=1).get_attribute("aria-label") or "")
     window.toggle(4, place=1)
     assert (window.held(0), window.held(1)) == ([], [4])
     window.page.get_by_role("checkbox", name="writes", exact=True).uncheck()

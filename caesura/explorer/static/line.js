@@ -101,15 +101,16 @@ export class Line {
       classList.toggle("ends", end === Infinity || cuts.includes(end));
       classList.toggle("unknown", strange.has(cell.offset));
       const sum = sums.get(cell.offset);
+      cell.sum = sum === undefined ? "" : number(sum);
       cell.letter.title = [
-        sum === undefined ? "" : `Running sum: ${number(sum)}.`,
+        cell.sum ? `Running sum: ${cell.sum}.` : "",
         within ? "The model cuts inside this character." : "",
         strange.has(cell.offset) ? "The model does not know this symbol." : "",
       ].join(" ").trim();
       classList.toggle("sums", sum !== undefined);
       if (sum !== undefined) vary(cell, "--sum", sum / top);
-      if (cell.gap >= 0) this.#paintGap(cell, i);
     });
+    this.#cells.forEach((cell, i) => cell.gap >= 0 && this.#paintGap(cell, i));
     const offered = this.offered();
     this.element.classList.toggle("all-held", offered.length > 0 && offered.every((gap) => gap.locked));
     this.#rove();
@@ -125,7 +126,8 @@ export class Line {
     cell.box.checked = gap.cut;
     const around = `between ${spoken(this.#cells[i - 1].text)} and ${spoken(cell.text)}`;
     const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
-    const label = `Cut ${around}${score}${gap.locked ? ", held" : ""}`;
+    const sums = this.#sumsBefore(i);
+    const label = `Cut ${around}${score}${sums && `, ${sums}`}${gap.locked ? ", held" : ""}`;
     if (cell.label !== label) cell.box.setAttribute("aria-label", (cell.label = label));
   }
 
@@ -213,6 +215,16 @@ export class Line {
     return this.gaps.find((gap) => gap.offset === offset);
   }
 
+  /** The running sums at the clusters on both sides of a gap, in words; nothing without them. */
+  sumsAt(/** @type {number} */ offset) {
+    return this.#sumsBefore(this.#cells.findIndex((cell) => cell.offset === offset));
+  }
+
+  #sumsBefore(/** @type {number} */ i) {
+    const told = i > 0 ? this.#cells.slice(i - 1, i + 1).filter((cell) => cell.sum) : [];
+    return told.length ? `running sum ${told.map((c) => `${c.sum} at ${spoken(c.text)}`).join(", ")}` : "";
+  }
+
   /** The gaps that are offered: those between clusters. */
   offered() {
     return this.#cells.filter((cell) => cell.gap >= 0).map((cell) => this.gaps[cell.gap]);
@@ -248,7 +260,7 @@ export class Line {
 function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
   const letter = make("span", { class: "letter" }, make("bdi", { dir: cell.level % 2 ? "rtl" : "ltr" }, cell.shown));
   const sum = make("i", { class: "sum" });
-  const parts = { letter, box: null, hit: null, label: "", segment: 0, values: new Map() };
+  const parts = { letter, box: null, hit: null, label: "", sum: "", segment: 0, values: new Map() };
   const element = make("span", { class: cell.gap < 0 ? "cell whole" : "cell" });
   element.dataset.index = String(index);
   element.dataset.offset = String(cell.offset);

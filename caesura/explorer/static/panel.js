@@ -3,7 +3,7 @@
 import { ask, Lost, Newest, Refusal } from "./api.js";
 import { Controls } from "./controls.js";
 import { drawCurves } from "./curves.js";
-import { make, sentence } from "./dom.js";
+import { make, number, sentence } from "./dom.js";
 import { giveHands, lockOrRelease } from "./hand.js";
 import { asTheyAre, Line, overlay } from "./line.js";
 import { copyPng, copySvg } from "./picture.js";
@@ -55,16 +55,18 @@ export class Panel {
     giveHands(this.line, { hold: (cuts) => this.#hold(cuts), look: (offset) => this.#look(offset) });
     this.line.element.addEventListener("pointerover", (event) => this.#overLine(event));
     this.line.element.addEventListener("pointerleave", () => this.#attendTo(null));
-    this.readout = new Readout({
+    const heading = `model-${this.name.replace(/[^\w-]/g, "_")}`;
+    const at = `${heading}-at`;
+    const does = {
       lock: (offset) => this.#hold(lockOrRelease(this.line, offset)),
       holdAll: () => this.#hold(asTheyAre(this.line.offered())),
       release: () => this.on.send({ type: "release", model: this.name }),
       flips: () => this.#askFlips(0, true),
-    });
-    this.translation = new Translation((out) => this.line.attend(this.#answer?.attention?.[out] ?? null));
+    };
+    this.readout = new Readout(does, at);
+    this.translation = new Translation((out) => this.#attendFrom(out), at);
     this.notice = make("p", { class: "notice", role: "status" });
     this.curves = make("div", { class: "curves" });
-    const heading = `model-${this.name.replace(/[^\w-]/g, "_")}`;
     const copy = (name, to) => {
       const label = `Copy ${this.name} as ${name}`;
       return make("button", { type: "button", click: () => this.#copied(to), "aria-label": label }, name);
@@ -257,6 +259,18 @@ export class Panel {
   #overLine(event) {
     const cell = this.line.cellOf(event.target);
     if (cell && event.target.closest(".letter")) this.#attendTo(cell.segment);
+  }
+
+  /** Show, and say, which segments an output symbol attends to. @param {number | null} out */
+  #attendFrom(out) {
+    const weights = this.#answer?.attention?.[out] ?? null;
+    this.line.attend(weights);
+    if (!weights) return this.readout.tell(null);
+    const most = weights.indexOf(Math.max(...weights));
+    const segment = this.#answer.segmentation.pieces[most];
+    const where = segment === undefined ? "the end of the sentence" : `“${segment}”`;
+    const symbol = this.#answer.output.symbols[out];
+    this.readout.tell(`“${symbol}” attends most to ${where}: ${number(weights[most])}`);
   }
 
   /** Show which output symbols attend to a segment of the source. */

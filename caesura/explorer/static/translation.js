@@ -12,15 +12,45 @@ const MOST = 0.7; // where more of a translation changed it is another one, and 
 
 export class Translation {
   #outs = /** @type {HTMLElement[]} */ ([]);
+  #at = 0; // the output symbol that Tab reaches
 
-  /** @param {(index: number | null) => void} look told which output symbol the pointer is at */
-  constructor(look) {
+  /**
+   * @param {(index: number | null) => void} look told which output symbol the pointer or the focus is at
+   * @param {string} id of the element that describes what is looked at
+   */
+  constructor(look, id) {
     this.element = make("div", { class: "translations" });
+    this.described = id;
+    this.#keys(look);
     this.element.addEventListener("pointerover", (event) => {
       const out = event.target.closest(".out");
       look(out ? Number(out.dataset.index) : null);
     });
     this.element.addEventListener("pointerleave", () => look(null));
+  }
+
+  /** Tab stops once in the translation; arrows go through its symbols. */
+  #keys(look) {
+    this.element.addEventListener("focusin", (event) => {
+      this.#reach(Number(event.target.dataset.index));
+      look(this.#at);
+    });
+    this.element.addEventListener("focusout", () => look(null));
+    this.element.addEventListener("keydown", (event) => {
+      if (!event.target.matches(".out") || event.ctrlKey || event.metaKey || event.altKey) return;
+      const step = getComputedStyle(event.target).direction === "rtl" ? -1 : 1;
+      const last = this.#outs.length - 1;
+      const to = { ArrowLeft: this.#at - step, ArrowRight: this.#at + step, Home: 0, End: last }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      this.#outs[to]?.focus();
+    });
+  }
+
+  #reach(/** @type {number} */ index) {
+    this.#outs[this.#at]?.setAttribute("tabindex", "-1");
+    this.#at = Math.max(0, Math.min(index, this.#outs.length - 1));
+    this.#outs[this.#at]?.setAttribute("tabindex", "0");
   }
 
   /**
@@ -41,8 +71,11 @@ export class Translation {
     if (reference) {
       rows.push(this.#row("reference", "reference", [make("bdi", {}, reference.text)], reference, null));
     }
+    const focused = this.element.contains(document.activeElement);
     this.element.replaceChildren(...rows);
     this.#outs = [...this.element.querySelectorAll(".out")];
+    this.#reach(this.#at);
+    if (focused) this.#outs[this.#at]?.focus();
   }
 
   clear() {
@@ -79,7 +112,8 @@ export class Translation {
     output.offsets.forEach((start, i) => {
       const end = output.offsets[i + 1] ?? points.length;
       if (cuts.has(start)) piece += 1;
-      const out = make("span", { class: "out" }, points.slice(start, end).join(""));
+      const marks = { class: "out", tabindex: -1, "aria-describedby": this.described };
+      const out = make("span", marks, points.slice(start, end).join(""));
       out.dataset.index = String(i);
       if (piece >= 0) out.classList.add("piece", piece % 2 ? "even" : "odd");
       if (cuts.has(start) && start > 0) out.classList.add("starts");
