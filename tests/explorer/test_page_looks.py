@@ -121,7 +121,8 @@ def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address
     assert window.panel(1).locator(".out.piece").count() == 0
     assert window.panel(1).locator(".cell.sums").count() == 9  # the running sum of ACT
     window.box(4, place=1).focus()
-    sums = re.search(r"running sum (\d\.\d\d at d, \d\.\d\d at e)", window.panel(1).locator(".at").inner_text())
+    said = window.panel(1).locator(".at").inner_text()
+    sums = re.search(r"running sum (\d\.\d\d at d, \d\.\d\d at e)", said)
     assert sums
     assert sums[1] in (window.box(4, place=1).get_attribute("aria-label") or "")
     window.toggle(4, place=1)

@@ -222,7 +222,8 @@ export class Line {
 
   #sumsBefore(/** @type {number} */ i) {
     const told = i > 0 ? this.#cells.slice(i - 1, i + 1).filter((cell) => cell.sum) : [];
-    return told.length ? `running sum ${told.map((c) => `${c.sum} at ${spoken(c.text)}`).join(", ")}` : "";
+    const each = told.map((cell) => `${cell.sum} at ${spoken(cell.text)}`);
+    return told.length ? `running sum ${each.join(", ")}` : "";
   }
 
   /** The gaps that are offered: those between clusters. */
@@ -258,7 +259,8 @@ export class Line {
 }
 
 function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
-  const letter = make("span", { class: "letter" }, make("bdi", { dir: cell.level % 2 ? "rtl" : "ltr" }, cell.shown));
+  const dir = cell.level % 2 ? "rtl" : "ltr";
+  const letter = make("span", { class: "letter" }, make("bdi", { dir }, cell.shown));
   const sum = make("i", { class: "sum" });
   const parts = { letter, box: null, hit: null, label: "", sum: "", segment: 0, values: new Map() };
   const element = make("span", { class: cell.gap < 0 ? "cell whole" : "cell" });
