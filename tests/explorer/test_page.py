@@ -44,6 +44,13 @@ def test_typing_translates_and_keeps_the_one_before(window: Window) -> None:
     assert window.panel().locator(".score").all_inner_texts()[0].startswith("log p −")
 
 
+def test_another_translation_is_marked_as_a_whole(window: Window) -> None:
+    before = window.translation()
+    window.type("Wann fährt der nächste Bus?")
+    assert window.panel().locator("ins").all_inner_texts() == [window.translation()]
+    assert window.panel().locator("del").all_inner_texts() == [before]
+
+
 def test_a_click_toggles_and_holds_and_the_padlock_lets_go(window: Window) -> None:
     own = window.cuts()
     offset = own[0]
@@ -160,6 +167,21 @@ def test_rules_decide_what_is_not_held(window: Window) -> None:
     assert window.held() == []
 
 
+def test_rules_keep_characters_of_several_code_points_whole(window: Window) -> None:
+    window.type("ae\u0301b👩‍👩‍👧cd")  # clusters at 0, 1, 3, 4, 9 and 10
+    window.click("characters")
+    assert window.cuts() == [1, 3, 4, 9, 10]
+    assert window.panel().locator(".cell.within").count() == 0
+    window.panel().locator(".k").fill("2")
+    window.panel().locator(".k").press("Enter")
+    window.settle()
+    assert window.cuts() == [3, 9]
+    assert window.panel().locator(".cell.within").count() == 0
+    assert window.held() == []
+    window.toggle(4)
+    assert (window.cuts(), window.held()) == ([3, 4, 9], [4])
+
+
 def test_the_slider_changes_the_rate(window: Window) -> None:
     assert window.panel().locator(".rate output").inner_text() == "3.0"
     cuts = len(window.cuts())
@@ -193,6 +215,26 @@ def test_attention_is_shown_both_ways(window: Window) -> None:
     window.panel().locator(".letter").nth(1).hover()
     window.page.wait_for_selector(".translations.attended")
     assert max(window.panel().locator(".out").evaluate_all(shaded)) > 0.1
+
+
+def test_keys_go_through_the_translation_and_say_what_it_attends_to(window: Window) -> None:
+    outs = window.panel().locator(".out")
+    assert window.panel().locator(".out[tabindex='0']").count() == 1  # one stop for all of them
+    outs.first.focus()
+    window.press("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft")
+    assert window.page.evaluate("document.activeElement.dataset.index") == "2"
+    shaded = "cells => Math.max(...cells.map(cell => Number(cell.style.getPropertyValue('--attention'))))"
+    assert window.panel().locator(".cell").evaluate_all(shaded) > 0.1
+    said = window.panel().locator(".at")
+    assert said.inner_text().startswith(f"“{outs.nth(2).inner_text()}” attends most to “")
+    assert outs.nth(2).get_attribute("aria-describedby") == said.get_attribute("id")
+    window.press("End")
+    last = window.page.evaluate("document.activeElement.dataset.index")
+    assert last == str(outs.count() - 1)
+    window.press("Home", "Tab")
+    assert window.panel().locator(".out:focus").count() == 0
+    assert window.panel().locator(".cell").evaluate_all(shaded) == 0
+    assert "attends" not in said.inner_text()
 
 
 def test_a_link_has_it_all(window: Window) -> None:

@@ -1,5 +1,6 @@
 """The explorer's page on any screen, with any text, for anyone, and when something goes wrong."""
 
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -83,6 +84,35 @@ def test_right_to_left_text_runs_right_to_left(browser: Browser, address: str) -
     assert window.clean()
 
 
+MIXED = {
+    "שלום 2024 abc": "abc 2024 םולש",
+    "abc שלום def": "abc םולש def",
+    "abc שלום 20.5 עולם, def": "abc םלוע 20.5 םולש, def",
+    "(שלום) a-b": "a-b )םולש(",
+}
+
+
+def test_text_of_both_directions_stands_as_it_is_read(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link("abc", "cif"), permissions=PERMISSIONS)
+    for text, read in MIXED.items():
+        window.type(text)
+        letters = window.panel().locator(".letter")
+        lefts = letters.evaluate_all("all => all.map(e => e.getBoundingClientRect().left)")
+        assert in_order(text, lefts) == read
+        window.click("Copy cif as SVG")
+        window.page.get_by_text("Copied as SVG.").wait_for()
+        drawing = ElementTree.fromstring(window.page.evaluate("navigator.clipboard.readText()"))
+        drawn = [float(e.attrib["x"]) for e in drawing.iter() if e.attrib.get("text-anchor") == "middle"]
+        assert in_order(text, drawn) == read
+    assert window.clean()
+
+
+def in_order(text: str, lefts: list[float]) -> str:
+    """The letters of a text as they stand from left to right."""
+    assert len(lefts) == len(text)
+    return "".join(letter for _, letter in sorted(zip(lefts, text, strict=True)))
+
+
 def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address: str) -> None:
     window = Window(browser, address, link("abcdefghi", "writes"))
     window.page.get_by_role("checkbox", name="act", exact=True).check()
@@ -91,6 +121,11 @@ def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address
     assert window.panel(0).locator(".out.piece").count() > 0  # ACT-DEC cuts what it writes
     assert window.panel(1).locator(".out.piece").count() == 0
     assert window.panel(1).locator(".cell.sums").count() == 9  # the running sum of ACT
+    window.box(4, place=1).focus()
+    said = window.panel(1).locator(".at").inner_text()
+    sums = re.search(r"running sum (\d\.\d\d at d, \d\.\d\d at e)", said)
+    assert sums
+    assert sums[1] in (window.box(4, place=1).get_attribute("aria-label") or "")
     window.toggle(4, place=1)
     assert (window.held(0), window.held(1)) == ([], [4])
     window.page.get_by_role("checkbox", name="writes", exact=True).uncheck()
@@ -166,6 +201,60 @@ def test_a_question_that_is_no_longer_asked_is_given_up(browser: Browser, addres
     page.wait_for_function("() => window.problem === 'AbortError'")
     window.settle()
     assert window.panel().locator(".letter").count() == 5
+    assert window.clean()
+
+
+def test_the_server_is_asked_within_a_few_milliseconds(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link("abc", "cif"))
+    page = window.page
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)
+    for act in (
+        lambda: page.locator("#text").fill("abcd"),
+        lambda: page.locator("#text").fill("abcde"),  # while the answer before it may be on its way
+        lambda: window.gap(2).click(),
+    ):
+        with page.expect_request("**/explain", timeout=5000):
+            act()
+            page.clock.run_for(20)
+        window.settle()
+    assert window.clean()
+
+
+def test_a_refused_strip_is_asked_for_again(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link(SENTENCE, "cif"))
+    window.strip()
+    refused: list[int] = []
+
+    def busy(route: Any) -> None:
+        refused.append(1)
+        route.fulfill(status=429, json={"error": {"message": "too many"}})
+
+    window.page.route("**/flips", busy)
+    window.toggle(2)
+    window.page.get_by_text("Too many.").wait_for()
+    window.page.unroute("**/flips")
+    window.strip()
+    assert refused
+    assert "helps" in window.panel().locator(".flipped").inner_text()
+
+
+def test_marks_of_other_cuts_are_pale_until_new_ones_are_there(browser: Browser, address: str) -> None:
+    window = Window(browser, address, link(SENTENCE, "cif"))
+    window.strip()
+    held: list[Any] = []
+    window.page.route("**/flips", lambda route: held.append(route))
+    with window.page.expect_request("**/flips"):
+        window.toggle(2)
+    window.page.route("**/explain", lambda route: held.append(route))
+    with window.page.expect_request("**/explain"):  # the strip on its way is given up
+        window.gap(5).click()
+    window.page.wait_for_timeout(50)
+    assert window.panel().locator(".line.strip.stale").count() == 1
+    window.page.unroute("**/flips")
+    held[-1].continue_()
+    window.strip()
+    assert window.held() == [2, 5]
     assert window.clean()
 
 

@@ -4,12 +4,14 @@
  */
 
 import { make, number, signed } from "./dom.js";
-import { clusters, direction, joined, visible } from "./text.js";
+import { direction, levels, runs } from "./bidi.js";
+import { clusters, joined, visible } from "./text.js";
 
 /**
  * @typedef {{offset: number, cut: boolean, score: number | null, locked: -1 | 0 | 1}} Gap
- * @typedef {{offset: number, text: string, shown: string, gap: number}} Cell
- *   gap: its place among the gaps, -1 where there is none before this cluster
+ * @typedef {{offset: number, text: string, shown: string, gap: number, level: number}} Cell
+ *   gap: its place among the gaps, -1 where there is none before this cluster; level: odd in text that runs
+ *   to the left
  */
 
 /**
@@ -20,11 +22,13 @@ export function cellsOf(text, gaps) {
   const places = new Map(gaps.map((gap, i) => [gap.offset, i]));
   const list = clusters(text);
   const shown = joined(list.map((cluster) => cluster.text));
+  const level = levels(list.map((cluster) => cluster.text), direction(text));
   return list.map(({ text: own, offset }, i) => ({
     offset,
     text: own,
     shown: shown[i],
     gap: places.get(offset) ?? -1,
+    level: level[i],
   }));
 }
 
@@ -74,8 +78,8 @@ export class Line {
   #build(text, gaps) {
     const focused = this.element.contains(document.activeElement);
     this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
-    this.element.replaceChildren(...words(this.#cells));
     this.element.dir = direction(text);
+    this.element.replaceChildren(...laid(this.#cells, direction(text) === "rtl" ? 1 : 0));
     this.element.classList.toggle("long", this.#cells.length > 120);
     if (focused) this.focus(this.#focus);
   }
@@ -97,15 +101,16 @@ export class Line {
       classList.toggle("ends", end === Infinity || cuts.includes(end));
       classList.toggle("unknown", strange.has(cell.offset));
       const sum = sums.get(cell.offset);
+      cell.sum = sum === undefined ? "" : number(sum);
       cell.letter.title = [
-        sum === undefined ? "" : `Running sum: ${number(sum)}.`,
+        cell.sum ? `Running sum: ${cell.sum}.` : "",
         within ? "The model cuts inside this character." : "",
         strange.has(cell.offset) ? "The model does not know this symbol." : "",
       ].join(" ").trim();
       classList.toggle("sums", sum !== undefined);
       if (sum !== undefined) vary(cell, "--sum", sum / top);
-      if (cell.gap >= 0) this.#paintGap(cell, i);
     });
+    this.#cells.forEach((cell, i) => cell.gap >= 0 && this.#paintGap(cell, i));
     const offered = this.offered();
     this.element.classList.toggle("all-held", offered.length > 0 && offered.every((gap) => gap.locked));
     this.#rove();
@@ -121,7 +126,8 @@ export class Line {
     cell.box.checked = gap.cut;
     const around = `between ${spoken(this.#cells[i - 1].text)} and ${spoken(cell.text)}`;
     const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
-    const label = `Cut ${around}${score}${gap.locked ? ", held" : ""}`;
+    const sums = this.#sumsBefore(i);
+    const label = `Cut ${around}${score}${sums && `, ${sums}`}${gap.locked ? ", held" : ""}`;
     if (cell.label !== label) cell.box.setAttribute("aria-label", (cell.label = label));
   }
 
@@ -209,6 +215,17 @@ export class Line {
     return this.gaps.find((gap) => gap.offset === offset);
   }
 
+  /** The running sums at the clusters on both sides of a gap, in words; nothing without them. */
+  sumsAt(/** @type {number} */ offset) {
+    return this.#sumsBefore(this.#cells.findIndex((cell) => cell.offset === offset));
+  }
+
+  #sumsBefore(/** @type {number} */ i) {
+    const told = i > 0 ? this.#cells.slice(i - 1, i + 1).filter((cell) => cell.sum) : [];
+    const each = told.map((cell) => `${cell.sum} at ${spoken(cell.text)}`);
+    return told.length ? `running sum ${each.join(", ")}` : "";
+  }
+
   /** The gaps that are offered: those between clusters. */
   offered() {
     return this.#cells.filter((cell) => cell.gap >= 0).map((cell) => this.gaps[cell.gap]);
@@ -235,17 +252,17 @@ export class Line {
     const cell = this.cellOf(document.elementFromPoint(x, y));
     if (!cell) return null;
     const box = cell.letter.getBoundingClientRect();
-    const rtl = getComputedStyle(this.element).direction === "rtl";
-    const later = rtl ? x < box.left + box.width / 2 : x > box.left + box.width / 2;
+    const later = cell.level % 2 ? x < box.left + box.width / 2 : x > box.left + box.width / 2;
     const near = later ? this.#cells[this.#cells.indexOf(cell) + 1] ?? cell : cell;
     return near.gap >= 0 ? near.offset : null;
   }
 }
 
 function cellElements(/** @type {Cell} */ cell, /** @type {number} */ index) {
-  const letter = make("span", { class: "letter" }, make("bdi", {}, cell.shown));
+  const dir = cell.level % 2 ? "rtl" : "ltr";
+  const letter = make("span", { class: "letter" }, make("bdi", { dir }, cell.shown));
   const sum = make("i", { class: "sum" });
-  const parts = { letter, box: null, hit: null, label: "", segment: 0, values: new Map() };
+  const parts = { letter, box: null, hit: null, label: "", sum: "", segment: 0, values: new Map() };
   const element = make("span", { class: cell.gap < 0 ? "cell whole" : "cell" });
   element.dataset.index = String(index);
   element.dataset.offset = String(cell.offset);
@@ -270,6 +287,13 @@ function vary(cell, name, value) {
 }
 
 const WORD = 14; // cells that stay together in a row, at most
+
+/** Cells of a level in words, with those of higher levels as runs of their own direction among them. */
+function laid(cells, level) {
+  return runs(cells, (cell) => cell.level > level).flatMap(({ is, of }) =>
+    is ? make("span", { class: "run", dir: level % 2 ? "ltr" : "rtl" }, ...laid(of, level + 1)) : words(of),
+  );
+}
 
 /** Cells in groups that a row keeps together: words with the space after them. */
 function words(cells) {

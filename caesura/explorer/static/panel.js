@@ -3,7 +3,7 @@
 import { ask, Lost, Newest, Refusal } from "./api.js";
 import { Controls } from "./controls.js";
 import { drawCurves } from "./curves.js";
-import { make, sentence } from "./dom.js";
+import { make, number, sentence } from "./dom.js";
 import { giveHands, lockOrRelease } from "./hand.js";
 import { asTheyAre, Line, overlay } from "./line.js";
 import { copyPng, copySvg } from "./picture.js";
@@ -12,11 +12,14 @@ import { cutting, explainBody, flipsBody, ruleOf } from "./requests.js";
 import { same } from "./state.js";
 import { Translation } from "./translation.js";
 
-const TYPING = 120; // milliseconds that typing rests before the server is asked
-const AT_HAND = 15; // the same after a cut has moved
+const TYPING = 20; // milliseconds that typing rests before the server is asked
+const AT_HAND = 0; // the same after a cut has moved: at once
 const STRIP = 250; // rest before the strip is asked for
 const POLL = 2000; // between two looks at a training
 const AGAIN = 1000; // wait after "too many requests"
+
+/** Whether the server asks to come again later. */
+const tooMuch = (/** @type {Error} */ error) => error.status === 429 || error.status === 503;
 
 export class Panel {
   #asked = ""; // the newest request, as JSON
@@ -52,16 +55,18 @@ export class Panel {
     giveHands(this.line, { hold: (cuts) => this.#hold(cuts), look: (offset) => this.#look(offset) });
     this.line.element.addEventListener("pointerover", (event) => this.#overLine(event));
     this.line.element.addEventListener("pointerleave", () => this.#attendTo(null));
-    this.readout = new Readout({
+    const heading = `model-${this.name.replace(/[^\w-]/g, "_")}`;
+    const at = `${heading}-at`;
+    const does = {
       lock: (offset) => this.#hold(lockOrRelease(this.line, offset)),
       holdAll: () => this.#hold(asTheyAre(this.line.offered())),
       release: () => this.on.send({ type: "release", model: this.name }),
       flips: () => this.#askFlips(0, true),
-    });
-    this.translation = new Translation((out) => this.line.attend(this.#answer?.attention?.[out] ?? null));
+    };
+    this.readout = new Readout(does, at);
+    this.translation = new Translation((out) => this.#attendFrom(out), at);
     this.notice = make("p", { class: "notice", role: "status" });
     this.curves = make("div", { class: "curves" });
-    const heading = `model-${this.name.replace(/[^\w-]/g, "_")}`;
     const copy = (name, to) => {
       const label = `Copy ${this.name} as ${name}`;
       return make("button", { type: "button", click: () => this.#copied(to), "aria-label": label }, name);
@@ -119,6 +124,7 @@ export class Panel {
     if (asked === this.#asked) return;
     this.#asked = asked;
     this.#flips.stop();
+    this.line.element.classList.add("stale"); // until a strip of this page is there
     if (this.#ready(page)) this.#askExplain(typed ? TYPING : AT_HAND);
   }
 
@@ -196,23 +202,27 @@ export class Panel {
     const gaps = this.line.gaps.length;
     const many = gaps > this.limits.flips;
     this.readout.flips(null, many && !long ? gaps : 0);
-    if (!gaps || (many && !long)) return this.line.strip(null);
-    this.line.element.classList.add("stale");
+    if (!gaps || (many && !long)) return this.#strip(null);
     if (long) this.readout.note("Trying every flip …");
     this.#flips.run(wait, async (signal) => {
       try {
         const flips = await ask("/flips", flipsBody(this.#page, this.#panel(), this.model, long), signal);
-        this.line.strip(flips);
+        this.#strip(flips);
         this.readout.flips(flips, 0, this.#page.reference.trim() !== "");
       } catch (error) {
         if (error.name === "AbortError") throw error;
-        this.line.strip(null);
-        if (error instanceof Lost) this.on.lost();
-        else this.readout.note(sentence(error));
-      } finally {
-        this.line.element.classList.remove("stale");
+        this.#strip(null);
+        if (error instanceof Lost) return this.on.lost();
+        if (tooMuch(error)) this.#askFlips(AGAIN, long);
+        this.readout.note(sentence(error));
       }
     });
+  }
+
+  /** Show the strip of what is on the page now. */
+  #strip(flips) {
+    this.line.strip(flips);
+    this.line.element.classList.remove("stale");
   }
 
   #failed(error, again) {
@@ -229,7 +239,7 @@ export class Panel {
     }
     this.#say(sentence(error));
     this.element.classList.toggle("old", !this.#fresh);
-    if (error.status === 429 || error.status === 503) again();
+    if (tooMuch(error)) again();
   }
 
   #say(text) {
@@ -249,6 +259,18 @@ export class Panel {
   #overLine(event) {
     const cell = this.line.cellOf(event.target);
     if (cell && event.target.closest(".letter")) this.#attendTo(cell.segment);
+  }
+
+  /** Show, and say, which segments an output symbol attends to. @param {number | null} out */
+  #attendFrom(out) {
+    const weights = this.#answer?.attention?.[out] ?? null;
+    this.line.attend(weights);
+    if (!weights) return this.readout.tell(null);
+    const most = weights.indexOf(Math.max(...weights));
+    const segment = this.#answer.segmentation.pieces[most];
+    const where = segment === undefined ? "the end of the sentence" : `“${segment}”`;
+    const symbol = this.#answer.output.symbols[out];
+    this.readout.tell(`“${symbol}” attends most to ${where}: ${number(weights[most])}`);
   }
 
   /** Show which output symbols attend to a segment of the source. */

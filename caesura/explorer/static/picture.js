@@ -1,5 +1,6 @@
 /** A line with its cuts and its translation as a drawing of its own: SVG text, or a PNG made from it. */
 
+import { visual } from "./bidi.js";
 import { number } from "./dom.js";
 
 const [PAD, WIDTH, LETTER, GAP, BARS, ROW] = [24, 900, 20, 11, 40, 92];
@@ -35,6 +36,46 @@ function wrapped(pen, text, width) {
   return rows;
 }
 
+/** Cells with the widths of their gaps and letters, in rows that fit. */
+function rowsOf(/** @type {CanvasRenderingContext2D} */ pen, cells) {
+  const rows = [[]];
+  let left = WIDTH - 2 * PAD;
+  cells.forEach((cell, i) => {
+    const gap = i ? GAP : 0; // there is no gap before the first one
+    const wide = Math.max(12, pen.measureText(cell.shown).width + 4);
+    if (gap + wide > left) {
+      rows.push([]);
+      left = WIDTH - 2 * PAD;
+    }
+    rows.at(-1).push({ cell, gap, wide });
+    left -= gap + wide;
+  });
+  return rows;
+}
+
+/** A cell whose left edge is at x; its gap is on the side from which its text comes. */
+function drawn({ cell, gap, wide }, x, top, colour) {
+  const rtl = cell.level % 2 === 1;
+  const joins = !cell.state?.cut;
+  const letter = rtl ? x : x + gap;
+  const box = { x: joins ? x : letter, wide: joins ? gap + wide : wide };
+  const tint = cell.segment % 2 ? colour.b : colour.a;
+  const parts = [
+    `<rect x="${box.x}" y="${top + BARS}" width="${box.wide}" height="30" fill="${tint}"/>`,
+    `<text x="${letter + wide / 2}" y="${top + BARS + 22}" text-anchor="middle" ` +
+      `direction="${rtl ? "rtl" : "ltr"}">${escaped(cell.shown)}</text>`,
+  ];
+  if (cell.state) {
+    const tall = Math.max(3, (cell.state.score ?? (cell.state.cut ? 1 : 0)) * (BARS - 6));
+    const paint = cell.state.locked ? colour.held : colour.cut;
+    const inside = cell.state.cut ? `fill="${paint}"` : `fill="none" stroke="${paint}"`;
+    const at = (rtl ? x + wide : x) + 2;
+    const y = top + BARS - 3 - tall;
+    parts.push(`<rect x="${at}" y="${y}" width="${gap - 4}" height="${tall}" rx="2" ${inside}/>`);
+  }
+  return parts;
+}
+
 /**
  * The drawing.
  * @param {{name: string, line: import("./line.js").Line, answer: any, element: HTMLElement}} shown
@@ -46,30 +87,18 @@ export function svgOf({ name, line, answer, element }) {
   pen.font = `${LETTER}px ${colour.font}`;
   const rtl = getComputedStyle(line.element).direction === "rtl";
   const parts = [];
-  let [x, top, right] = [PAD, PAD + 20, 0];
-  const flip = (at, wide) => (rtl ? WIDTH - at - wide : at);
-  for (const [i, cell] of line.cells().entries()) {
-    if (i === 0) x -= GAP; // there is no gap before the first one
-    const wide = Math.max(12, pen.measureText(cell.shown).width + 4);
-    if (x + GAP + wide > WIDTH - PAD) [x, top] = [PAD, top + ROW];
-    const tint = cell.segment % 2 ? colour.b : colour.a;
-    const joins = cell.state && !cell.state.cut;
-    const left = i > 0 && (joins || !cell.state) ? x : x + GAP;
-    const box = { x: flip(left, x + GAP + wide - left), wide: x + GAP + wide - left };
-    parts.push(`<rect x="${box.x}" y="${top + BARS}" width="${box.wide}" height="30" fill="${tint}"/>`);
-    const middle = flip(x + GAP, wide) + wide / 2;
-    const letter = escaped(cell.shown);
-    parts.push(`<text x="${middle}" y="${top + BARS + 22}" text-anchor="middle">${letter}</text>`);
-    if (cell.state) {
-      const tall = Math.max(3, (cell.state.score ?? (cell.state.cut ? 1 : 0)) * (BARS - 6));
-      const paint = cell.state.locked ? colour.held : colour.cut;
-      const inside = cell.state.cut ? `fill="${paint}"` : `fill="none" stroke="${paint}"`;
-      const at = flip(x + 2, GAP - 4);
-      const y = top + BARS - 3 - tall;
-      parts.push(`<rect x="${at}" y="${y}" width="${GAP - 4}" height="${tall}" rx="2" ${inside}/>`);
+  let [top, right] = [PAD + 20 - ROW, 0];
+  for (const row of rowsOf(pen, line.cells())) {
+    top += ROW;
+    const long = row.reduce((sum, { gap, wide }) => sum + gap + wide, 0);
+    right = Math.max(right, PAD + long);
+    let x = rtl ? WIDTH - PAD - long : PAD;
+    const places = row.map(() => 0);
+    for (const i of visual(row.map(({ cell }) => cell.level))) {
+      places[i] = x;
+      x += row[i].gap + row[i].wide;
     }
-    x += GAP + wide;
-    right = Math.max(right, x);
+    row.forEach((one, i) => parts.push(...drawn(one, places[i], top, colour)));
   }
   top += BARS + 64;
   for (const row of wrapped(pen, answer?.translation ?? "", WIDTH - 2 * PAD)) {

@@ -18,11 +18,12 @@ export class Readout {
 
   /**
    * @param {{lock: (offset: number) => void, holdAll: () => void, release: () => void, flips: () => void}} on
+   * @param {string} id of the words about what is at hand
    */
-  constructor(on) {
+  constructor(on, id) {
     const button = (text, click) => make("button", { type: "button", click }, text);
     this.lock = button("hold", () => this.#at !== null && on.lock(this.#at));
-    this.gap = make("span", { class: "at" });
+    this.gap = make("span", { class: "at", id });
     this.holdAll = button("hold all", on.holdAll);
     this.release = button("release all", on.release);
     this.held = make("span", { class: "count" });
@@ -78,10 +79,18 @@ export class Readout {
     const state = gap.cut ? "cut" : "joined";
     const score = gap.score === null ? "" : `, score ${number(gap.score)}`;
     const by = gap.locked ? ", held by you" : "";
+    const sums = this.#line.sumsAt(offset);
     const change = this.#changes.get(offset);
     const flip = change === undefined ? "" : `; loss if flipped: ${signed(change, 3)} nats per symbol`;
-    this.gap.textContent = `This gap: ${state}${score}${by}${flip}`;
+    this.gap.textContent = `This gap: ${state}${score}${sums && `, ${sums}`}${by}${flip}`;
     this.lock.textContent = gap.locked ? "release" : `hold this ${gap.cut ? "cut" : "join"}`;
+  }
+
+  /** Say something else than what the gap at hand is; null: that again. */
+  tell(/** @type {string | null} */ text) {
+    if (text === null) return this.look(this.#at);
+    this.lock.hidden = true;
+    this.gap.textContent = text;
   }
 
   /**

@@ -1,5 +1,7 @@
 /** What a panel asks the server, made from its state alone. */
 
+import { clusters, size } from "./text.js";
+
 /**
  * The rule that a panel follows: its own choice, or the model's usual one where the model has no such rule.
  * @param {import("./state.js").Panel} panel @param {any} model as /api/models has it
@@ -11,13 +13,29 @@ export function ruleOf(panel, model) {
 /** The body of /segment, and what the others share. @param {import("./state.js").Page} page */
 export function bodyOf(page, /** @type {import("./state.js").Panel} */ panel, model) {
   const name = ruleOf(panel, model);
+  const whole = model.level === "char" ? wholeCuts(page.text, name, panel.k) : {};
   return {
     model: panel.model,
     text: page.text,
     rule: name === "every" ? { name, k: panel.k } : { name },
-    cuts: panel.held,
+    cuts: { ...whole, ...panel.held },
     rate: name === "own" && model.live_rate ? panel.rate : null,
   };
+}
+
+/**
+ * What keeps characters of several code points whole: the server's rules count code points.
+ * @param {string} text @param {string} rule @param {number} k
+ * @returns {Record<number, 1 | -1>} nothing where each character is one code point
+ */
+function wholeCuts(text, rule, k) {
+  const list = clusters(text);
+  const points = size(text);
+  if ((rule !== "characters" && rule !== "every") || list.length === points) return {};
+  const cuts = Object.fromEntries(Array.from({ length: points - 1 }, (_, i) => [i + 1, -1]));
+  const step = rule === "every" ? k : 1;
+  for (let i = step; i < list.length; i += step) cuts[list[i].offset] = 1;
+  return cuts;
 }
 
 /** The body of /explain: greedy search, so that it keeps up with the hand. */

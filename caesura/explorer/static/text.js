@@ -6,17 +6,11 @@
 const CLUSTERS = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 const UNSEEN = /^[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cn}\p{Co}\p{Cs}\u034f\u115f\u1160\u3164\uffa0]$/u;
 const JOINING = /^[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Nko}\p{Script=Mongolian}]\p{M}*$/u;
-const LEFTWARDS = /[\p{sc=Hebrew}\p{sc=Arabic}\p{sc=Syriac}\p{sc=Thaana}\p{sc=Nko}\p{sc=Adlam}]/u;
 const JOINER = "\u200d";
 
 /** One line of whole characters: no line breaks, no halves of a surrogate pair. @param {string} text */
 export function tidy(text) {
   return text.toWellFormed().replace(/\r\n|[\r\n\u2028\u2029]/g, " ");
-}
-
-/** Which way a text runs: that of its first letter. @param {string} text */
-export function direction(text) {
-  return LEFTWARDS.test(text.match(/\p{L}/u)?.[0] ?? "") ? "rtl" : "ltr";
 }
 
 /** How many code points a text has. @param {string} text */
