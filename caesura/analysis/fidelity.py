@@ -28,6 +28,7 @@ from torch import Tensor
 from caesura.analysis.losses import Pairs, resting
 from caesura.data.batching import Batch
 from caesura.inference import Translator
+from caesura.layers.masks import positions_mask
 
 GROUPS = 3  # of samples, independent of each other
 MOST_BINS, PER_BIN = 10, 10  # bins of positions, and positions that one has at least
@@ -100,7 +101,9 @@ def fidelity(
             p, noise, changes = _drawn(pairs, free, 2 * count)
             slopes = _estimated(pairs, count, progress)
         return _compared(noise, changes, slopes * free, free, p * (1 - p))
-    noise, sigma = _noise(pairs.batch, free, count, seed), model.segmenter.jitter or sigma
+    # Training's own shifts are of all gaps, also of those that are not free.
+    shifted = positions_mask(pairs.batch.src_lengths, free.shape[1]).cpu() if model.segmenter.jitter else free
+    noise, sigma = _noise(pairs.batch, shifted, count, seed), model.segmenter.jitter or sigma
     with resting(model), _seeded(model, seed):
         changes, slopes = _sampled(pairs, noise, sigma, progress)
         if model.segmenter.jitter:
@@ -131,13 +134,13 @@ def _without_sums(result: Fidelity) -> Fidelity:
     )
 
 
-def _noise(batch: Batch, free: Tensor, pairs: int, seed: int) -> Tensor:
-    """z [3, pairs, B, T], 0 where a gap is not free; float64, and the same for a sentence in any company."""
-    noise = torch.zeros(GROUPS, pairs, *free.shape, dtype=torch.float64)
+def _noise(batch: Batch, shifted: Tensor, pairs: int, seed: int) -> Tensor:
+    """z [3, pairs, B, T], 0 where not `shifted`; float64, the same for a sentence in any company."""
+    noise = torch.zeros(GROUPS, pairs, *shifted.shape, dtype=torch.float64)
     for b, (ids, length) in enumerate(zip(batch.src.cpu(), batch.src_lengths.tolist(), strict=True)):
         generator = torch.Generator().manual_seed(zlib.crc32(ids[:length].numpy().tobytes(), seed))
         noise[:, :, b, :length] = torch.randn(GROUPS, pairs, length, generator=generator, dtype=torch.float64)
-    return noise * free
+    return noise * shifted
 
 
 def _sampled(
@@ -204,7 +207,7 @@ def _compared(noise: Tensor, changes: Tensor, slopes: Tensor, free: Tensor, vari
     for control in range(GROUPS):
         g, two = slopes[control], [(control + 1) % GROUPS, (control + 2) % GROUPS]
         rest = changes[two] - (noise[two] * (g / variance.clamp(min=1e-6))).sum(-1)
-        true = g + (rest[..., None] * noise[two]).mean(1)  # [2, B, T]
+        true = (g + (rest[..., None] * noise[two]).mean(1)) * free  # [2, B, T]
         a, b = slopes[two]
         terms = torch.stack((a * b, true[0] * true[1], (a * true[1] + b * true[0]) / 2))
         products.append(terms.sum(-1))
