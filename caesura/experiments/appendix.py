@@ -17,8 +17,9 @@ from caesura.experiments.results import Spread, SystemResult, spread
 APPENDIX, PAIRS = "appendix.md", "pairs.csv"
 NOTES = {
     "differences": "Paired bootstrap: 1,000 texts of as many lines, drawn with replacement, a few "
-    "neighbouring lines at a time; the trainings of a system are drawn as well. p is sacrebleu's. One seed "
-    "says nothing of other seeds.",
+    "neighbouring lines at a time; the trainings of a system are drawn as well. p equals "
+    "sacrebleu's only where single lines are drawn and each system has one training. One seed says nothing "
+    "of other seeds; three seeds, drawn with replacement, spread less than new trainings would.",
     "agreement": "F1 between the cuts of two seeds on the same lines of dev, mean over pairs; by chance: of "
     "as many cuts at random places.",
     "noise": "A seeded sample of the test set, greedy, the same typos for every system.",
