@@ -118,6 +118,8 @@ for layer in (caesura.ActSegmenter(9, 4, 3, 5), caesura.LookupSegmenter(9, 5)):
     optimizer.zero_grad()
     segments.vectors.sum().backward()
     optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
 print({"torch._dynamo", "sympy"} & {*sys.modules})  # seconds for nothing
 """
     assert python(BLOCKED + program).split() == [*["2"] * 6, "set()"]

@@ -10,14 +10,16 @@ moves, autograd knows nothing of the jump, and the two differ by exactly what th
 
 If a cutter draws its cuts, its loss is the mean over the draws b, which has no jumps. Its true gradient is
 that of the score function, E[f(b) (b - p)]. It is compared with the mean of training's estimates, which take
-the place of autograd's gradient. B sentences, T source symbols.
+the place of autograd's gradient. So are the estimates of a cutter that adds noise to its logits in training;
+its true gradient is Stein's, with as much noise. B sentences, T source symbols.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +28,7 @@ from torch import Tensor
 from caesura.analysis.losses import Pairs, resting
 from caesura.data.batching import Batch
 from caesura.inference import Translator
+from caesura.layers.masks import positions_mask
 
 GROUPS = 3  # of samples, independent of each other
 MOST_BINS, PER_BIN = 10, 10  # bins of positions, and positions that one has at least
@@ -79,6 +82,7 @@ def fidelity(
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
     depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
     If training draws cuts, `samples` of them are drawn instead; they depend on the batch and on `seed`.
+    If training estimates the gradient by shifts of its own, `sigma` is theirs.
     """
     if not isinstance(batch, Batch):
         raise TypeError("fidelity takes a batch, such as model.batch(sources, targets)")
@@ -93,18 +97,29 @@ def fidelity(
     free = free.cpu()
     count = -(-samples // (2 * GROUPS))
     if model.segmenter.draws:
-        with resting(model), torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-            torch.manual_seed(seed)
+        with resting(model), _seeded(model, seed):
             p, noise, changes = _drawn(pairs, free, 2 * count)
             slopes = _estimated(pairs, count, progress)
         return _compared(noise, changes, slopes * free, free, p * (1 - p))
-    noise = _noise(pairs.batch, free, count, seed)
-    with resting(model):
+    # Training's own shifts are of all gaps, also of those that are not free.
+    shifted = positions_mask(pairs.batch.src_lengths, free.shape[1]).cpu() if model.segmenter.jitter else free
+    noise, sigma = _noise(pairs.batch, shifted, count, seed), model.segmenter.jitter or sigma
+    with resting(model), _seeded(model, seed):
         changes, slopes = _sampled(pairs, noise, sigma, progress)
+        if model.segmenter.jitter:
+            slopes = _estimated(pairs, count)
     compared = _compared(noise, changes, slopes * free, free, torch.ones(()))
     result = replace(compared, samples=2 * GROUPS * count, sigma=sigma)
     control = model.segmenter.control
     return _without_sums(result) if control is not None and control.by == "scaling" else result
+
+
+@contextmanager
+def _seeded(model: Translator, seed: int) -> Iterator[None]:
+    """Draws that follow from the seed, and leave the caller's alone."""
+    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def _without_sums(result: Fidelity) -> Fidelity:
@@ -119,13 +134,13 @@ def _without_sums(result: Fidelity) -> Fidelity:
     )
 
 
-def _noise(batch: Batch, free: Tensor, pairs: int, seed: int) -> Tensor:
-    """z [3, pairs, B, T], 0 where a gap is not free; float64, and the same for a sentence in any company."""
-    noise = torch.zeros(GROUPS, pairs, *free.shape, dtype=torch.float64)
+def _noise(batch: Batch, shifted: Tensor, pairs: int, seed: int) -> Tensor:
+    """z [3, pairs, B, T], 0 where not `shifted`; float64, the same for a sentence in any company."""
+    noise = torch.zeros(GROUPS, pairs, *shifted.shape, dtype=torch.float64)
     for b, (ids, length) in enumerate(zip(batch.src.cpu(), batch.src_lengths.tolist(), strict=True)):
         generator = torch.Generator().manual_seed(zlib.crc32(ids[:length].numpy().tobytes(), seed))
         noise[:, :, b, :length] = torch.randn(GROUPS, pairs, length, generator=generator, dtype=torch.float64)
-    return noise * free
+    return noise * shifted
 
 
 def _sampled(
@@ -167,7 +182,7 @@ def _drawn(pairs: Pairs, free: Tensor, count: int) -> tuple[Tensor, Tensor, Tens
     return p, (drawn.double() - p) * free, (each - each.mean(1, keepdim=True)) * count / (count - 1)
 
 
-def _estimated(pairs: Pairs, count: int, progress: Callable[[int], None]) -> Tensor:
+def _estimated(pairs: Pairs, count: int, progress: Callable[[int], None] = lambda copies: None) -> Tensor:
     """[3, B, T]: for each of three groups, the mean of `count` of training's estimates."""
     shape = pairs.batch.src.shape
     getattr(pairs.model.segmenter, "cutter", pairs.model.segmenter).train()  # `resting` puts it back
@@ -192,7 +207,7 @@ def _compared(noise: Tensor, changes: Tensor, slopes: Tensor, free: Tensor, vari
     for control in range(GROUPS):
         g, two = slopes[control], [(control + 1) % GROUPS, (control + 2) % GROUPS]
         rest = changes[two] - (noise[two] * (g / variance.clamp(min=1e-6))).sum(-1)
-        true = g + (rest[..., None] * noise[two]).mean(1)  # [2, B, T]
+        true = (g + (rest[..., None] * noise[two]).mean(1)) * free  # [2, B, T]
         a, b = slopes[two]
         terms = torch.stack((a * b, true[0] * true[1], (a * true[1] + b * true[0]) / 2))
         products.append(terms.sum(-1))

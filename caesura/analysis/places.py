@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caesura.data.ngrams import NgramModel, count_ngrams
+from caesura.data.packing import packed, unpacked
 from caesura.evaluation.boundaries import f1
 
 ORDER = 6  # of the n-grams, as for cuts by entropy
-MAX_BYTES = 1 << 26  # of cuts that are unpacked
 
 
 @dataclass(frozen=True)
@@ -73,19 +71,18 @@ class KeptCuts:
 
     def record(self) -> dict[str, Any]:
         """For JSON: the bits are compressed."""
-        packed = base64.b64encode(zlib.compress(np.packbits(self.cuts).tobytes(), 9)).decode()
-        return {"lines": self.lines, "gaps": len(self.cuts), "text": self.text, "packed": packed}
+        bits = packed(zlib.compress(np.packbits(self.cuts).tobytes(), 9))
+        return {"lines": self.lines, "gaps": len(self.cuts), "text": self.text, "packed": bits}
 
     @classmethod
     def read(cls, record: dict[str, Any]) -> Self:
         """What `record` made; ValueError for anything else."""
         try:
-            unpacker = zlib.decompressobj()
-            content = unpacker.decompress(base64.b64decode(record["packed"], validate=True), MAX_BYTES)
-            gaps, lines, text = (record[key] for key in ("gaps", "lines", "text"))
-        except (binascii.Error, zlib.error, KeyError, TypeError) as problem:
+            gaps, lines, text, bits = (record[key] for key in ("gaps", "lines", "text", "packed"))
+        except (KeyError, TypeError) as problem:
             raise ValueError(f"not packed cuts: {problem!r}") from problem
-        if type(gaps) is not int or not unpacker.eof or len(content) != -(-gaps // 8):
+        content = unpacked(bits, zlib.decompressobj(), "cuts")
+        if type(gaps) is not int or len(content) != -(-gaps // 8):
             raise ValueError("not packed cuts: too long or cut off")
         return cls(np.unpackbits(np.frombuffer(content, np.uint8), count=gaps).astype(bool), lines, text)
 

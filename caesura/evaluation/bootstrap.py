@@ -7,8 +7,6 @@ draws them: for two trainings and single lines, the p-value is sacrebleu's.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +15,13 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from caesura.data.packing import packed, unpacked
 from caesura.errors import InputError
 from caesura.evaluation.ngrams import Ints, LineNgrams, Shared
 from caesura.evaluation.scores import bleu_of, chrf_of, shared_characters, shared_words
 
 SAMPLES, SEED = 1000, 12345  # sacrebleu's
 AT_ONCE = 2_000_000  # numbers of units drawn at once
-MAX_BYTES = 1 << 26  # of counts that are unpacked
 MEMORY = 1 << 25  # bytes that unpacking may take
 _ORDERS = (4, 6)  # of n-grams of words, for BLEU, and of characters, for chrF
 _WORDS, _COLUMNS = len(Shared._fields) * _ORDERS[0], len(Shared._fields) * sum(_ORDERS)
@@ -70,17 +68,13 @@ class UnitCounts:
         parts = np.split(self.sums.T, [_WORDS])
         columns = np.concatenate([_differences(part) for part in parts]).astype("<u4")
         planes = np.ascontiguousarray(columns[..., None].view(np.uint8).transpose(2, 0, 1))
-        return base64.b64encode(lzma.compress(planes.tobytes(), preset=6)).decode()
+        return packed(lzma.compress(planes.tobytes(), preset=6))
 
     @classmethod
     def unpacked(cls, text: str) -> Self:
         """Read what `packed` wrote; ValueError for anything else."""
-        try:
-            unpacker = lzma.LZMADecompressor(memlimit=MEMORY)
-            content = unpacker.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
-        except (binascii.Error, lzma.LZMAError, EOFError) as problem:
-            raise ValueError(f"not packed counts of n-grams: {problem}") from problem
-        if not unpacker.eof or not content or len(content) % (4 * _COLUMNS):
+        content = unpacked(text, lzma.LZMADecompressor(memlimit=MEMORY), "counts of n-grams")
+        if not content or len(content) % (4 * _COLUMNS):
             raise ValueError("not packed counts of n-grams: too long or cut off")
         planes = np.frombuffer(content, np.uint8).reshape(4, _COLUMNS, -1)
         columns = np.ascontiguousarray(planes.transpose(1, 2, 0)).view("<u4")[..., 0].astype(np.int64)

@@ -42,9 +42,11 @@ class Cuts:
     spill: Tensor | None = None  # [B, T]   what a symbol that ends a segment gives to the next; None: nothing
     scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
-    live: Tensor | None = None  # [B, T]    bool: where a loss or `feedback` reaches the cutter; None: nowhere
+    # [B, T] bool: where a loss or `feedback` reaches the cutter; None: nowhere
+    live: Tensor | None = None
     logits: Tensor | None = None  # [B, T]  of the scores: a rate may push them, and imitation does
-    noise: Tensor | None = None  # [B, T]   added to the logits of the first cutting, subtracted in the second
+    # [B, T]: added to the logits of the first cutting, subtracted in the second
+    noise: Tensor | None = None
     copies: int = 1  # K cuttings of each sentence: ends, weights and spill have rows k * B + b, the rest B
 
 
@@ -115,6 +117,7 @@ class BaseSegmenter(nn.Module):
     takes_cuts: bool = True  # whether cuts can be given to it
     cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
     draws: bool = False  # whether cuts are drawn in training
+    jitter: float = 0.0  # the standard deviation of what training adds to logits to estimate their gradient
     imitates: bool = False  # whether its cuts have logits, so that it can learn other cuts
 
     def forward(

@@ -23,9 +23,8 @@ from caesura.schedules import Setting, extremes, first, shown
 from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
 from caesura.segmenters.figures import LIVE
 from caesura.segmenters.pooling import Last
-from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, threshold_for
+from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, threshold_near
 
-BISECTIONS = 20  # of the threshold; each reads the text once
 # A sentence's last cut is always there, so it has no gradient. Given cuts have one, as the layer's own do.
 END = 2
 
@@ -133,10 +132,14 @@ class HmrnnSegmenter(BaseSegmenter):
         def count_at(threshold: float) -> tuple[int, int]:
             control.threshold.fill_(threshold)
             counts = [count_cuts(self.cut(s, n, given=cuts).cuts.ends, n) for s, n, cuts in kept]
-            return sum(int(c.characters) for c in counts), sum(int(c.segments) for c in counts)
+            characters, segments = torch.stack([torch.stack(count) for count in counts]).sum(0).tolist()
+            return characters, segments
 
+        # From training's own threshold, which this does not change: settling again gives the same.
+        assert control.training_threshold is not None
+        start = control.training_threshold.value.item()
         with evaluating(self):
-            best = threshold_for(count_at, control.target.value.item(), BISECTIONS)
+            best = threshold_near(count_at, control.target.value.item(), start) if kept else start
         control.threshold.fill_(best)
 
     def _read(

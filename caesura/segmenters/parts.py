@@ -103,6 +103,7 @@ class Cutter(Part):
     needs_rate: bool = False
     cuttings: int = 1  # as in BaseSegmenter
     draws: bool = False
+    jitter: float = 0.0
     imitates: bool = False
     input_dim: int | None = None  # the size of states that it reads; None: any
 
@@ -220,7 +221,7 @@ class Segmenter(BaseSegmenter):
         self.figures, self.sums_to, self.carries = cutter.figures, cutter.sums_to, cutter.carries
         self.losses, self.loss_weights, self.knobs = cutter.losses, cutter.loss_weights, cutter.knobs
         self.rate_kinds, self.cuttings, self.draws = cutter.rate_kinds, cutter.cuttings, cutter.draws
-        self.imitates = cutter.imitates
+        self.imitates, self.jitter = cutter.imitates, cutter.jitter
         if (control := cutter.control) is not None:
             self.loss_weights = {**self.loss_weights, **control.loss_weights}
             self.losses = (*self.losses, *(name for name in control.loss_weights if name not in self.losses))

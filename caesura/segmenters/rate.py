@@ -41,6 +41,7 @@ SMOOTHING = 0.9  # of the cuts that are seen: what each update leaves of the cou
 NEAR = 0.5  # relative error within which `pi` adds up errors: further off, a sum would only have to be undone
 THRESHOLD_GAIN = 0.1  # how fast the threshold of `quantile` follows the rate in training
 BISECTIONS, WIDEST = 40, 1024.0  # steps of the search for a threshold, and the largest one
+TRIES, CLOSE = 8, 1e-3  # thresholds tried where each is costly, and the relative error that ends the search
 
 
 class CutCount(NamedTuple):
@@ -224,9 +225,7 @@ class RateControl(nn.Module):
             self.tau.value.copy_(torch.where(good, tau, self.tau.value))
 
 
-def threshold_for(
-    count_at: Callable[[float], tuple[int, int]], target: float, bisections: int = BISECTIONS
-) -> float:
+def threshold_for(count_at: Callable[[float], tuple[int, int]], target: float) -> float:
     """The threshold that gives a text `target` characters per segment.
 
     `count_at` gives the characters and segments of the text under a threshold.
@@ -239,13 +238,43 @@ def threshold_for(
     low, high = 0.0, 1.0
     while high < WIDEST and too_many(high):
         low, high = high, 2 * high
-    for _ in range(bisections):
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         if too_many(middle):
             low = middle
         else:
             high = middle
     return high
+
+
+def threshold_near(count_at: Callable[[float], tuple[int, int]], target: float, start: float) -> float:
+    """Of some thresholds tried from `start` on, the one that brings a text nearest to `target`.
+
+    For a text that each threshold costs much to count, and of which a higher one need not leave fewer cuts.
+    """
+    at, best, nearest, factor = start, start, math.inf, 2.0
+    low: tuple[float, float] | None = None  # of a threshold: its log, and the log of length over target
+    high: tuple[float, float] | None = None
+    for _ in range(TRIES):
+        characters, segments = count_at(at)
+        if not characters:
+            return start
+        off = math.log(characters / (segments * target))
+        if abs(off) < nearest:
+            best, nearest = at, abs(off)
+        if nearest < CLOSE:
+            break
+        if off < 0:
+            low = math.log(at), off
+        else:
+            high = math.log(at), off
+        if low is None or high is None:
+            at, factor = at * (factor if off < 0 else 1 / factor), factor**2
+        else:  # where a straight line between the two meets the target, and not too near either
+            share = min(max(low[1] / (low[1] - high[1]), 0.1), 0.9)
+            at = math.exp(low[0] + share * (high[0] - low[0]))
+        at = min(max(at, 1 / WIDEST), WIDEST)
+    return best
 
 
 def _check_used(rate: Rate, by: Kind) -> None:

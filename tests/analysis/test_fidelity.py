@@ -265,6 +265,27 @@ def test_estimates_from_losses_are_those_of_the_loss(gradient: str) -> None:
     assert measures.sigma is None
 
 
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_steins_estimate_in_training_is_measured_and_not_plain_cifs_gradient(share: float) -> None:
+    made = {**CIF, "cutter": {"type": "cif", "stein": share, "noise": 0.6}}
+    measures = fidelity(tiny_model(made), batch_of(), samples=1500)
+    assert measures.cosine is not None
+    assert measures.cosine_error is not None
+    assert measures.cosine == pytest.approx(1.0, abs=max(0.15, 3 * measures.cosine_error))
+    assert measures.norm_ratio == pytest.approx(1.0, abs=0.2)
+    assert (measures.sigma, measures.samples) == (0.6, 1500)
+    assert measures.autograd_sum is None  # its rate decides
+    assert measures != fidelity(tiny_model(CIF), batch_of(), samples=1500, sigma=0.6)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0])
+def test_a_wrong_estimate_in_training_is_seen(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    feedback = Cif.feedback
+    monkeypatch.setattr(Cif, "feedback", lambda self, cuts, losses: scale * feedback(self, cuts, losses))
+    measures = fidelity(tiny_model({**CIF, "cutter": {"type": "cif", "stein": 1.0}}), batch_of(), samples=600)
+    assert measures.cosine is None if scale == 0 else (measures.cosine or 0) < -0.5
+
+
 def test_straight_through_is_not() -> None:
     measures = fidelity(tiny_model(drawing("straight-through")), batch_of(), samples=1500)
     assert measures.cosine is not None

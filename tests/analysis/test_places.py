@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,19 @@ def test_details_have_what_a_bootstrap_needs() -> None:
     assert {"unknown_output", "copied", "repeating"} <= {*results["errors"]}
     bare = details(["die katze"], ["a b"], ["a c"], TrainingText(None, None, Path()), testing)
     assert (bare["by_frequency"], bare["by_rarity"]) == (None, None)
+
+
+def test_the_clock_of_a_beam_starts_after_what_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, happened = tiny_model(), list[str]()
+    process, clock = model.process, time.perf_counter
+    monkeypatch.setattr(model, "process", lambda *texts: (happened.append("some"), process(*texts))[1])
+    monkeypatch.setattr(robust.time, "perf_counter", lambda: (happened.append("clock"), clock())[1])
+    monkeypatch.setattr(robust, "HYPOTHESES", 4)
+    for captured, before in ((False, []), (True, ["some"])):
+        happened.clear()
+        monkeypatch.setattr(robust, "wanted", lambda device, captured=captured: captured)
+        robust._beam(model, ["abc", "ab", "a"], ["a"] * 3, 2, lambda *_: None)
+        assert happened == [*before, "clock", "some", "some", "clock"]
 
 
 def test_noise_and_beams_on_the_same_lines_whatever_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from wording import refuses
 
 from caesura.schedules import Schedule
 from caesura.segmenters.hmrnn import HmrnnSegmenter
-from caesura.segmenters.rate import Rate, count_cuts
+from caesura.segmenters.rate import Rate, count_cuts, threshold_near
 
 LENGTHS = [7, 1, 0, 12, 2, 9]
 
@@ -226,6 +226,51 @@ def test_a_threshold_on_text_gives_the_rate_and_training_has_its_own() -> None:
     kept.training_threshold.value.fill_(0.1)  # type: ignore[union-attr]
     symbols, lengths, _ = texts[1]
     assert layer.train()(symbols, lengths).ends.sum() > layer.eval()(symbols, lengths).ends.sum()
+
+
+@pytest.mark.parametrize("start", [0.5, 0.01, 40.0])
+def test_the_threshold_is_the_nearest_of_a_few_that_were_tried(
+    start: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    layer = HmrnnSegmenter(300, 12, 8, 5, rate=Rate(3.0))
+    with torch.no_grad():
+        layer.boundary.weight[:, 12:] *= 9  # so that each cut changes those after it
+    symbols, lengths = ragged([40] * 4, 300, torch.Generator().manual_seed(1))
+    control, cut, tried = layer.control, layer.cut, dict[float, float]()
+    assert control is not None
+
+    def counted(*args: Any, **options: Any) -> Any:
+        draft = cut(*args, **options)
+        count = count_cuts(draft.cuts.ends, lengths)
+        tried[control.threshold.item()] = abs(math.log(float(count.characters / count.segments) / 3.0))
+        return draft
+
+    monkeypatch.setattr(layer, "cut", counted)
+    control.training_threshold.value.fill_(start)  # type: ignore[union-attr]
+    layer.settle([(symbols, lengths, None)])
+    assert len(tried) <= 8
+    assert tried[control.threshold.item()] == min(tried.values()) < 0.05
+    kept = control.threshold.item()
+    layer.settle([(symbols, lengths, None)])
+    assert control.threshold.item() == kept
+    layer.settle([])
+    assert control.threshold.item() == start
+
+
+def test_where_the_length_jumps_about_the_nearest_threshold_is_kept() -> None:
+    """Bisection would end where it jumps from 90 to 20 segments of 160 characters."""
+
+    def count_at(threshold: float) -> tuple[int, int]:
+        return 160, 41 if 0.7 < threshold < 0.75 else 90 if threshold < 1 else 20
+
+    tried: list[float] = []
+    best = threshold_near(lambda at: (tried.append(at), count_at(at))[1], 4.0, 0.5)
+    assert count_at(best) == (160, 41)
+    assert len(tried) == 8
+    assert threshold_near(lambda at: (160, 160), 1.0, 0.5) == 0.5
+    assert threshold_near(lambda at: (0, 0), 3.0, 0.7) == 0.7
+    assert threshold_near(lambda at: (160, 10), 3.0, 0.7) == 0.7  # nothing helps
 
 
 def test_a_threshold_is_taken_off_the_logits() -> None:

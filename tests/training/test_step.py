@@ -36,6 +36,13 @@ ROUTING = {
     "output_dim": 5,
     "rate": {"target": 3.0},
 }
+STEIN = {
+    "reader": {"type": "bigru", "embedding_dim": 4, "size": 3},
+    "cutter": {"type": "cif", "stein": 0.5},
+    "pooling": "weighted",
+    "output_dim": 5,
+    "rate": {"target": 2.0},
+}
 PAIRS = list(zip(sentences(40, seed=1, longest=30), sentences(40, seed=2, vocab_size=9), strict=True))
 
 
@@ -164,7 +171,10 @@ def side_by_side(
         if given:
             cuts = torch.from_numpy(numbers.integers(*given, batch.src.shape)).to(torch.int8)
             batch = replace(batch, src_cuts=cuts.pin_memory())
-        sums = [step(batch, turn).clone() for step in (plainly, replayed)]
+        sums = []
+        for step in (plainly, replayed):
+            torch.manual_seed(turn)  # of what is drawn on either way
+            sums.append(step(batch, turn).clone())
         torch.testing.assert_close(sums[1], sums[0], rtol=within, atol=1e-9)
         close(gradients(captured), gradients(plain), within)
         for model in (plain, captured):  # of one model's cuts, so that rounding cannot set them apart
@@ -208,7 +218,7 @@ def test_graphs_cut_where_the_config_says(precision: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("given", [None, (0, 2), (-1, 2)], ids=["own", "some", "all"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
-    "cutter", ["every", "fixed", "random", "given", "act", "cif", "carry", "bernoulli", "routing"]
+    "cutter", ["every", "fixed", "random", "given", "act", "cif", "stein", "carry", "bernoulli", "routing"]
 )
 def test_graphs_serve_every_cutter(
     cutter: str, precision: str, given: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
@@ -219,14 +229,14 @@ def test_graphs_serve_every_cutter(
     monkeypatch.setattr(
         Bernoulli, "_draw", lambda self, scores, free: torch.stack((scores > 0, scores > 0.5))
     )
-    learns = cutter in ("act", "cif", "carry")
-    options = {"fixed": {"k": 2.5}, "carry": {"type": "act", "carry": True}}
+    learns = cutter in ("act", "cif", "stein", "carry")
+    options = {"fixed": {"k": 2.5}, "carry": {"type": "act", "carry": True}, "stein": STEIN["cutter"]}
     segmenter = {
         "reader": {"type": "gru" if cutter == "random" else "bigru", "embedding_dim": 4, "size": 3},
         "cutter": {"type": cutter, **options.get(cutter, {})},
         "pooling": "weighted" if learns else "last" if cutter == "every" else "mean",
         "output_dim": 5,
-        **({"rate": {"target": 2.0}} if cutter in ("random", "cif") else {}),
+        **({"rate": {"target": 2.0}} if cutter in ("random", "cif", "stein") else {}),
     }
     side = {"lang": "xx", "level": "char"}
     data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side, "cuts": {"type": "whitespace"}}
@@ -270,6 +280,11 @@ TURNED = {  # segmenters with numbers that change from update to update
         }
         for by, cutter in (("scaling", "cif"), ("quantile", "act"), ("logits", "act"), ("ratio", "act"))
     },
+    "hmrnn": HMRNN
+    | {
+        "slope": {"start": 1.0, "end": 5.0, "updates": 20},
+        "rate": {"target": {"start": 4.0, "end": 2.0, "updates": 20}},
+    },
 }
 
 
@@ -286,8 +301,41 @@ def test_graphs_read_numbers_as_they_are_now(
         assert values["tau"] == pytest.approx(2.0)
     elif name == "pi":
         assert values["tau"] != 0
+    elif name == "hmrnn":
+        assert (values["target_length"], values["slope"]) == pytest.approx((2.0, 5.0))
+        assert values["threshold"] != 0.5
     else:
         assert (values["target_length"], values["temperature"]) == pytest.approx((2.0, 1.0))
+
+
+def repeated(step: Step, count: int) -> list[dict[str, Tensor]]:
+    """Sums and gradients of one batch, so many times, with weights that stay."""
+    batch, values = padded(PAIRS, np.arange(8)), []
+    for _ in range(count):
+        sums = step(batch).clone()
+        values.append(gradients(step.model) | {"sums": sums})
+    return values
+
+
+@needs_cuda
+def test_noise_is_drawn_anew_in_every_replay_and_goes_on_where_a_run_is_resumed() -> None:
+    steps_made = []
+    for _ in range(3):
+        model = tiny_model(STEIN).cuda()
+        steps_made.append(Step(model, model.config.training))
+    torch.manual_seed(1)
+    whole = repeated(steps_made[0], 6)  # the first plainly, the second captured, the others replayed
+    assert steps_made[0].graphs is not None
+    assert len(steps_made[0].graphs) == 1
+    assert len({float(values["sums"][0]) for values in whole}) == 6
+    assert len({float(values["segmenter.cutter.score.weight"].norm()) for values in whole}) == 6
+    torch.manual_seed(1)
+    repeated(steps_made[1], 3)
+    state = torch.cuda.get_rng_state()
+    torch.manual_seed(2)
+    torch.cuda.set_rng_state(state)
+    for values, expected in zip(repeated(steps_made[2], 3), whole[3:], strict=True):
+        close(values, expected, 1e-9)
 
 
 class Keys:

@@ -55,7 +55,7 @@ class Cif(Cutter):
         if noise != NOISE and not stein:
             raise ValueError("noise is for stein, which is 0; leave it out")
         self.input_dim, self.stein, self.noise = input_dim, stein, noise
-        self.cuttings = 2 if stein else 1
+        self.cuttings, self.jitter = (2, noise) if stein else (1, 0.0)
         self.temperature = temperature_knob(temperature)
         self.knobs = {"temperature": self.temperature}
         self.score = nn.Linear(input_dim, 1)
