@@ -17,8 +17,8 @@ from caesura.experiments.results import Spread, SystemResult, spread
 APPENDIX, PAIRS = "appendix.md", "pairs.csv"
 NOTES = {
     "differences": "Paired bootstrap: 1,000 texts as long as the test set, drawn with replacement, a few "
-    "neighbouring lines at a time. The trainings of a system are drawn as well. p equals sacrebleu's only where "
-    "single lines are drawn and each system has one training. One seed says nothing about other seeds; "
+    "neighbouring lines at a time. The trainings of a system are drawn as well. p equals sacrebleu's only "
+    "where single lines are drawn and each system has one training. One seed says nothing about other seeds; "
     "three seeds, drawn with replacement, spread less than new trainings would.",
     "agreement": "F1 between the cuts of two seeds on the same lines of dev, mean over pairs of seeds. By "
     "chance: the F1 of as many cuts at random places.",
