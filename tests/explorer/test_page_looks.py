@@ -139,7 +139,7 @@ def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address
 def test_cuts_that_cannot_be_moved_say_so(browser: Browser, address: str) -> None:
     window = Window(browser, address, link("abcd", "char"))
     window.toggle(2)
-    window.page.get_by_text("its cuts cannot be moved").wait_for()
+    window.page.get_by_text("it has no cuts to move").wait_for()
     assert window.cuts() == [1, 2, 3]
     assert window.held() == []
     assert window.page.url.endswith("model=char")
