@@ -15,6 +15,7 @@ export class Readout {
   #line = null;
   #at = /** @type {number | null} */ (null);
   #changes = new Map();
+  #told = false; // whether something else stands in the place of the gap at hand
 
   /**
    * @param {{lock: (offset: number) => void, holdAll: () => void, release: () => void, flips: () => void}} on
@@ -69,6 +70,8 @@ export class Readout {
   look(offset) {
     const gap = offset === null ? null : this.#line?.gapAt(offset);
     this.#at = gap ? offset : null;
+    this.#told = false;
+    this.gap.parentElement.style.minHeight = "";
     this.lock.hidden = !gap;
     if (!gap) {
       this.gap.textContent =
@@ -89,6 +92,9 @@ export class Readout {
   /** Say something else than what the gap at hand is; null: that again. */
   tell(/** @type {string | null} */ text) {
     if (text === null) return this.look(this.#at);
+    const place = this.gap.parentElement; // keeps its height, for what is pointed at lies beneath
+    place.style.minHeight = `${place.offsetHeight}px`;
+    this.#told = true;
     this.lock.hidden = true;
     this.gap.textContent = text;
   }
@@ -117,7 +123,7 @@ export class Readout {
       ),
       `${says}; the tallest mark is ${number(largest(flips), 2)} nats per symbol.`,
     );
-    this.look(this.#at);
+    if (!this.#told) this.look(this.#at);
   }
 
   note(/** @type {string} */ text) {
