@@ -17,7 +17,7 @@ from caesura.training.checkpoint import Progress
 def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
     models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_corpus(tmp_path, train=5, dev=5)
+    write_corpus(tmp_path, train=5, dev=5, digits=5)
     text = ("--src", tmp_path / "dev.de", "--trg", tmp_path / "dev.en")
     few = ("--sample", 2, "--moved", 1, "--bpe", 40)
     words = ("compare", models["word"], models["act"], *text, "--out", tmp_path / "report", *few)
