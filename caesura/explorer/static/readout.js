@@ -93,7 +93,7 @@ export class Readout {
   tell(/** @type {string | null} */ text) {
     if (text === null) return this.look(this.#at);
     const place = this.gap.parentElement; // keeps its height, for what is pointed at lies beneath
-    place.style.minHeight = `${place.offsetHeight}px`;
+    place.style.minHeight = `${place.getBoundingClientRect().height}px`;
     this.#told = true;
     this.lock.hidden = true;
     this.gap.textContent = text;
