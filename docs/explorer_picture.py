@@ -16,7 +16,7 @@ from caesura.explorer.shelf import Shelf
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from chromium import Browser, needed_browser  # noqa: E402  (the tests' own)
+from chromium import Browser, needed_browser, side_by_side  # noqa: E402  (the tests' own)
 from explorer.pages import Window, link, listening  # noqa: E402
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MODEL = "tatoeba-de-en"
 CAKE = "Meine Großmutter backt den besten Apfelkuchen."
 UMBRELLA = "Ich habe meinen Regenschirm im Zug vergessen."
 HOSPITAL = "Das Krankenhaus ist neben dem Bahnhof."
-HEIGHT, MARGIN, SHRINKS = 810, 16, 0.8
+HEIGHT, SHRINKS = 810, 0.8
 COLOURS = 250  # of the animation
 POINTER = [(0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12)]
 
@@ -76,19 +76,8 @@ def phone(browser: Browser, address: str) -> Window:
 
 def picture(browser: Browser, address: str) -> Image.Image:
     """The windows side by side."""
-    shots = []
-    for make in (light, dark, phone):
-        png = make(browser, address).page.screenshot(animations="disabled")
-        shot = Image.open(io.BytesIO(png)).convert("RGB")
-        size = [round(side * SHRINKS / 2) for side in shot.size]
-        shots.append(shot.resize((size[0], size[1]), Image.Resampling.LANCZOS))
-    width = sum(shot.width for shot in shots) + MARGIN * (len(shots) + 1)
-    sheet = Image.new("RGB", (width, shots[0].height + 2 * MARGIN), "#e8eaee")
-    left = MARGIN
-    for shot in shots:
-        sheet.paste(shot, (left, MARGIN))
-        left += shot.width + MARGIN
-    return sheet
+    shots = [make(browser, address).page.screenshot(animations="disabled") for make in (light, dark, phone)]
+    return side_by_side(shots, SHRINKS)
 
 
 class Film:

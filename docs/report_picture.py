@@ -1,11 +1,9 @@
 """docs/report.png: a report in a light and a dark window and on a phone. `make picture` calls this."""
 
 import hashlib
-import io
 import sys
 from pathlib import Path
 
-from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from caesura.analysis import page
@@ -34,7 +32,7 @@ def digest() -> str:
 def main(report: Path) -> None:
     """Open the report in each window, and put the pictures side by side."""
     sys.path.insert(0, str(HERE.parent / "tests"))
-    from chromium import Browser, needed_browser
+    from chromium import Browser, needed_browser, side_by_side
 
     shots = []
     with Browser(needed_browser()) as browser:
@@ -45,20 +43,10 @@ def main(report: Path) -> None:
             page.goto(report.resolve().as_uri() + (f"#{anchor}" if anchor else ""))
             page.add_style_tag(content="html{scroll-behavior:auto}")
             browser.ask("location.hash && document.querySelector(location.hash).scrollIntoView()")
-            png = page.screenshot()
-            shot = Image.open(io.BytesIO(png)).convert("RGB")
-            shots.append(
-                shot.resize([round(side * SHRINKS / 2) for side in shot.size], Image.Resampling.LANCZOS)
-            )
-    width = sum(shot.width for shot in shots) + MARGIN * (len(shots) + 1)
-    sheet = Image.new("RGB", (width, shots[0].height + 2 * MARGIN), "#e8eaee")
-    left = MARGIN
-    for shot in shots:
-        sheet.paste(shot, (left, MARGIN))
-        left += shot.width + MARGIN
+            shots.append(page.screenshot())
     facts = PngInfo()
     facts.add_text(KEY, digest())
-    sheet.quantize(128).save(PICTURE, optimize=True, pnginfo=facts)
+    side_by_side(shots, SHRINKS, MARGIN).quantize(128).save(PICTURE, optimize=True, pnginfo=facts)
     print(PICTURE)
 
 

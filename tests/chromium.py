@@ -1,13 +1,16 @@
 """A real browser: a Chromium that this machine has, driven by Playwright, which downloads none."""
 
+import io
 import os
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
@@ -98,3 +101,19 @@ class Browser:
     def unfold(self, what: str = "details") -> None:
         """Open folds."""
         self.ask(f"document.querySelectorAll('{what}').forEach(fold => {{ fold.open = true; }})")
+
+
+def side_by_side(shots: Sequence[bytes], shrinks: float, margin: int = 16) -> Image.Image:
+    """Screenshots at twice the size of the page, shrunk and next to each other."""
+    pictures = []
+    for png in shots:
+        shot = Image.open(io.BytesIO(png)).convert("RGB")
+        width, height = (round(side * shrinks / 2) for side in shot.size)
+        pictures.append(shot.resize((width, height), Image.Resampling.LANCZOS))
+    width = sum(picture.width for picture in pictures) + margin * (len(pictures) + 1)
+    sheet = Image.new("RGB", (width, pictures[0].height + 2 * margin), "#e8eaee")
+    left = margin
+    for picture in pictures:
+        sheet.paste(picture, (left, margin))
+        left += picture.width + margin
+    return sheet
