@@ -77,7 +77,9 @@ def build_parts(
         reason = f"cannot be used with the {segmenter.cuttings} cuttings per sentence of {segmenter.kind}"
         raise config.error("training.risk_candidates", f"{reason}; remove one of the two")
     encoder = _component(config, "encoder", {"input_dim": segmenter.output_dim})
-    sizes = {"vocab_size": trg_size, "memory_dim": encoder.output_dim, "summary_dim": encoder.summary_dim}
+    # Without a summary, a decoder begins with the mean of the states.
+    first = encoder.output_dim if encoder.summary_dim is None else encoder.summary_dim
+    sizes = {"vocab_size": trg_size, "memory_dim": encoder.output_dim, "summary_dim": first}
     decoder = _component(config, "decoder", sizes)
     with config.blame("model.decoder"):
         decoder.join(segmenter)

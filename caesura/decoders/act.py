@@ -18,6 +18,7 @@ from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder
 from caesura.kernels.act_decoder_weights import ActDecoderWeights
 from caesura.kernels.attention_decoder import Sigmoids
 from caesura.kernels.precision import full
+from caesura.kernels.states import ROOM
 from caesura.layers.checks import check_finite, check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
@@ -34,7 +35,6 @@ class ActDecoder(Decoder[ActDecoderState]):
     """
 
     segmenting = True
-    per_sentence, shared = ("keys", "values", "mask", "sigmoids"), ("table",)
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         each += sum(2 * layer.weight.numel() for layer in (self.halting, self.output, self.symbols))
         return attention_flops(self.attention, segments, written) + written * move + targets * each
 
-    def start(self, encoded: Encoded) -> ActDecoderState:
+    def start(self, encoded: Encoded, room: int = ROOM) -> ActDecoderState:
         """The encoder's summary is the outer state; <s> counts as a segment of its own, which has ended."""
         outer, keys, values, mask = self._begin(encoded)
         memory = full(keys), full(values), mask
@@ -157,7 +157,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         mask = positions_mask(encoded.lengths, encoded.states.shape[1])
         # Padding is never read, so that not even NaN there can reach a result or a gradient.
         values = encoded.states.masked_fill(~mask[..., None], 0)
-        return self.initial(encoded.summary), self.attention.key(values), values, mask
+        return self.initial(encoded.first), self.attention.key(values), values, mask
 
     def _project(self, symbols: Tensor) -> Tensor:
         """[B, U, 3H + 3A]: from the embedded symbols to the gates of the outer and of the inner cell."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded
+from caesura.kernels.states import ROOM, reordered
 from caesura.layers.checks import check_batch
 from caesura.segmenters.base import BaseSegmenter
 
@@ -46,14 +46,11 @@ class Decoder(nn.Module, Generic[State]):
     """Writes one symbol per step. Search knows `start`, `step` and `reorder`, and nothing else.
 
     The state that `step` returns has all that changes along a hypothesis. The encoded source of a sentence
-    is kept once and shared by its hypotheses. On a GPU `step` and `reorder` are captured in
-    graphs: a state is a dataclass of tensors, and they fetch no value from the device.
+    is kept once and shared by its hypotheses: the state's fields say so (`kernels/states.py`). On a GPU
+    `step` and `reorder` are captured in graphs: a state is a dataclass of tensors, and they fetch no value
+    from the device. `step` may write into the state that it gets, which is then used no more.
     """
 
-    # The fields of a state that belong to its sentences, and those that no reordering changes; all others
-    # belong to hypotheses.
-    per_sentence: ClassVar[tuple[str, ...]] = ()
-    shared: ClassVar[tuple[str, ...]] = ()
     segmenting: ClassVar[bool] = False  # whether it cuts its output: `ends` is not None
     lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
@@ -67,8 +64,12 @@ class Decoder(nn.Module, Generic[State]):
         """
         return None
 
-    def start(self, encoded: Encoded) -> State:
-        """The state before the first symbol: B sentences of one hypothesis each."""
+    def start(self, encoded: Encoded, room: int = ROOM) -> State:
+        """The state before the first symbol: B sentences of one hypothesis each.
+
+        Whatever it preallocates has room for `room` symbols; `states.grown` makes more. A decoder whose state
+        does not grow with the symbols ignores it.
+        """
         raise NotImplementedError
 
     def step(self, state: State, symbols: Tensor) -> tuple[DecoderStep, State]:
@@ -77,16 +78,7 @@ class Decoder(nn.Module, Generic[State]):
 
     def reorder(self, state: State, sentences: Tensor | None, hypotheses: Tensor) -> State:
         """Keep `sentences` [B'] (None: all) and of each its `hypotheses` [B', K'], which may repeat."""
-        rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
-        moved = {}
-        for name, part in vars(state).items():
-            if part is None or name in self.shared or (name in self.per_sentence and sentences is None):
-                continue
-            if name not in self.per_sentence:
-                moved[name] = part[rows[:, None], hypotheses]
-            else:
-                moved[name] = part[rows] if isinstance(part, Tensor) else part.rows(rows)
-        return replace(state, **moved)  # type: ignore[type-var]  # a state is a dataclass
+        return reordered(state, sentences, hypotheses)
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Score the target `trg_in` [B, U] (<s> y1 y2 ...): what repeated `step`s give, and the penalty.

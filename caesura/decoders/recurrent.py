@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +16,7 @@ from caesura.kernels import pick
 from caesura.kernels.attention_decoder import DecoderWeights, Sigmoids, decode
 from caesura.kernels.gru import gru_step
 from caesura.kernels.precision import working_dtype
+from caesura.kernels.states import EVERYONE, ROOM, SENTENCE
 from caesura.layers.checks import check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
@@ -35,19 +36,19 @@ class RecurrentState:
     """
 
     hidden: Tensor  # [B, K, H]
-    keys: Tensor  # [B, S, A], zero in padding, as are the values
-    values: Tensor  # [B, S, M]
-    lengths: Tensor  # [B]
-    sigmoids: Sigmoids | None = None  # of the keys, for a CPU
-    table: Tensor | None = None  # [V, 3H] from each symbol to the gates, for a CPU
-    weights: StepWeights | None = None  # for Triton's kernels
+    keys: Tensor = field(metadata=SENTENCE)  # [B, S, A], zero in padding, as are the values
+    values: Tensor = field(metadata=SENTENCE)  # [B, S, M]
+    lengths: Tensor = field(metadata=SENTENCE)  # [B]
+    sigmoids: Sigmoids | None = field(default=None, metadata=SENTENCE)  # of the keys, for a CPU
+    # [V, 3H] from each symbol to the gates, for a CPU
+    table: Tensor | None = field(default=None, metadata=EVERYONE)
+    weights: StepWeights | None = field(default=None, metadata=EVERYONE)  # for Triton's kernels
 
 
 class RecurrentDecoder(Decoder[RecurrentState]):
     """c_t = attend(s_{t-1}); s_t = GRU(s_{t-1}, [E y_{t-1}; c_t]); logits = W s_t + b."""
 
     lean = True
-    per_sentence, shared = ("keys", "values", "lengths", "sigmoids"), ("table", "weights")
 
     def __init__(
         self,
@@ -75,12 +76,12 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         each = gru_flops(self.cell.input_size, self.cell.hidden_size) + 2 * self.output.weight.numel()
         return attention_flops(self.attention, segments, targets) + targets * each
 
-    def start(self, encoded: Encoded) -> RecurrentState:
+    def start(self, encoded: Encoded, room: int = ROOM) -> RecurrentState:
         """The encoder's summary is the initial state."""
         mask = positions_mask(encoded.lengths, encoded.states.shape[1])
         # Padding may hold NaN, which a weight of 0 would let through.
         values = encoded.states.masked_fill(~mask[..., None], 0)
-        hidden, keys = self.initial(encoded.summary)[:, None], self.attention.key(values)
+        hidden, keys = self.initial(encoded.first)[:, None], self.attention.key(values)
         state = RecurrentState(hidden, keys, values, encoded.lengths)
         random = self.training and self.dropout.p > 0
         return state if torch.is_grad_enabled() or random else self._prepare(state)
@@ -103,7 +104,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
         """Teacher forcing: the inputs' projections and the output layer are one product each."""
         mask, inputs = positions_mask(encoded.lengths, encoded.states.shape[1]), self._project(trg_in)
-        hidden, keys = self.initial(encoded.summary), self.attention.key(encoded.states)
+        hidden, keys = self.initial(encoded.first), self.attention.key(encoded.states)
         hidden, attention = decode(inputs, hidden, keys, encoded.states, mask, self._weights())
         logits = self.output(self.dropout(hidden))
         return Decoded(logits, logits.new_zeros(len(logits)), attention)

@@ -2,31 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from caesura.layers.masks import positions_mask
 
 ENCODERS: dict[str, str | type[Encoder]] = {"recurrent": "caesura.encoders.recurrent:RecurrentEncoder"}
 
 
+PER_SEGMENT = MappingProxyType({"axes": "B S"})
+
+
 @dataclass(frozen=True)
 class Encoded:
-    """The encoded source, which a decoder attends to. B sentences, S segments."""
+    """The encoded source, which a decoder attends to. B sentences, S segments.
 
-    states: Tensor  # [B, S, M] one state per segment; those beyond a sentence's last one are never read
+    Each field begins with B; those marked `PER_SEGMENT` go on with S.
+    """
+
+    states: Tensor = field(metadata=PER_SEGMENT)  # [B, S, M]; those beyond a sentence's last are never read
     lengths: Tensor  # [B]      segments in each sentence
-    summary: Tensor  # [B, M']  for the decoder's initial state
+    summary: Tensor | None = None  # [B, M']  for a decoder's initial state; None: the encoder has none
 
-    def rows(self, rows: Tensor) -> Encoded:
+    @property
+    def first(self) -> Tensor:
+        """[B, M']: where a recurrent decoder starts: the summary or, without one, the mean of the states."""
+        if self.summary is not None:
+            return self.summary
+        mask = positions_mask(self.lengths, self.states.shape[1])
+        total = self.states.masked_fill(~mask[..., None], 0).sum(1)
+        return total / self.lengths.clamp(min=1)[:, None].to(total.dtype)
+
+    def rows(self, rows: Tensor | slice) -> Encoded:
         """These sentences, some perhaps several times."""
-        return Encoded(self.states[rows], self.lengths[rows], self.summary[rows])
+        return self._each(lambda part, _: part[rows])
+
+    def padded(self, sentences: int, segments: int) -> Encoded:
+        """With more sentences, of one segment each, and segments that no sentence has."""
+        B, S, _ = self.states.shape
+
+        def wider(part: Tensor, by_segment: bool) -> Tensor:
+            sizes = [sentences - B, *([segments - S] if by_segment else [])]
+            ends = [0] * (part.dim() - len(sizes)) + sizes[::-1]  # F.pad begins with the last axis
+            return F.pad(part, [n for end in ends for n in (0, end)], value=int(part is self.lengths))
+
+        return self if (sentences, segments) == (B, S) else self._each(wider)
+
+    def detached(self) -> Encoded:
+        """The same numbers, from which no gradient flows back."""
+        return self._each(lambda part, _: part.detach())
+
+    def _each(self, change: Callable[[Tensor, bool], Tensor]) -> Encoded:
+        """Every tensor changed; told whether it has an entry per segment."""
+        parts = {f.name: (getattr(self, f.name), f.metadata == PER_SEGMENT) for f in fields(self)}
+        return replace(self, **{name: change(*part) for name, part in parts.items() if part[0] is not None})
 
 
 class Encoder(nn.Module):
-    """Turns segment vectors [B, S, D] into `Encoded`; a subclass sets the two sizes."""
+    """Turns segment vectors [B, S, D] into `Encoded`; a subclass sets `output_dim`."""
 
     output_dim: int
-    summary_dim: int
+    summary_dim: int | None = None  # None: it has no summary
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         """Encode `vectors` [B, S, D] of `lengths` [B] segments each."""

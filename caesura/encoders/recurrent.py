@@ -34,7 +34,7 @@ class RecurrentEncoder(Encoder):
         for ahead, back in zip(self.forwards, self.backwards, strict=True):
             states = gru(self.dropout(states), lengths, ahead, back)
         if not states.shape[1]:  # no sentence has a segment
-            return Encoded(states, lengths, states.new_zeros(len(states), self.summary_dim))
+            return Encoded(states, lengths, states.new_zeros(len(states), self.output_dim))
         # The forward direction ends at the last segment, the backward direction at the first.
         last = (lengths - 1).clamp(min=0)[:, None]
         ends = torch.cat((last, torch.zeros_like(last)), 1).repeat_interleave(states.shape[2] // 2, 1)

@@ -6,7 +6,7 @@ state, E of the attention, M of the encoder's states. `halted` (f) is a constant
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from caesura.kernels.attention_decoder import Sigmoids
 from caesura.kernels.attention_step import attend_in_blocks, attend_reference
 from caesura.kernels.gru import gru_step
 from caesura.kernels.precision import full
+from caesura.kernels.states import EVERYONE, SENTENCE
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,14 @@ class ActDecoderState:
     p: Tensor  # [B, K, 1]           what that symbol gives to its segment
     halted: Tensor  # [B, K, 1]      bool: it ends its segment
     attention: Tensor  # [B, K, S]   where the outer RNN looked last
-    keys: Tensor  # [B, S, E]
-    values: Tensor  # [B, S, M]
-    mask: Tensor  # [B, S]
+    keys: Tensor = field(metadata=SENTENCE)  # [B, S, E]
+    values: Tensor = field(metadata=SENTENCE)  # [B, S, M]
+    mask: Tensor = field(metadata=SENTENCE)  # [B, S]
     fed: Tensor | None = None  # [B, K, 3A] from the segment's context to the inner cell, if it reads it
-    # For a CPU, where no gradient is wanted:
-    sigmoids: Sigmoids | None = None  # of the keys; only hypotheses that begin a segment attend
-    table: Tensor | None = None  # [V, 3H + 3A] what each symbol gives to the gates
+    # For a CPU, where no gradient is wanted: of the keys; only hypotheses that begin a segment attend
+    sigmoids: Sigmoids | None = field(default=None, metadata=SENTENCE)
+    # [V, 3H + 3A] likewise: what each symbol gives to the gates
+    table: Tensor | None = field(default=None, metadata=EVERYONE)
 
     @classmethod
     def first(

@@ -15,10 +15,11 @@ from caesura.data.batching import rounded
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
 from caesura.kernels.graphs import wanted
+from caesura.kernels.states import ROOM, grown
 from caesura.search import graphs
 from caesura.search.hypothesis import log_probs
 
-SMALLER = 2  # sizes per doubling that a batch shrinks through
+SMALLER = 2  # sizes per doubling that a batch shrinks through, and that a state grows through
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,10 @@ def run(
         return progress, progress.symbols[None, :0], None
     going = pace(device)
     size = rounded(count) if going.graphs else count
-    state = decoder.start(_padded(encoded, size) if going.graphs else encoded)
+    if going.graphs:
+        encoded = encoded.padded(size, rounded(encoded.states.shape[1]))
+    room, steps = ROOM, 0  # symbols that the state has room for, and that it has
+    state = decoder.start(encoded, room)
     itself = torch.arange(rule.width, device=device)  # each hypothesis itself
     if len(itself) > 1:
         state = decoder.reorder(state, None, torch.zeros_like(itself).expand(size, -1))
@@ -93,7 +97,12 @@ def run(
         while most:
             if check is not None:
                 check()
-            for _ in range(-(-min(most, going.round) // going.stretch)):
+            pieces = -(-min(most, going.round) // going.stretch)
+            steps += pieces * going.stretch
+            if steps > room:
+                room = rounded(steps, SMALLER)
+                state = grown(state, room)
+            for _ in range(pieces):
                 state, progress, wrote = play((rule, going.stretch), piece, (state, progress))
                 trail[-1][1].append(wrote)
             alive = progress.left > 0
@@ -152,16 +161,3 @@ def _put(progress: P, rows: Tensor, into: P) -> None:
 def _present(progress: P, real: Tensor) -> P:
     """Rows that are not `real` [B] count as done."""
     return replace(progress, left=progress.left * real)
-
-
-def _padded(encoded: Encoded, sentences: int) -> Encoded:
-    """With more sentences, of one segment each, and segments that no sentence has."""
-    B, S, _ = encoded.states.shape
-    more, wider = sentences - B, rounded(S) - S
-    if not more and not wider:
-        return encoded
-    return Encoded(
-        F.pad(encoded.states, (0, 0, 0, wider, 0, more)),
-        F.pad(encoded.lengths, (0, more), value=1),
-        F.pad(encoded.summary, (0, 0, 0, more)),
-    )

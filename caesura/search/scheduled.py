@@ -20,7 +20,7 @@ def scheduled_inputs(decoder: Decoder[Any], encoded: Encoded, trg_in: Tensor, sh
     A draw is from the model's distribution after all that was fed before it, draws included. As draws have
     no gradient, forcing the result through the decoder gives that of the whole method. </s> is never fed.
     """
-    state, fed = decoder.start(encoded), [trg_in[:, :1]]
+    state, fed = decoder.start(encoded, trg_in.shape[1]), [trg_in[:, :1]]
     for reference in trg_in[:, 1:].split(1, 1):
         step, state = decoder.step(state, fed[-1])
         scores = log_probs(step.logits[:, 0])

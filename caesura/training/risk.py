@@ -76,7 +76,7 @@ def _draw(
     """For each sentence its reference, then the other targets drawn for it, without </s>."""
     settings = model.config.training
     rows = slice(len(references))
-    frozen = Encoded(encoded.states[rows].detach(), encoded.lengths[rows], encoded.summary[rows].detach())
+    frozen = encoded.rows(rows).detached()
     # A target twice as long as its reference is not worth drawing.
     limits = 2 * batch.trg_lengths[rows] + 1  # type: ignore[index]
     candidates = [[reference] for reference in references]

@@ -1,5 +1,6 @@
 """Small ACT decoders of every kind, and what they read."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,4 +59,5 @@ def targets(lengths: list[int], seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def alone(encoded: Encoded, b: int) -> Encoded:
     n = int(encoded.lengths[b])
-    return Encoded(encoded.states[b : b + 1, :n], encoded.lengths[b : b + 1], encoded.summary[b : b + 1])
+    single = encoded.rows(slice(b, b + 1))
+    return replace(single, states=single.states[:, :n])

@@ -1,6 +1,7 @@
 """ActDecoder is Algorithm 2: the machine against the listing's nested loops, numbers by hand, gradients."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: s
     within = (torch.arange(5) < lengths[:, None])[..., None]
 
     def run(states: Tensor, summary: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
-        given = Encoded(states, encoded.lengths, summary), before, lengths
+        given = replace(encoded, states=states, summary=summary), before, lengths
         result = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), given)
         return result.logits * within, result.penalty
 
@@ -212,7 +213,7 @@ def test_batch_mates_and_whatever_stands_in_the_padding_do_not_matter(
     encoded, (_, before, sizes) = memory(places, seed), targets(lengths, seed)
     padding = (torch.arange(encoded.states.shape[1]) >= encoded.lengths[:, None])[..., None]
     beyond = torch.arange(before.shape[1]) >= sizes[:, None]
-    poisoned = Encoded(encoded.states.masked_fill(padding, torch.nan), encoded.lengths, encoded.summary)
+    poisoned = replace(encoded, states=encoded.states.masked_fill(padding, torch.nan))
     for decoded in (made(encoded, before, sizes), made(poisoned, before.masked_fill(beyond, 0), sizes)):
         for b, n in enumerate(lengths):
             single = made(alone(encoded, b), before[b : b + 1, :n], sizes[b : b + 1])
@@ -254,7 +255,7 @@ def test_the_halting_unit_gets_exactly_no_gradient_at_the_ends(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_autocast_keeps_state_and_halting_in_float32(dtype: torch.dtype) -> None:
     made, encoded = decoder(1).float(), memory([4, 2], 1)
-    encoded = Encoded(encoded.states.to(dtype), encoded.lengths, encoded.summary.to(dtype))
+    encoded = replace(encoded, states=encoded.states.to(dtype), summary=encoded.summary.to(dtype))
     _, before, lengths = targets([6, 4], 1)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
         decoded = made(encoded, before, lengths)

@@ -68,12 +68,7 @@ def test_a_wide_enough_beam_finds_the_best_of_all_sequences(seed: int) -> None:
     everything = finished + opened
     lengths = torch.tensor([len(symbols) for symbols in everything])
     targets = torch.tensor([[*symbols, *[PAD] * (limit - len(symbols))] for symbols in everything])
-    copies = Encoded(
-        *(
-            getattr(encoded, name).expand(len(everything), *getattr(encoded, name).shape[1:])
-            for name in ("states", "lengths", "summary")
-        )
-    )
+    copies = encoded.rows(torch.zeros(len(everything), dtype=torch.long))
     scores = dict(zip(everything, score_targets(decoder, copies, targets, lengths).tolist(), strict=True))
     (pool,) = beam_search(decoder, encoded, torch.tensor([limit]), beam=len(everything))
     ranked = [sorted(group, key=lambda s: scores[s] / len(s), reverse=True) for group in (finished, opened)]

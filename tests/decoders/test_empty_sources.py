@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from caesura.decoders.act import ActDecoder
 from caesura.decoders.base import Decoder
 from caesura.decoders.recurrent import RecurrentDecoder
-from caesura.encoders.base import Encoded
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels import VARIABLE
 from caesura.search.beam import beam_search
@@ -109,7 +108,7 @@ def test_a_search_writes_something_for_an_empty_source(
     with torch.no_grad():
         segments = segmenter(SYMBOLS, LENGTHS)
         encoded = model["encoder"](segments.vectors, segments.lengths)
-        others = Encoded(encoded.states[KEPT], encoded.lengths[KEPT], encoded.summary[KEPT])
+        others = encoded.rows(KEPT)
         hypotheses = beam_search(machine, encoded, torch.full((3,), 5), beam=2)
         alone = beam_search(machine, others, torch.full((2,), 5), beam=2)
     assert all(hypothesis.log_prob < 0 for hypothesis in hypotheses[1])

@@ -236,7 +236,7 @@ def test_dropout_in_training_is_drawn_at_every_step():
 def test_low_precision_and_the_reference_take_plain_operations(monkeypatch):
     model, given = decoder(), encoded()
     with torch.no_grad():
-        low = Encoded(given.states.bfloat16(), given.lengths, given.summary.bfloat16())
+        low = replace(given, states=given.states.bfloat16(), summary=given.summary.bfloat16())
         assert model.bfloat16().start(low).sigmoids is None
         monkeypatch.setenv(VARIABLE, "reference")
         assert model.double().start(given).sigmoids is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -122,7 +123,7 @@ def encoded(lengths: list[int], sizes: Sizes = SMALL, poison: float = 0.5) -> En
 
 
 def cast(given: Encoded, dtype: torch.dtype) -> Encoded:
-    return Encoded(given.states.to(dtype), given.lengths, given.summary.to(dtype))
+    return replace(given, states=given.states.to(dtype), summary=given.summary.to(dtype))
 
 
 def walk(model: RecurrentDecoder, state: RecurrentState, symbols: Tensor) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """A decoder that reads its distributions from a table: all that a search can meet, and no arithmetic."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from caesura.data.vocabulary import BOS
 from caesura.decoders.base import Decoder, DecoderStep
 from caesura.encoders.base import Encoded
+from caesura.kernels.states import ROOM, SENTENCE
 from caesura.search.hypothesis import Hypothesis
 
 
@@ -16,15 +17,15 @@ from caesura.search.hypothesis import Hypothesis
 class Walk:
     """B sentences of K hypotheses: all that a hypothesis remembers is the sum of the symbols that it read."""
 
-    table: Tensor  # [B, M, V]
-    lengths: Tensor  # [B]
+    table: Tensor = field(metadata=SENTENCE)  # [B, M, V]
+    lengths: Tensor = field(metadata=SENTENCE)  # [B]
     read: Tensor  # [B, K]
 
 
 class Script(Decoder[Walk]):
     """The encoded source is its table."""
 
-    def start(self, encoded: Encoded) -> Walk:
+    def start(self, encoded: Encoded, room: int = ROOM) -> Walk:
         read = torch.zeros(len(encoded.lengths), 1, dtype=torch.long, device=encoded.lengths.device)
         return Walk(encoded.states, encoded.lengths, read)
 
@@ -32,11 +33,6 @@ class Script(Decoder[Walk]):
         read = state.read + symbols
         rows = torch.arange(len(read), device=read.device)[:, None]
         return DecoderStep(state.table[rows, read % state.lengths[:, None]]), replace(state, read=read)
-
-    def reorder(self, state: Walk, kept: Tensor | None, hypotheses: Tensor) -> Walk:
-        if kept is None:
-            return replace(state, read=state.read.gather(1, hypotheses))
-        return Walk(state.table[kept], state.lengths[kept], state.read[kept[:, None], hypotheses])
 
 
 SCRIPT = Script()

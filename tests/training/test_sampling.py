@@ -12,7 +12,6 @@ from sacrebleu.metrics import BLEU, CHRF
 from caesura.config import Training
 from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD
-from caesura.encoders.base import Encoded
 from caesura.kernels.adam import Adam
 from caesura.search.scheduled import scheduled_inputs
 from caesura.training import risk
@@ -59,7 +58,7 @@ def test_draws_have_the_models_distribution_after_what_was_fed_before() -> None:
     _, encoded = model.encode(batch.src, batch.src_lengths)
     torch.manual_seed(0)
     fed = scheduled_inputs(model.decoder, encoded, batch.trg_in, torch.tensor(1.0))
-    alone = Encoded(encoded.states[:1], encoded.lengths[:1], encoded.summary[:1])
+    alone = encoded.rows(slice(1))
     symbols = [s for s in range(9) if s not in (PAD, BOS, EOS)]
     state = model.decoder.start(alone)
     first, state = model.decoder.step(state, torch.tensor([[BOS]]))
@@ -121,7 +120,7 @@ def test_the_risk_is_the_expected_cost_of_the_candidates(
     expected = []
     for b, drawn in enumerate(candidates):
         assert len({tuple(target) for target in drawn}) == len(drawn)
-        one = Encoded(encoded.states[[b]], encoded.lengths[[b]], encoded.summary[[b]])
+        one = encoded.rows(slice(b, b + 1))
         logs = []
         for target in drawn:
             trg = torch.tensor([[*target, EOS]])
