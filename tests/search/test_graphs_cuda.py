@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from attentive import Attentive, sources
 from helpers import ACT, LOOKUP, sentences, tiny_model
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import EOS
+from caesura.decoders.cache import Cache
 from caesura.encoders.base import Encoded
 from caesura.inference import Translator
 from caesura.kernels.graphs import VARIABLE
-from caesura.search import graphs
+from caesura.search import graphs, rounds
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.search.hypothesis import Hypothesis
@@ -73,6 +75,42 @@ def test_graphs_give_what_is_found_without_whatever_the_weights(segmenter: dict[
             seen.add(str([h.symbols for pool in hypotheses for h in pool]))
     assert len(seen) == 6
     assert sum(captured is not None for captured in graphs._graphs[model.decoder]._captured.values()) > 8
+
+
+def test_a_cache_in_graphs_gives_what_is_found_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "ROOM", 16)
+    decoder, limits = Attentive(), torch.arange(30) * 7 % 60 + 1
+    with torch.no_grad():
+        decoder.output.bias[EOS] -= 12
+    found = []
+    for device in ("cpu", "cuda", "cuda", "cuda"):  # there plain, captured, replayed
+        decoder.to(device)
+        source = sources(30, device=device)
+        pools = beam_search(decoder, source, limits.to(device), 4)
+        found.append([*pools, greedy(decoder, source, limits.to(device))])
+        same(found[-1], found[0], 1e-9)
+    assert {len(h.symbols) for pool in found[0] for h in pool} >= {57, 1}
+    captured = graphs._graphs[decoder]._captured.values()
+    assert sum(graph is not None for graph in captured) > 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_cache_of_usual_sizes_attends_as_on_a_cpu(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    B, N, K, D = 5, 8, 4, 64
+    parents = torch.tensor([0, 0, 2, 1]).expand(B, -1)
+    mine = Cache.empty(torch.zeros(B, 1, dtype=torch.float64), 1, N, D, 8)
+    theirs = Cache.empty(torch.zeros(B, 1, dtype=dtype, device="cuda"), 1, N, D, 8)
+    mine, theirs = (c.reorder(None, torch.zeros_like(parents).to(c.position.device)) for c in (mine, theirs))
+    for u in range(20):
+        if u == 8:
+            mine, theirs = mine.grow(24), theirs.grow(24)
+        new = torch.randn(3, B, N, K, D).to(dtype)
+        expected = mine.attend(0, *new.double(), mine.mask())
+        result = theirs.attend(0, *new.cuda(), theirs.mask())
+        within = 1e-4 if dtype == torch.float32 else 0.03
+        torch.testing.assert_close(result.double().cpu(), expected, rtol=within, atol=within)
+        mine, theirs = (c.advanced().reorder(None, parents.to(c.position.device)) for c in (mine, theirs))
 
 
 def test_weights_elsewhere_are_captured_anew() -> None:
