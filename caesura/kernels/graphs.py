@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import torch
 
 VARIABLE = "CAESURA_GRAPHS"
-MOST = 128  # graphs kept
-SHARE = 0.6  # of the GPU's memory, beyond which all of them are forgotten
+MOST = 256  # graphs kept by each user
+# Of the GPU's memory, and thereof for graphs: if more is taken, all of them are forgotten.
+SHARE, PART = 0.6, 0.1
 
 Result = TypeVar("Result")
 
@@ -40,26 +44,26 @@ class Graphs:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
         self._graphs: OrderedDict[Hashable, tuple[torch.cuda.CUDAGraph, Played[Any]]] = OrderedDict()
         self._seen: set[Hashable] = set()
         self._numbers = count()
-        # One stream and one pool for all, so that the next shape may use memory that one no longer needs.
-        self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.MemPool()
+        self.side = Side(device)  # after the graphs: its memory may not go before them
 
     def __len__(self) -> int:
         return len(self._graphs)
 
     def play(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
-        """The function's results, in order with the current stream's work; without a key, never captured."""
-        here = torch.cuda.current_stream(self.device)
-        self._stream.wait_stream(here)
-        # In this thread: a pool belongs to a thread, and gradients would be allocated in another.
-        with torch.cuda.stream(self._stream), torch.autograd.set_multithreading_enabled(False):
-            played = self._play(key, function)
-        here.wait_stream(self._stream)
-        return played
+        """The function's results, in order with the current stream's work; without a key, never captured.
+
+        Inside of what is being played, and while another thread plays, it runs as it is.
+        """
+        if not _PLAYING.acquire(blocking=False):
+            return Played(function(), None)
+        try:
+            with self.side.current():
+                return self._play(key, function)
+        finally:
+            _PLAYING.release()
 
     def _play(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
         if key in self._graphs:
@@ -70,32 +74,96 @@ class Graphs:
         if key is None or key not in self._seen:
             # Compiles kernels and makes libraries ready, which a capture must not.
             self._seen.add(key)
-            with torch.cuda.use_mem_pool(self._pool):
-                return Played(function(), None)
-        total = torch.cuda.get_device_properties(self.device).total_memory
-        if torch.cuda.memory_reserved(self.device) > SHARE * total:
+            return Played(self.side.run(function), None)
+        if self.side.full():
             self.forget()
-        graph = torch.cuda.CUDAGraph()
-        # A thread that pins memory meanwhile must not break the capture.
-        graph.capture_begin(self._pool.id, capture_error_mode="thread_local")  # type: ignore[arg-type]
-        try:
-            played = Played(function(), next(self._numbers))
-        except RuntimeError as problem:
-            problem.add_note(f"This happened in the capture of a CUDA graph; {VARIABLE}=0 does without them.")
-            raise
-        finally:
-            graph.capture_end()
+        graph, result = self.side.record(function)
+        played = Played(result, next(self._numbers))
         graph.replay()
         self._graphs[key] = graph, played
         if len(self._graphs) > MOST:
-            torch.cuda.synchronize(self.device)
+            self.side.wait()
             self._graphs.popitem(last=False)
         return played
 
     def forget(self) -> None:
         """Give up all graphs and their memory."""
-        torch.cuda.synchronize(self.device)
+        self.side.wait()
         self._graphs.clear()
         self._seen.clear()
+        self.side.empty()
+
+
+class Side:
+    """A stream of a GPU and a pool of memory for work that is captured, and for its first runs.
+
+    There is one pool for all shapes, so that the next one may use memory that one no longer needs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.memory = torch.cuda.get_device_properties(device).total_memory
+        self._stream = _stream(device)
+        self._pool = torch.cuda.MemPool()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Whatever runs on the device runs here, after what came before, and before what comes after."""
+        here = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(here)
+        torch.clear_autocast_cache()  # copies of weights that were made outside would not follow the weights
+        try:
+            # In this thread: a pool belongs to a thread, and gradients would be allocated in another.
+            with torch.cuda.stream(self._stream), torch.autograd.set_multithreading_enabled(False):
+                yield
+        finally:
+            torch.clear_autocast_cache()  # those made inside are the pool's
+        here.wait_stream(self._stream)
+
+    def run(self, function: Callable[[], Result]) -> Result:
+        """The results, in the pool's memory."""
+        with torch.cuda.use_mem_pool(self._pool):
+            return function()
+
+    def record(self, function: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
+        """What torch.cuda.graph does, less its collecting garbage and emptying the cache for every shape."""
+        graph = torch.cuda.CUDAGraph()
+        # A thread that pins memory meanwhile must not break the capture.
+        graph.capture_begin(self._pool.id, capture_error_mode="thread_local")  # type: ignore[arg-type]
+        try:
+            result = function()
+        except RuntimeError as problem:
+            problem.add_note(f"This happened in the capture of a CUDA graph; {VARIABLE}=0 does without them.")
+            raise
+        finally:
+            graph.capture_end()
+        return graph, result
+
+    def full(self) -> bool:
+        """Whether memory is short, and the pool has a part in it."""
+        reserved = torch.cuda.memory_reserved(self.device)
+        if reserved <= SHARE * self.memory:
+            return False
+        return sum(segment["total_size"] for segment in self._pool.snapshot()) > PART * reserved
+
+    def wait(self) -> None:
+        """Until the device has done all its work."""
+        torch.cuda.synchronize(self.device)
+
+    def empty(self) -> None:
+        """Give back the pool's memory."""
         self._pool = torch.cuda.MemPool()
         torch.cuda.empty_cache()
+
+
+_PLAYING = Lock()  # one at a time: what another thread does on the stream would be captured, too
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """One stream for all graphs, on which cuBLAS then has its workspace once."""
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        for dtype in (torch.bfloat16, torch.float32):
+            torch.mm(*[torch.ones(64, 64, device=device, dtype=dtype)] * 2)
+    return stream

@@ -6,11 +6,10 @@ of buffers, into which a piece's arguments are copied where they do not lie ther
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,19 +18,23 @@ import torch
 from torch import Tensor, nn
 
 from caesura.kernels import pick
-from caesura.kernels.graphs import VARIABLE
+from caesura.kernels.graphs import Graphs
 
-SHAPES = 256  # whose graphs are kept
-LARGEST = 4 << 30  # bytes of the buffers; what needs more runs without graphs
+LARGEST = 0.25  # of the GPU's memory, for buffers; what needs more runs without graphs
 
 Piece = Callable[..., tuple[Any, ...]]  # returns its arguments as it leaves them, and whatever else
 Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, piece, arguments
 
 
 @contextmanager
-def borrow(decoder: nn.Module, allowed: bool) -> Iterator[Play]:
-    """A function that plays pieces of a search, from the decoder's graphs unless these are in use."""
-    graphs = _graphs.setdefault(decoder, SearchGraphs()) if allowed else None
+def borrow(decoder: nn.Module, device: torch.device | None) -> Iterator[Play]:
+    """A function that plays pieces of a search, from the decoder's graphs unless these are in use.
+
+    Without a device there are no graphs.
+    """
+    if device and decoder not in _graphs:
+        _graphs.setdefault(decoder, SearchGraphs(device))
+    graphs = _graphs[decoder] if device else None
     if graphs is None or not graphs.lock.acquire(blocking=False):
         yield lambda _, piece, arguments: piece(*arguments)
         return
@@ -50,78 +53,51 @@ def forget(decoder: nn.Module, device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-@dataclass(frozen=True)
-class Captured:
-    """A graph, the buffers that it reads, and what it leaves in them or in memory of its own."""
-
-    graph: torch.cuda.CUDAGraph
-    buffers: list[Tensor]
-    results: tuple[Any, ...]
-
-
 class SearchGraphs:
     """The graphs of one decoder."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.lock = Lock()
+        self.graphs = Graphs(device)
+        self._largest = LARGEST * self.graphs.side.memory
         self._memory: list[Tensor] = []  # one piece for each tensor of the arguments, whatever its shape
-        self._captured: OrderedDict[Hashable, Captured | None] = OrderedDict()  # None: seen, not captured
 
     def play(self, name: Hashable, piece: Piece, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run the piece as it is the first time, which compiles and warms up, and as a graph from then on.
-
-        Its result may be overwritten when the next piece is played.
-        """
-        key, leaves = (name, _outline(arguments)), _leaves(arguments)
-        if key not in self._captured or not self._make_room(leaves):
-            self._captured.setdefault(key)
-            self._forget(len(self._captured) - SHAPES)
+        """The piece's results, which may be overwritten when the next one is played."""
+        leaves = _leaves(arguments)
+        if not self._make_room(leaves):
             return piece(*arguments)
-        self._captured.move_to_end(key)
-        captured = self._captured[key]
-        buffers = captured.buffers if captured else self._buffers(leaves)
-        self._fill(buffers, leaves)
-        if captured is None:
-            captured = self._captured[key] = self._capture(piece, _rebuilt(arguments, iter(buffers)), buffers)
-        captured.graph.replay()
-        tensors = [leaf if self._holds(leaf) else leaf.clone() for leaf in _leaves(captured.results)]
-        return _rebuilt(captured.results, iter(tensors))
+        buffers = self._filled(leaves)
+        work = partial(self._work, piece, _rebuilt(arguments, iter(buffers)), buffers)
+        results = self.graphs.play((name, _outline(arguments)), work).result
+        tensors = [leaf if self._holds(leaf) else leaf.clone() for leaf in _leaves(results)]
+        return _rebuilt(results, iter(tensors))
 
-    def _capture(self, piece: Piece, arguments: tuple[Any, ...], buffers: list[Tensor]) -> Captured:
-        """Record the piece with the arguments that lie in `buffers`."""
+    def _work(self, piece: Piece, arguments: tuple[Any, ...], buffers: list[Tensor]) -> tuple[Any, ...]:
+        """Run the piece with arguments that lie in `buffers`, and leave there what it makes of them."""
+        returned = piece(*arguments)
+        results = _leaves(returned)
+        for i, leaf in enumerate(results):  # none is written to before all are read
+            if self._holds(leaf) and not (i < len(buffers) and leaf is buffers[i]):
+                results[i] = leaf.clone()
+        for i, buffer in enumerate(buffers):
+            if results[i] is not buffer and _outline(results[i]) == _outline(buffer):
+                results[i] = buffer.copy_(results[i])
+        return _rebuilt(returned, iter(results))
 
-        def work() -> tuple[Any, ...]:
-            returned = piece(*arguments)
-            results = _leaves(returned)
-            for i, leaf in enumerate(results):  # none is written to before all are read
-                if self._holds(leaf) and not (i < len(buffers) and leaf is buffers[i]):
-                    results[i] = leaf.clone()
-            for i, buffer in enumerate(buffers):
-                if results[i] is not buffer and _outline(results[i]) == _outline(buffer):
-                    results[i] = buffer.copy_(results[i])
-            return _rebuilt(returned, iter(results))
-
-        others = [other.graph for other in self._captured.values() if other]
-        graph, results = _record(work, others, buffers[0].device)
-        return Captured(graph, buffers, results)
-
-    # Tensors made in inference mode could not be written to outside of it.
-    @torch.inference_mode(False)
-    def _buffers(self, leaves: list[Tensor]) -> list[Tensor]:
-        return [
-            memory[: leaf.nbytes].view(leaf.dtype).view(leaf.shape)
-            for memory, leaf in zip(self._memory, leaves, strict=False)
-        ]
-
-    def _fill(self, buffers: list[Tensor], leaves: list[Tensor]) -> None:
-        """Copy leaves that are not in their buffers yet; none is written to before all are read."""
-        pairs = [
+    def _filled(self, leaves: list[Tensor]) -> list[Tensor]:
+        """Buffers with these numbers; none is written to before all are read."""
+        with torch.inference_mode(False):  # tensors made in it could not be written to outside of it
+            pairs = zip(self._memory, leaves, strict=False)
+            buffers = [part[: leaf.nbytes].view(leaf.dtype).view(leaf.shape) for part, leaf in pairs]
+        moving = [
             (buffer, leaf.clone() if self._holds(leaf) else leaf)
             for buffer, leaf in zip(buffers, leaves, strict=True)
             if leaf.data_ptr() != buffer.data_ptr() or not leaf.is_contiguous()
         ]
-        for buffer, leaf in pairs:
+        for buffer, leaf in moving:
             buffer.copy_(leaf)
+        return buffers
 
     def _holds(self, leaf: Tensor) -> bool:
         address = leaf.untyped_storage().data_ptr()
@@ -137,22 +113,14 @@ class SearchGraphs:
             for i, (memory, leaf) in enumerate(zip(self._memory, leaves, strict=False))
             if leaf.nbytes > memory.nbytes
         }
-        if sum(growing.get(i, memory.nbytes) for i, memory in enumerate(self._memory)) > LARGEST:
+        if sum(growing.get(i, memory.nbytes) for i, memory in enumerate(self._memory)) > self._largest:
             return False
         if growing:
-            seen = list(self._captured)
-            self._forget(len(seen))
-            self._captured.update(dict.fromkeys(seen))
+            self.graphs.forget()
         for i, size in growing.items():
             self._memory[i] = self._memory[i].new_empty(0)  # the old is free before the new is asked for
             self._memory[i] = self._memory[i].new_empty(size)
         return True
-
-    def _forget(self, count: int) -> None:
-        if count > 0 and self._memory and self._memory[0].is_cuda:
-            torch.cuda.synchronize(self._memory[0].device)
-        for _ in range(count):
-            self._captured.popitem(last=False)
 
 
 _graphs: WeakKeyDictionary[nn.Module, SearchGraphs] = WeakKeyDictionary()
@@ -199,39 +167,3 @@ def _branches(tree: Any) -> list[tuple[str, Any]]:
     if is_dataclass(tree) and not isinstance(tree, type):
         return [(f.name, getattr(tree, f.name)) for f in fields(tree)]
     return [(str(i), branch) for i, branch in enumerate(tree)] if isinstance(tree, (tuple, list)) else []
-
-
-def _record(
-    work: Callable[[], tuple[Any, ...]], others: list[torch.cuda.CUDAGraph], device: torch.device
-) -> tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]:
-    """What torch.cuda.graph does, less its collecting garbage and emptying the cache for every new shape.
-
-    No graph leaves anything in its working memory that is needed later, so all use the same.
-    """
-    graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
-    side = _side_stream(device)
-    side.wait_stream(here)
-    torch.clear_autocast_cache()  # copies of weights that were made outside would not follow the weights
-    with torch.cuda.stream(side):
-        # A thread that pins memory meanwhile must not break the capture.
-        graph.capture_begin(others[0].pool() if others else None, capture_error_mode="thread_local")
-        try:
-            results = work()
-        except RuntimeError as problem:
-            problem.add_note(f"This happened in the capture of a CUDA graph; {VARIABLE}=0 does without them.")
-            raise
-        finally:
-            graph.capture_end()
-    torch.clear_autocast_cache()  # those made inside are the graph's
-    here.wait_stream(side)
-    return graph, results
-
-
-@cache
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """One stream for all captures, on which cuBLAS then has its workspace once."""
-    side = torch.cuda.Stream(device)
-    with torch.cuda.stream(side):
-        for dtype in (torch.bfloat16, torch.float32):
-            torch.mm(*[torch.ones(64, 64, device=device, dtype=dtype)] * 2)
-    return side

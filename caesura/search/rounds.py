@@ -93,7 +93,7 @@ def run(
     progress = _present(_rows(progress, ids % count), ids < count)
     trail: Trail = [(ids, [])]
     piece, most = partial(_stretch, decoder, rule, going.stretch), going.round
-    with graphs.borrow(decoder, going.graphs) as play:
+    with graphs.borrow(decoder, device if going.graphs else None) as play:
         while most:
             if check is not None:
                 check()

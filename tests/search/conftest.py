@@ -1,27 +1,22 @@
 """Searches on the CPU that go as on a GPU."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from paces import PACES, Replay
+from paces import PACES, Replay, Side
 
-from caesura.search import graphs, rounds
+from caesura.kernels import graphs as kernels
+from caesura.search import rounds
 from caesura.search.rounds import Pace
 
 
 @pytest.fixture(scope="module")
 def replays() -> Iterator[list[Replay]]:
     """What was recorded: on a CPU, pieces that run as they are, over buffers."""
-    made = []
-
-    def record(work: Callable[[], tuple[Any, ...]], *_: Any) -> tuple[Replay, tuple[Any, ...]]:
-        made.append(Replay(work))
-        return made[-1], made[-1].results
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphs, "_record", record)
-        yield made
+        patch.setattr(kernels, "Side", Side)
+        patch.setattr(Side, "replays", [])
+        yield Side.replays
 
 
 @pytest.fixture(scope="module", params=PACES)

@@ -1,7 +1,8 @@
 """How searches go on a GPU, without one."""
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, ClassVar
 
 import torch
 
@@ -27,3 +28,32 @@ class Replay:
         with torch.inference_mode():  # writes to whatever there is, as a graph does
             for old, new in zip(graphs._leaves(self.results), news, strict=True):
                 old.copy_(new)
+
+
+class Side:
+    """Where graphs are made of, on a CPU: pieces that run as they are, over buffers."""
+
+    memory = 1 << 40
+    replays: ClassVar[list[Replay]] = []  # all that were made
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def current(self) -> Any:
+        return nullcontext()
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        return function()
+
+    def record(self, function: Callable[[], Any]) -> tuple[Replay, Any]:
+        self.replays.append(Replay(function))
+        return self.replays[-1], self.replays[-1].results
+
+    def full(self) -> bool:
+        return False
+
+    def wait(self) -> None:
+        pass
+
+    def empty(self) -> None:
+        pass

@@ -112,7 +112,8 @@ def test_so_it_is_when_memory_runs_out_while_a_graph_is_captured(
         result(step)  # the cuts are captured first, and what follows them comes anew
     tried = watched(monkeypatch)
     # The memory of the first time is somebody else's now.
-    taken, step.graphs._pool = step.graphs._pool, torch.cuda.MemPool()
+    side = step.graphs.side
+    taken, side._pool = side._pool, torch.cuda.MemPool()
     with at_most(torch.cuda.memory_reserved() + 0.4 * needed):
         close(result(step), expected, 1e-9)
     assert tried[0] == (SENTENCES, True)

@@ -384,6 +384,7 @@ def test_beyond_its_share_of_memory_all_is_forgotten_and_nothing_else(
     segmenter: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphs, "SHARE", 0.0)
+    monkeypatch.setattr(graphs, "PART", 0.0)
     step = side_by_side(segmenter, RECURRENT, "float64", monkeypatch)
     assert step.graphs is not None
     assert len(step.graphs) <= 1
