@@ -28,10 +28,7 @@ Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, pi
 
 @contextmanager
 def borrow(decoder: nn.Module, device: torch.device | None) -> Iterator[Play]:
-    """A function that plays pieces of a search, from the decoder's graphs unless these are in use.
-
-    Without a device there are no graphs.
-    """
+    """A function that plays pieces of a search, from the decoder's graphs on the device if they are free."""
     if device and decoder not in _graphs:
         _graphs.setdefault(decoder, SearchGraphs(device))
     graphs = _graphs[decoder] if device else None

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import torch
 from attentive import LAYERS, Attentive, CachedState, Copying, sources
+from helpers import tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paces import PACES, Replay
 from scripts import same
 
 from caesura.data.vocabulary import BOS, EOS, UNK
+from caesura.decoders.base import DECODERS
 from caesura.decoders.cache import Cache
 from caesura.kernels.states import grown
 from caesura.search import graphs, rounds
@@ -219,3 +221,36 @@ def test_an_empty_batch_has_no_hypotheses_and_no_entries() -> None:
     wide = cached.reorder(state, None, nothing.view(0, 3))
     assert wide.cache.keys[0].shape[:3] == (0, 2, 3)
     assert replace(wide, cache=wide.cache.grow(99)).cache.ancestry.shape == (0, 3, 99)
+
+
+@pytest.mark.usefixtures("pace", "small")
+@pytest.mark.parametrize("steps", [(0, 0), (3, 1), (11, 4)])
+def test_a_batch_that_does_not_fit_is_split_and_no_cache_is_torn(
+    steps: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DECODERS, "attentive", Attentive)
+    model = tiny_model(decoder={"type": "attentive"}, scale=1.0)
+    with torch.no_grad():
+        model.decoder.output.bias[EOS] -= 12
+    texts = ["abc", "ab", "cabab", "d", "cba", "bbbb", "dada"]
+    expected = [output.hypotheses for output in model.process(texts, model.searcher(3))]
+    assert max(len(h.symbols) for pool in expected for h in pool) > 16
+    attend, left = Cache.attend, [*steps]  # steps before memory runs out, and those of what is tried next
+
+    def short(cache: Cache, layer: int, *rest: Any) -> Any:
+        result = attend(cache, layer, *rest)
+        if layer == LAYERS - 1 and left:  # both layers have written
+            if not left[0]:
+                del left[0]
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            left[0] -= 1
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cache, "attend", short)
+        outputs = model.process(texts, model.searcher(3))
+    assert not left
+    for _ in range(3):  # and what comes after finds nothing of it
+        for output, pool in zip(outputs, expected, strict=True):
+            same(output.hypotheses, pool)
+        outputs = model.process(texts, model.searcher(3))
