@@ -60,17 +60,18 @@ class Graphs:
         if not _PLAYING.acquire(blocking=False):
             return Played(function(), None)
         try:
-            with self.side.current():
-                return self._play(key, function)
-        finally:
-            _PLAYING.release()
-
-    def _play(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
-        if key in self._graphs:
+            if key not in self._graphs:
+                with self.side.current():
+                    return self._first(key, function)
             graph, played = self._graphs[key]
             self._graphs.move_to_end(key)
             graph.replay()
             return played
+        finally:
+            _PLAYING.release()
+
+    def _first(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
+        """The result where there is no graph yet: that of a plain run, or of a graph that is made now."""
         if key is None or key not in self._seen:
             # Compiles kernels and makes libraries ready, which a capture must not.
             self._seen.add(key)

@@ -166,7 +166,7 @@ def test_memory_is_flat_over_batches_of_many_shapes_and_goes_with_the_model(
         limits = torch.arange(count, device="cuda") % 20 + 1
         beam_search(model.decoder, encode(model, sentences(count, seed=count, longest=longest)), limits)
         used.append(torch.tensor([torch.cuda.memory_allocated(), torch.cuda.memory_reserved()]))
-    assert len(graphs._graphs[model.decoder].graphs) == 24
+    assert 12 < len(graphs._graphs[model.decoder].graphs) <= 24
     early, late = (torch.stack(part).amax(0) for part in (used[:100], used[100:]))
     assert (late <= 1.1 * early).all(), (early, late)
     del model
