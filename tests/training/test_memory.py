@@ -156,11 +156,11 @@ def searched_too_large(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
     tried: list[int] = []
     start = RecurrentDecoder.start
 
-    def within(self: RecurrentDecoder, encoded: Encoded) -> Any:
+    def within(self: RecurrentDecoder, encoded: Encoded, room: int) -> Any:
         tried.append(len(encoded.lengths))
         if tried[-1] > most:
             raise NO_MEMORY
-        return start(self, encoded)
+        return start(self, encoded, room)
 
     monkeypatch.setattr(RecurrentDecoder, "start", within)
     return tried
