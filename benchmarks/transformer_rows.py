@@ -60,7 +60,7 @@ class Pytorch(nn.Module):
 
 
 def pytorch_step(ids: Tensor, vocabulary: int, mode: str | None) -> Step:
-    """A training step on ids [2, B, T]: forward and backward compiled, and the fused Adam; no compiler if None."""
+    """A training step on ids [2, B, T] with the fused Adam, compiled in a `mode` or not at all."""
     model = Pytorch(vocabulary, vocabulary).to(ids.device)
     run: Any = model if mode is None else torch.compile(model, mode=mode, dynamic=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
