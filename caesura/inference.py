@@ -232,7 +232,7 @@ class Translator(BaseTranslator):
         with self.precision():
             segments = self._segments(batch)
             if search:
-                memory = self.encoder(segments.vectors, segments.lengths)
+                memory = self.encoder.encode(segments)
                 results = search(self.decoder, memory, self.limits(batch), rows)
                 target_cuts = self._cut(memory, results)
             else:  # cuts alone need no encoder, which would take most of the time
@@ -252,7 +252,7 @@ class Translator(BaseTranslator):
 
     def _encoded(self, texts: Numbered, rows: list[int]) -> Encoded:
         segments = self._segments(self._batch(texts, rows))
-        return self.encoder(segments.vectors, segments.lengths)
+        return self.encoder.encode(segments)
 
     def _segments(self, batch: Batch) -> Segments:
         if batch.src_cuts is None:

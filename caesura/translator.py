@@ -132,7 +132,7 @@ class BaseTranslator(nn.Module):
     ) -> tuple[Segments, Encoded]:
         """Segment and encode source symbols [B, T], with cuts `given` as in `Batch.src_cuts`."""
         segments = self.segmenter(src, src_lengths, given=given)
-        return segments, self.encoder(segments.vectors, segments.lengths)
+        return segments, self.encoder.encode(segments)
 
     def forward(self, batch: Batch) -> Loss:
         """Cross-entropy + tau * penalty; the former is smoothed and normalized as configured."""
@@ -143,7 +143,7 @@ class BaseTranslator(nn.Module):
         if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
             raise ValueError("a loss needs a batch with targets")
         copies = segments.cuts.copies
-        encoded = self.encoder(segments.vectors, segments.lengths)
+        encoded = self.encoder.encode(segments)
         rows = batch.repeated(copies)
         trg_in, trg_out, trg_lengths = rows.trg_in, rows.trg_out, rows.trg_lengths
         assert trg_in is not None

@@ -105,7 +105,7 @@ class Pairs:
             segments = model.segmenter(src[:, :T], lengths, given=given)
         else:
             segments = model.segmenter.shifted(src[:, :T], lengths, shift[:, :T], given)
-        encoded = model.encoder(segments.vectors, segments.lengths)
+        encoded = model.encoder.encode(segments)
         copies = segments.cuts.copies
         written = written.repeat(copies)
         logits = model.decoder(encoded, trg_in[:, :U].repeat(copies, 1), written).logits

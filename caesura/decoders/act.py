@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from caesura.data.vocabulary import EOS
 from caesura.decoders.attention import MlpAttention
 from caesura.decoders.base import Decoded, Decoder, DecoderStep
-from caesura.decoders.recurrent import ROWS, attention_flops, between
+from caesura.decoders.recurrent import ROWS, attention_flops
 from caesura.encoders.base import Encoded
 from caesura.kernels import pick
 from caesura.kernels.act_decoder import ActDecoderState, act_decode, act_decoder_step
@@ -22,6 +22,7 @@ from caesura.kernels.states import ROOM
 from caesura.layers.checks import check_finite, check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
+from caesura.layers.projection import between
 from caesura.layers.recurrent import gru_flops
 from caesura.segmenters.base import BaseSegmenter
 

@@ -15,6 +15,7 @@ from caesura.segmenters.base import BaseSegmenter
 DECODERS: dict[str, str | type[Decoder[Any]]] = {
     "recurrent": "caesura.decoders.recurrent:RecurrentDecoder",
     "act": "caesura.decoders.act:ActDecoder",
+    "transformer": "caesura.decoders.transformer:TransformerDecoder",
 }
 
 State = TypeVar("State")

@@ -20,6 +20,7 @@ from caesura.kernels.states import EVERYONE, ROOM, SENTENCE
 from caesura.layers.checks import check_shares, check_sizes
 from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
+from caesura.layers.projection import between
 from caesura.layers.recurrent import gru_flops
 
 if TYPE_CHECKING:
@@ -154,11 +155,6 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         gates = F.linear(old, self.cell.weight_hh, self.cell.bias_hh)
         from_context = F.linear(context, self.cell.weight_ih[:, self.embedding.embedding_dim :])
         return gru_step(inputs + from_context, gates, old), weights
-
-
-def between(size: int, other: int) -> nn.Module:
-    """The identity where sizes agree, else a linear map."""
-    return nn.Identity() if size == other else nn.Linear(size, other)
 
 
 def attention_flops(attention: MlpAttention, segments: int, queries: int) -> int:

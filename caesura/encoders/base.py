@@ -10,8 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.layers.masks import positions_mask
+from caesura.segmenters.base import Segments
 
-ENCODERS: dict[str, str | type[Encoder]] = {"recurrent": "caesura.encoders.recurrent:RecurrentEncoder"}
+ENCODERS: dict[str, str | type[Encoder]] = {
+    "recurrent": "caesura.encoders.recurrent:RecurrentEncoder",
+    "transformer": "caesura.encoders.transformer:TransformerEncoder",
+}
 
 
 PER_SEGMENT = MappingProxyType({"axes": "B S"})
@@ -67,6 +71,10 @@ class Encoder(nn.Module):
 
     output_dim: int
     summary_dim: int | None = None  # None: it has no summary
+
+    def encode(self, segments: Segments) -> Encoded:
+        """Encode what a segmenter returned; an encoder may want more of it than the vectors."""
+        return self(segments.vectors, segments.lengths)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         """Encode `vectors` [B, S, D] of `lengths` [B] segments each."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from caesura.layers.checks import check_sizes
 
@@ -15,3 +17,17 @@ def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
     if not weight.is_meta:
         nn.init.normal_(weight)
     return nn.Embedding(vocab_size, embedding_dim, _weight=weight)
+
+
+class ScaledEmbedding(nn.Embedding):
+    """Rows times the root of their size: of a table of small numbers, which Adam moves further per update."""
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """[..., D]."""
+        return super().forward(symbols) * math.sqrt(self.embedding_dim)
+
+
+def scaled_table(vocab_size: int, embedding_dim: int) -> ScaledEmbedding:
+    """A new table whose scaled rows are those of `embedding_table`."""
+    weight = embedding_table(vocab_size, embedding_dim).weight.data
+    return ScaledEmbedding(vocab_size, embedding_dim, _weight=weight / math.sqrt(embedding_dim))

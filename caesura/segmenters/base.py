@@ -65,6 +65,13 @@ class Segments:
         return self.cuts.ends
 
     @property
+    def places(self) -> Tensor:
+        """[B, S]: the index of each segment's last symbol; T beyond a sentence's last segment."""
+        (B, S), ends = self.vectors.shape[:2], self.ends
+        numbers = torch.arange(1, S + 1, device=ends.device).expand(B, S)
+        return torch.searchsorted(ends.cumsum(1), numbers.contiguous())
+
+    @property
     def weights(self) -> Tensor:
         """[B, T]: what this symbol gives to its segment."""
         return self.cuts.weights

@@ -35,7 +35,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     if batch.trg_out is None or batch.trg_lengths is None:
         raise ValueError("a loss needs a batch with targets")
     settings = model.config.training
-    encoded = model.encoder(segments.vectors, segments.lengths)
+    encoded = model.encoder.encode(segments)
     count = len(batch)  # rows of padding are behind
     lengths = batch.trg_lengths.tolist()[:count]
     references = [row[: n - 1] for row, n in zip(batch.trg_out.tolist(), lengths, strict=False)]

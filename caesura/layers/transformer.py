@@ -1,0 +1,150 @@
+"""The blocks of Transformers, normalised before each layer (Vaswani et al. 2017; Xiong et al. 2020).
+
+B sentences, Q queries, S keys, N heads, D features of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from caesura.kernels.precision import full
+from caesura.layers.checks import check_shares, check_sizes
+from caesura.layers.positions import Positions, Rotation, rotated
+
+HEADS = 1024  # at most
+# Context [B, N, Q, D] of queries, keys and values of this shape.
+Core = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention whose queries, keys and values are one product; `Core` says who sees whom."""
+
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inputs, self.output = linear(size, 3 * size), linear(size, size)
+
+    def forward(self, states: Tensor, rotation: Rotation | None, core: Core) -> Tensor:
+        """[B, Q, size]."""
+        parts = self.inputs(states).unflatten(2, (3, self.heads, -1))
+        both, values = parts[:, :, :2], parts[:, :, 2]
+        if rotation is not None:
+            both = rotated(both, rotation)
+        queries, keys = both.unbind(2)
+        context = core(queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2))
+        return joined(context, self.output)
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention to keys and values that are projected once, however many steps read them."""
+
+    def __init__(self, size: int, memory_dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.memory, self.output = (
+            linear(*sizes) for sizes in ((size, size), (memory_dim, 2 * size), (size, size))
+        )
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, N, S, D] of a memory [B, S, M]."""
+        keys, values = self.memory(memory).unflatten(2, (2, self.heads, -1)).unbind(2)
+        return keys.transpose(1, 2), values.transpose(1, 2)
+
+    def forward(self, states: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """[B, Q, size] for states [B, Q, size]; `mask` [B, 1, 1, S] is True where a key counts."""
+        context = F.scaled_dot_product_attention(self._queries(states), keys, values, mask)
+        return joined(context, self.output)
+
+    def weights(self, states: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        """[B, N, Q, S]: where each state looks, in float32 or better."""
+        scores = full(self._queries(states) @ keys.transpose(2, 3)) / math.sqrt(keys.shape[3])
+        return scores.masked_fill(~mask, -torch.inf).softmax(3)
+
+    def _queries(self, states: Tensor) -> Tensor:
+        return self.query(states).unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention where there is a memory, and two linear layers with a ReLU between.
+
+    To each of them goes the layer norm of the states, and its output, with dropout, is added to the states.
+    """
+
+    def __init__(
+        self, size: int, heads: int, feed_forward: int, dropout: float, memory_dim: int | None = None
+    ) -> None:
+        super().__init__()
+        self.attention, self.attention_norm = SelfAttention(size, heads), nn.LayerNorm(size)
+        if memory_dim is not None:
+            self.cross, self.cross_norm = CrossAttention(size, memory_dim, heads), nn.LayerNorm(size)
+        self.feed = nn.Sequential(linear(size, feed_forward), nn.ReLU(), linear(feed_forward, size))
+        self.feed_norm, self.dropout = nn.LayerNorm(size), nn.Dropout(dropout)
+
+    def forward(
+        self,
+        states: Tensor,
+        rotation: Rotation | None,
+        core: Core,
+        memory: tuple[Tensor, Tensor, Tensor] | None = None,
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        """[B, Q, size]; `memory` has keys, values and mask, and a list of `seen` gets the weights over it."""
+        states = states + self.dropout(self.attention(self.attention_norm(states), rotation, core))
+        if memory is not None:
+            normed = self.cross_norm(states)
+            if seen is not None:
+                seen.append(self.cross.weights(normed, memory[0], memory[2]))
+            states = states + self.dropout(self.cross(normed, *memory))
+        return states + self.dropout(self.feed(self.feed_norm(states)))
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    """A new linear map, drawn as Glorot and Bengio (2010) do, with a bias of 0."""
+    layer = nn.Linear(inputs, outputs)
+    if not layer.weight.is_meta:  # see `embedding_table`
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def joined(context: Tensor, output: nn.Module) -> Tensor:
+    """[B, Q, size] from the context [B, N, Q, D] of all heads."""
+    mixed: Tensor = output(context.transpose(1, 2).flatten(2))
+    return mixed
+
+
+def check_blocks(
+    size: int, heads: int, feed_forward: int, num_layers: int, dropout: float, positions: Positions
+) -> None:
+    """Refuse sizes of which no blocks can be made, named as in a config."""
+    check_sizes(size=size, heads=heads, feed_forward=feed_forward)
+    check_shares(dropout=dropout)
+    if not 1 <= num_layers <= 64:
+        raise ValueError(f"num_layers must be 1 to 64, not {num_layers}")
+    if heads > HEADS:
+        raise ValueError(f"heads must be at most {HEADS}, not {heads}")
+    if size % heads:
+        fewer = next(n for n in range(heads, 0, -1) if size % n == 0)
+        raise ValueError(f"heads must divide size, and {heads} does not divide {size}; choose {fewer}")
+    if positions == "rotary" and size // heads % 2:
+        raise ValueError(
+            f"heads must have an even size for rotary positions, and {size} / {heads} is {size // heads}; "
+            "change size or heads, or choose positions: sinusoidal"
+        )
+    if size % 2:
+        raise ValueError(f"size must be even for sinusoidal positions, not {size}")
+
+
+def block_flops(size: int, feed_forward: int, queries: int, keys: int) -> int:
+    """Operations of a block without cross-attention; `keys` is what all queries together attend to."""
+    return queries * (8 * size * size + 4 * size * feed_forward) + 4 * size * keys
+
+
+def cross_flops(size: int, memory_dim: int, queries: int, segments: int) -> int:
+    """Operations of cross-attention: keys and values once, and per query two products and what it sees."""
+    return segments * 4 * memory_dim * size + queries * (4 * size * size + 4 * size * segments)
