@@ -17,6 +17,15 @@ from caesura.search.hypothesis import log_probs
 LOOKUP = {"type": "lookup", "embedding_dim": 5}
 ACT = {"type": "act", "embedding_dim": 4, "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.7}
 RECURRENT = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
+TRANSFORMER = {
+    "type": "transformer",
+    "size": 8,
+    "heads": 2,
+    "feed_forward": 7,
+    "num_layers": 2,
+    "dropout": 0.0,
+}
+BIGRU = {"hidden_size": 3}
 ACT_DECODER = RECURRENT | {"type": "act", "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.4}
 
 
@@ -50,6 +59,7 @@ def tiny_model(
     seed: int = 0,
     scale: float = 3.0,
     decoder: dict[str, Any] = RECURRENT,
+    encoder: dict[str, Any] = BIGRU,
     **sections: Any,
 ) -> Translator:
     """A random model in float64 with a source vocabulary of 12 and a target one of 9.
@@ -57,7 +67,7 @@ def tiny_model(
     `scale` makes its distributions less flat than those of a fresh one, and segments of mixed lengths.
     """
     torch.manual_seed(seed)
-    config = make_config(segmenter, {"hidden_size": 3}, decoder, **sections)
+    config = make_config(segmenter, encoder, decoder, **sections)
     model = Translator.build(config, vocabulary(12), vocabulary(9)).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
