@@ -137,8 +137,9 @@ class Training(Section):
 
     seed: int = Field(default=1, ge=0, lt=2**32, description="all randomness follows from it")
     batch_size: int = Field(default=40, ge=1, description="size of a batch, in units of batch_type")
-    batch_type: Literal["sentences", "symbols"] = Field(
-        default="sentences", description="what batch_size counts"
+    batch_type: Literal["sentences", "symbols", "characters"] = Field(
+        default="sentences",
+        description="what batch_size counts; characters: those of the text, whatever a symbol is",
     )
     learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
     adam_betas: list[float] = Field(

@@ -298,6 +298,7 @@ def _tidy(folder: Path) -> None:
             leftover.unlink()
 
 
+        "characters": data.corpus.characters.mean(0).tolist(),
 def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
     """Refuse a disk too full for the best model and the checkpoints (weights and two moments each)."""
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
