@@ -223,7 +223,7 @@ def _at_rate(model: Translator, rate: float | None, texts: Sequence[str]) -> Ite
 
 
 def _settle(model: Translator, texts: Sequence[str]) -> None:
-    """Where a threshold cuts, the one that gives these texts the rate; a text alone has few to choose from."""
+    """Where a threshold cuts, take the one that gives these texts the rate."""
     rows = [ids for text in texts if (ids := model.src_vocabulary.encode(text))]
     if rows and model.segmenter.settles:
         batch = collate([(ids, None) for ids in rows]).to(model.device)

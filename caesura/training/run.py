@@ -298,7 +298,6 @@ def _tidy(folder: Path) -> None:
             leftover.unlink()
 
 
-        "characters": data.corpus.characters.mean(0).tolist(),
 def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
     """Refuse a disk too full for the best model and the checkpoints (weights and two moments each)."""
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
@@ -338,6 +337,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "trg_vocabulary": len(data.trg_vocabulary),
         "training": str(data.corpus.report),
         "symbols": data.corpus.lengths.mean(0).tolist(),  # of a source, of a target
+        "characters": data.corpus.characters.mean(0).tolist(),
         "device": str(run.model.device),
         "threads": torch.get_num_threads(),
         "kernels": list(pick(run.model.device)),

@@ -251,7 +251,7 @@ def test_a_threshold_moves_to_the_rate_of_the_text(tmp_path: Path, cutter: str, 
             rate: answer(explorer, "/segment", **BODY, rate=rate)["pieces"] for rate in (1.0, 2.0, 4.0)
         }
         counts = [len(pieces) for pieces in segments.values()]
-        assert counts == [8, 4, 2] or cutter == "act" and counts[0] == 8 and counts == sorted(counts)[::-1]
+        assert counts == [8, 4, 2] or (cutter == "act" and counts[0] == 8 and counts == sorted(counts)[::-1])
         assert answer(explorer, "/segment", **BODY) == before
         assert answer(explorer, "/flips", **BODY, rate=4.0)["changes"]
         assert answer(explorer, "/translate", model="m", texts=["", BODY["text"]], rate=2.0)

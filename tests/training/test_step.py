@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, BIGRU, LOOKUP, RECURRENT, TRANSFORMER, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -264,6 +264,21 @@ def test_graphs_serve_every_part(
     }
     step = side_by_side(segmenter, RECURRENT, precision, monkeypatch)
     assert step.graphs is not None
+
+
+@needs_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("places", ["segments", "symbols"])
+@pytest.mark.parametrize("kind", ["both", "encoder", "decoder"])
+def test_graphs_serve_transformers(
+    kind: str, places: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = TRANSFORMER | {"size": 16}
+    encoder = BIGRU if kind == "decoder" else blocks | {"places": places}
+    decoder = RECURRENT if kind == "encoder" else blocks | {"tied": True}
+    step = side_by_side(ACT, decoder, precision, monkeypatch, encoder=encoder)
+    assert step.graphs is not None
+    assert len(step.graphs) >= 3
 
 
 RISING = {"start": 0.0, "end": 2.0, "updates": 20}
