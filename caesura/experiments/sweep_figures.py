@@ -29,7 +29,6 @@ from caesura.experiments.sweep_looks import (
     members,
     name_lines,
     size,
-    value_shown,
 )
 from caesura.experiments.sweep_results import Sweep, SweepRun
 
@@ -84,7 +83,7 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     figure, axes = blank(WIDTH, HEIGHT, title)
     ends = [(run, run.first(field), run.last(field)) for run in members(sweep)]
     drawn = [(run, a, b) for run, a, b in ends if a and b]
-    values = {run.name: value_shown(sweep, run) for run, _, _ in drawn}
+    values = {run.name: seen.value(sweep, run) for run, _, _ in drawn}
     ordered = [value for value in seen.colours if value in values.values()]
     groups = list(dict.fromkeys([*ordered, *values.values()]))
     lines = _levels(sweep, field)
@@ -111,7 +110,8 @@ def start_and_end(sweep: Sweep, field: str = "segment_length") -> Figure:
     axes.set_ylim(low, high)
     axes.set_ylabel(_unit(field))
     axes.set_xlim(-0.6, max(len(groups), 1) - 0.4)
-    axes.set_xticks(range(len(groups)), [group or "all" for group in groups])
+    many = len(groups) > MANY
+    axes.set_xticks(range(len(groups)), [group or "all" for group in groups], rotation=90 if many else 0)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(seen.title)
     name_lines(axes, lines)

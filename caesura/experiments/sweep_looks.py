@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,14 +40,20 @@ class Looks:
     places: Mapping[str, int]  # by the values of the second keys
     usual: Mapping[str, str]  # the second keys, with the value that most runs have
     hidden: Sequence[str]  # keys that vary too, but are not shown
+    named: bool = False  # whether runs are shown by their names: families by colours and places together
+
+    def value(self, sweep: Sweep, run: SweepRun) -> str:
+        """What the colour of a run stands for."""
+        return family(run) if self.named else value_shown(sweep, run)
 
     def colour(self, sweep: Sweep, run: SweepRun) -> str:
         """The colour of a run."""
-        return self.colours.get(value_shown(sweep, run), OTHER)
+        return self.colours.get(self.value(sweep, run), OTHER)
 
     def place(self, sweep: Sweep, run: SweepRun) -> int:
         """Which dashes and marker a run has."""
-        return self.places.get(_besides(sweep, run, self.usual), 0)
+        label = family(run) if self.named else _besides(sweep, run, self.usual)
+        return self.places.get(label, 0)
 
 
 def looks(sweep: Sweep) -> Looks:
@@ -55,6 +62,9 @@ def looks(sweep: Sweep) -> Looks:
     Dashes are those of the second key, or of all others together where there are enough of them.
     """
     runs = members(sweep)
+    sections = any(isinstance(sweep.value(run, key), dict) for run in runs for key in sweep.over[:1])
+    if sections and not any("=" in run.group for run in runs):
+        return _by_name(runs)
     first = _ordered(sweep.value(run, key) for run in runs for key in sweep.over[:1])
     ordinal = len(first) > 1 and all(map(_is_number, first))
     # Viridis keeps its order for all kinds of colour vision; its yellow end is too faint on white.
@@ -79,6 +89,19 @@ def looks(sweep: Sweep) -> Looks:
         usual,
         [short_name(key) for key in hidden],
     )
+
+
+def _by_name(runs: Sequence[SweepRun]) -> Looks:
+    """The looks of runs that a list names: one per family, in the order of the list."""
+    families = list(dict.fromkeys(family(run) for run in runs))
+    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(families)}
+    places = {name: i // len(COLOURS) for i, name in enumerate(families)}
+    return Looks("", colours, "", places, {}, [], named=True)
+
+
+def family(run: SweepRun) -> str:
+    """The name of a run up to its first number: "cif 4 stein" is of the family "cif"."""
+    return re.split(r" (?=\d)", run.group)[0]
 
 
 def members(sweep: Sweep) -> list[SweepRun]:
@@ -175,16 +198,17 @@ def size(ms: float, scale: float) -> Line2D:
 def legend(axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = (), colours: bool = True) -> None:
     """Colours, then dashes or markers, to the right of the axes."""
     handles: list[Line2D] = []
-    if seen.colours and colours:
+    if seen.named:
+        for name, colour in seen.colours.items():
+            look = _look(seen.places[name], dashes)
+            handles.append(Line2D([], [], color=colour, label=name, **look))
+    elif seen.colours and colours:
         handles.append(heading(seen.title))
         handles += [Line2D([], [], color=c, linewidth=2.4, label=name) for name, c in seen.colours.items()]
-    if len(seen.places) > 1:
+    if len(seen.places) > 1 and not seen.named:
         handles += [heading(""), heading(seen.second)] if handles else [heading(seen.second)]
         for name, place in seen.places.items():
-            look: dict[str, Any] = {"linestyle": DASHES[place % len(DASHES)], "linewidth": 1.4}
-            if not dashes:
-                look = {"linestyle": "", "marker": MARKERS[place % len(MARKERS)], "markersize": 5.5}
-            handles.append(Line2D([], [], color=INK, label=name, **look))
+            handles.append(Line2D([], [], color=INK, label=name, **_look(place, dashes)))
     if seen.hidden:
         handles += [heading(text) for text in ("", "not shown:", ", ".join(seen.hidden))]
     if extra:
@@ -194,6 +218,13 @@ def legend(axes: Axes, seen: Looks, dashes: bool, extra: Sequence[Line2D] = (), 
             handles=handles, loc="outside right upper", frameon=False, fontsize=8.5, handlelength=2.0,
             labelspacing=0.35,
         )  # fmt: skip
+
+
+def _look(place: int, dashes: bool) -> dict[str, Any]:
+    """How the legend draws a place: by its dashes or by its marker."""
+    if dashes:
+        return {"linestyle": DASHES[place % len(DASHES)], "linewidth": 1.4}
+    return {"linestyle": "", "marker": MARKERS[place % len(MARKERS)], "markersize": 5.5}
 
 
 def heading(text: str) -> Line2D:

@@ -76,6 +76,19 @@ def test_words_have_colours_too_and_a_run_without_a_value_is_grey():
     assert len({seen.colour(made, run) for run in runs}) == 3
 
 
+def test_runs_of_a_list_go_by_their_names_where_a_value_is_a_section():
+    key, names = "model.segmenter", ["cif 2", "cif 4 stein", *(f"way {letter}" for letter in "abcdefghij")]
+    runs = [result(name, settings={key: {"type": "parts", "nth": i}}) for i, name in enumerate(names)]
+    made = sweep(runs, [key])
+    seen = looks(made)
+    assert [*seen.colours] == ["cif", *names[2:]]
+    pairs = [(seen.colour(made, run), seen.place(made, run)) for run in made.runs]
+    assert pairs[0] == pairs[1]
+    assert len({*pairs}) == 11
+    for figure in (length_curves(made), score_and_length(made)):
+        assert texts(figure)[:11] == [*seen.colours]
+
+
 def test_yes_and_no_are_words_and_not_numbers():
     key = "model.segmenter.learn_halting"
     words, marks = (
