@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from attentive import Attentive, sources
-from helpers import ACT, LOOKUP, sentences, tiny_model
+from helpers import ACT, BIGRU, LOOKUP, RECURRENT, TRANSFORMER, sentences, tiny_model
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import EOS
@@ -61,9 +61,15 @@ def same(hypotheses: list[list[Hypothesis]], expected: list[list[Hypothesis]], t
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=tolerance)
 
 
-@pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
-def test_graphs_give_what_is_found_without_whatever_the_weights(segmenter: dict[str, object]) -> None:
-    model = tiny_model(segmenter, seed=1).cuda()
+@pytest.mark.parametrize(
+    ("segmenter", "encoder", "decoder"),
+    [(LOOKUP, BIGRU, RECURRENT), (ACT, BIGRU, RECURRENT), (ACT, TRANSFORMER, TRANSFORMER)],
+    ids=["lookup", "act", "transformer"],
+)
+def test_graphs_give_what_is_found_without_whatever_the_weights(
+    segmenter: dict[str, object], encoder: dict[str, object], decoder: dict[str, object]
+) -> None:
+    model = tiny_model(segmenter, seed=1, encoder=encoder, decoder=decoder).cuda()
     seen = set()
     for factor in (1.0, 1.0, 1.0, 0.8, 1.1):
         with torch.no_grad():

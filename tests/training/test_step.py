@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, BIGRU, LOOKUP, RECURRENT, TRANSFORMER, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -155,7 +155,16 @@ def side_by_side(
         "label_smoothing": 0.0 if precision == "float64" else 0.1,
     }
     plain, captured = (
-        tiny_model(segmenter, decoder=decoder, training=training, **sections).to(dtype).cuda()
+        tiny_model(
+            segmenter,
+            decoder=decoder,
+            # Transformers read Transformers.
+            encoder=TRANSFORMER | {"places": "symbols"} if decoder.get("type") == "transformer" else BIGRU,
+            training=training,
+            **sections,
+        )
+        .to(dtype)
+        .cuda()
         for _ in range(2)
     )
     monkeypatch.setenv(graphs.VARIABLE, "0")
@@ -188,7 +197,9 @@ def side_by_side(
 
 @needs_cuda
 @BOTH
-@pytest.mark.parametrize("decoder", [RECURRENT, ACT_DECODER], ids=["recurrent", "act"])
+@pytest.mark.parametrize(
+    "decoder", [RECURRENT, ACT_DECODER, TRANSFORMER], ids=["recurrent", "act", "transformer"]
+)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
     segmenter: dict[str, Any], decoder: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
