@@ -57,7 +57,7 @@ class System:
             }
         )
         torch.manual_seed(1)
-        return Translator.build(config, *map(_vocabulary, self.vocabulary)).cuda()
+        return Translator.build(config, *map(vocabulary, self.vocabulary)).cuda()
 
     def batch(self, size: int, length: int | None = None) -> Batch:
         """Random sentences of one length, </s> included, in pinned memory."""
@@ -96,7 +96,7 @@ def _drawn(cuttings: int) -> System:
 CUTTINGS = {number: _drawn(number) for number in (1, 2, 4)}
 
 
-def _vocabulary(size: int) -> CharVocabulary:
+def vocabulary(size: int) -> CharVocabulary:
     return CharVocabulary([chr(0x4E00 + i) for i in range(size - len(SPECIALS))])
 
 

@@ -98,19 +98,19 @@ def gru_gates(gru: nn.GRU, inputs: Tensor, lengths: Tensor, backwards: bool) -> 
 def encoder_gates(
     encoder: RecurrentEncoder, vectors: Tensor, lengths: Tensor
 ) -> tuple[Tensor, dict[tuple[int, Direction, Gate], Tensor]]:
-    """The top layer's states [B, S, 2H], and each gate's mean activations [B, S]."""
+    """The encoder's states [B, S, 2H], and each gate's mean activations [B, S]."""
     gates: dict[tuple[int, Direction, Gate], Tensor] = {}
     states = vectors
     directions: tuple[Direction, Direction] = ("forward", "backward")
-    for layer, both in enumerate(zip(encoder.forwards, encoder.backwards, strict=True), 1):
-        outputs = []
+    for layer, both in enumerate(zip(encoder.forwards, encoder.backwards, strict=True)):
+        outputs, inputs = [], encoder.depth.before(layer, states)
         for direction, gru in zip(directions, both, strict=True):
             assert isinstance(gru, nn.GRU)
-            output, resets, updates = gru_gates(gru, states, lengths, direction == "backward")
-            gates[layer, direction, "reset"], gates[layer, direction, "update"] = resets, updates
+            output, resets, updates = gru_gates(gru, inputs, lengths, direction == "backward")
+            gates[layer + 1, direction, "reset"], gates[layer + 1, direction, "update"] = resets, updates
             outputs.append(output)
-        states = torch.cat(outputs, 2)
-    return states, gates
+        states = encoder.depth.after(layer, states, torch.cat(outputs, 2))
+    return encoder.depth.top(states, lengths), gates
 
 
 def gate_maps(model: Translator, texts: Sequence[str], cuts: Sequence[Segmentation]) -> Iterator[GateMap]:

@@ -16,6 +16,7 @@ from pydantic import (
     PrivateAttr,
     Tag,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -136,17 +137,29 @@ class Training(Section):
 
     seed: int = Field(default=1, ge=0, lt=2**32, description="all randomness follows from it")
     batch_size: int = Field(default=40, ge=1, description="size of a batch, in units of batch_type")
-    batch_type: Literal["sentences", "symbols"] = Field(
-        default="sentences", description="what batch_size counts"
+    batch_type: Literal["sentences", "symbols", "characters"] = Field(
+        default="sentences",
+        description="what batch_size counts; characters: those of the text, whatever a symbol is",
     )
     learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
+    adam_betas: list[float] = Field(
+        default=[0.9, 0.999],
+        description="how much Adam's two averages keep per update: of gradients, of their squares",
+    )
+    weight_decay: float = Field(
+        default=0.0,
+        ge=0,
+        description="share of each weight, times the rate, that an update takes away (AdamW); "
+        "not of biases, norms and embeddings",
+    )
     warmup: int = Field(default=0, ge=0, description="updates in which that rate is reached from 0, linearly")
     clip_grad_norm: float | None = Field(
         default=None, gt=0, description="largest gradient norm; null: no clipping"
     )
-    decay: Literal["none", "linear"] = Field(
+    decay: Literal["none", "linear", "inverse-sqrt"] = Field(
         default="none",
-        description="linear: after warmup the rate falls evenly, to 0 after the last update",
+        description="how the rate falls after warmup; linear: evenly, to 0 after the last update; "
+        "inverse-sqrt: with 1 / sqrt(updates)",
     )
     patience: int | None = Field(
         default=3,
@@ -218,12 +231,26 @@ class Training(Section):
             return tree
         return {key: value for key, value in tree.items() if ("training", key) not in RETIRED}
 
+    @field_validator("adam_betas")
+    @classmethod
+    def _betas_are_two_shares(cls, betas: list[float]) -> list[float]:
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise wrong("", f"{show(betas)} should be two numbers below 1, such as [0.9, 0.98]")
+        return betas
+
     @model_validator(mode="after")
     def _decay_needs_an_end(self) -> "Training":
-        if self.decay != "none" and (self.updates is None or self.updates <= self.warmup):
-            needs = f"{self.decay} decay needs training.updates above training.warmup"
+        if self.decay == "linear" and (self.updates is None or self.updates <= self.warmup):
+            needs = "linear decay needs training.updates above training.warmup"
             numbers = f"; they are {'not set' if self.updates is None else self.updates} and {self.warmup}"
             raise wrong("decay", needs + numbers, "updates", "warmup")
+        return self
+
+    @model_validator(mode="after")
+    def _inverse_square_root_needs_a_start(self) -> "Training":
+        if self.decay == "inverse-sqrt" and not self.warmup:
+            needs = "inverse-sqrt decay falls from the end of warmup; set training.warmup, such as 4000"
+            raise wrong("decay", needs, "warmup")
         return self
 
 

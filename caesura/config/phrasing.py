@@ -19,6 +19,7 @@ ALIASES = {
     alias: key
     for key, names in {
         "training.learning_rate": "lr",
+        "training.adam_betas": "adam_beta1 adam_beta2 betas",
         "training.warmup": "learning_rate_warmup warmup_steps warmup_updates",
         "training.decay": "lr_scheduler lr_scheduler_type scheduling",
         "training.decrease_factor": "lr_shrink",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -141,6 +141,9 @@ def _padded(rows: Sequence[Ids], count: int, width: int) -> tuple[Tensor, Tensor
     return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
+BatchType = Literal["sentences", "symbols", "characters"]
+
+
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
     """Which sentences go together in each epoch: a pure function of the seed and the epoch.
@@ -148,19 +151,20 @@ class BatchPlan:
     The corpus is shuffled and cut into pools of about `pool` batches; a pool is sorted, longest first, and
     cut into batches; the batches are shuffled. By "sentences", a batch has `batch_size` of them. By
     "symbols", its larger side has at most `batch_size`, padding and </s> counted; a longer sentence is alone.
+    "characters" do the same with `lengths` in characters, so that the batches of all levels are the same.
     """
 
-    lengths: NDArray[np.integer]  # [N, 2] source and target symbols, without </s>
+    lengths: NDArray[np.integer]  # [N, 2] symbols (or characters) of source and target, without </s>
     batch_size: int
-    batch_type: Literal["sentences", "symbols"] = "sentences"
+    batch_type: BatchType = "sentences"
     seed: int = 0
     pool: int = 100
 
     def __post_init__(self) -> None:
         if self.lengths.ndim != 2 or self.lengths.shape[1] != 2:
             raise ValueError(f"lengths should be [N, 2], not {self.lengths.shape}")
-        if self.batch_type not in ("sentences", "symbols"):
-            raise ValueError(f'batch_type should be "sentences" or "symbols", not {self.batch_type!r}')
+        if self.batch_type not in (kinds := get_args(BatchType)):
+            raise ValueError(f"batch_type should be one of {', '.join(kinds)}, not {self.batch_type!r}")
         if self.batch_size < 1 or self.pool < 1:
             raise ValueError("batch_size and pool should be 1 or more")
 

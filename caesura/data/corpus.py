@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,10 @@ from caesura.errors import InputError
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
 
-FORMAT = 2  # 2: with checksums; text in another format is numbered again
+FORMAT = 3  # 2: with checksums; 3: with characters. Text in another format is numbered again
 MAGIC = b"CAESURA\n"
-HEADER = 4096  # bytes: the magic, JSON, spaces; the offsets follow on a page of their own
-_FLUSH = 1 << 20  # ids and offsets held in memory while building
+HEADER = 4096  # bytes: the magic, JSON, spaces; the table follows on a page of its own
+_FLUSH = 1 << 20  # ids and numbers of the table held in memory while building
 _PROGRESS = 10_000  # lines
 
 
@@ -136,8 +136,9 @@ class Corpus:
     """The ids of sentence pairs, memory-mapped from two files, and their cuts, if any, from a third.
 
     NAME.bin holds the ids of each source and then of its target, 16 or 32 bits each; NAME.idx a page with
-    the sources of the corpus and the CRC-32 of ids, offsets, page and cuts, and then 2N + 1 offsets into
-    the ids, 64 bits each; NAME.cut the cuts of each source, 8 bits per symbol; all little-endian.
+    the sources of the corpus and the CRC-32 of ids, table, page and cuts, and then the table; NAME.cut the
+    cuts of each source, 8 bits per symbol; all little-endian. The table has a row of zeros and one row per
+    pair: where source and target end in the ids, and how many characters they have, 64 bits each.
     """
 
     imitated = False  # whether a segmenter should learn the cuts, and is not given them
@@ -145,12 +146,12 @@ class Corpus:
     def __init__(
         self,
         ids: NDArray[np.integer],
-        offsets: NDArray[np.int64],
+        table: NDArray[np.int64],  # [N + 1, 4]
         header: dict[str, Any],
         cuts: NDArray[np.int8] | None = None,
     ) -> None:
         self._ids = ids
-        self._offsets = offsets
+        self._table = table
         self._header = header
         self._cuts = cuts
         self._sources = np.append(0, self.lengths[:, 0].cumsum()) if cuts is not None else None
@@ -214,29 +215,29 @@ class Corpus:
             sizes = bin_path.stat().st_size, idx_path.stat().st_size
             header = json.loads(page.removeprefix(MAGIC).decode("utf-8")) if page.startswith(MAGIC) else {}
             pairs, count, dtype = header["pairs"], header["ids"], np.dtype(header["dtype"])
-            if sizes != (count * dtype.itemsize, HEADER + 8 * (2 * pairs + 1)):
+            if sizes != (count * dtype.itemsize, HEADER + 4 * 8 * (pairs + 1)):
                 return None
-            offsets = np.memmap(idx_path, dtype="<i8", mode="r", offset=HEADER)
+            table = np.memmap(idx_path, dtype="<i8", mode="r", offset=HEADER, shape=(pairs + 1, 4))
             ids = np.memmap(bin_path, dtype=dtype, mode="r") if count else np.empty(0, dtype)
-            if offsets[0] != 0 or offsets[-1] != count:
+            if table[0].any() or table[-1, 1] != count:
                 return None
             sums = header.pop("crc32")
             cuts = _open_cuts(cut_path, header.get("cuts"))
-            checksums = [zlib.crc32(ids.data), zlib.crc32(offsets.data), _header_sum(header)]
+            checksums = [zlib.crc32(ids.data), zlib.crc32(table.data), _header_sum(header)]
             if sums != (checksums if cuts is None else [*checksums, zlib.crc32(cuts.data)]):
                 return None
-            return cls(np.asarray(ids), np.asarray(offsets), header, cuts)
+            return cls(np.asarray(ids), np.asarray(table), header, cuts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def __len__(self) -> int:
-        return len(self._offsets) // 2
+        return len(self._table) - 1
 
     def __getitem__(self, i: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         if not -len(self) <= i < len(self):
             raise IndexError(f"pair {i} of {len(self)}")
-        start, middle, end = self._offsets[2 * (i % len(self)) :][:3]
-        return self._ids[start:middle], self._ids[middle:end]
+        before, row = self._table[i % len(self) :][:2]
+        return self._ids[before[1] : row[0]], self._ids[row[0] : row[1]]
 
     def cuts(self, i: int) -> NDArray[np.int8] | None:
         """The cuts of a source, one per symbol: 1 if a segment ends after it, else 0; None: it has none."""
@@ -248,7 +249,12 @@ class Corpus:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """The symbols of each source and target, [N, 2], without </s>."""
-        return np.diff(self._offsets).reshape(-1, 2)
+        return np.diff(self._table[:, :2].ravel()[1:]).reshape(-1, 2)
+
+    @property
+    def characters(self) -> NDArray[np.int64]:
+        """The characters of each source and target, [N, 2], whatever a symbol is."""
+        return self._table[1:, 2:]
 
 
 def _paths(stem: Path) -> tuple[Path, Path, Path]:
@@ -263,8 +269,13 @@ def _open_cuts(path: Path, count: int | None) -> NDArray[np.int8] | None:
     return np.asarray(np.memmap(path, dtype=np.int8, mode="r")) if count else np.empty(0, np.int8)
 
 
-# The ids of a source and its target, and the cuts of the source.
-_Numbers = tuple[list[int], list[int], NDArray[np.int8] | None]
+class _Numbers(NamedTuple):
+    """What is kept of a pair."""
+
+    src: list[int]
+    trg: list[int]
+    characters: tuple[int, int]
+    cuts: NDArray[np.int8] | None  # of the source
 
 
 class _Filter:
@@ -316,10 +327,11 @@ class _Filter:
         for side, ids, most in zip(("source", "target"), (src_ids, trg_ids), self.longest, strict=True):
             if most is not None and len(ids) > most:
                 return f"{side} longer than {most} symbols"
+        characters = len(src), len(trg)
         if cuts is None:
-            return src_ids, trg_ids, None
+            return _Numbers(src_ids, trg_ids, characters, None)
         places = places_of(self.vocabularies[0].encode_spans(src)[1])
-        return src_ids, trg_ids, cuts.cuts(src, places)
+        return _Numbers(src_ids, trg_ids, characters, cuts.cuts(src, places))
 
 
 def _announced(pairs: Iterator[Pair], cuts: CutsReader) -> Iterator[Pair]:
@@ -371,28 +383,28 @@ def _stream(
     idx: IO[bytes],
     cut_file: IO[bytes] | None,
 ) -> tuple[int, int, tuple[int, int, int]]:
-    """Write ids, offsets and cuts: how many pairs and ids there were, and the checksums of all three."""
-    offsets, cuts = array("q", [0]), array("b")
+    """Write ids, table and cuts: how many pairs and ids there were, and the checksums of all three."""
+    table, cuts = array("q", [0] * 4), array("b")
     kept = count = 0
     sums = 0, 0, 0
 
     def flush() -> tuple[int, int, int]:
-        for numbers, file in ((ids, bin_file), (offsets, idx), (cuts, cut_file)):
+        for numbers, file in ((ids, bin_file), (table, idx), (cuts, cut_file)):
             if file is not None:
                 file.write(numbers.tobytes())
-        updated = zlib.crc32(ids, sums[0]), zlib.crc32(offsets, sums[1]), zlib.crc32(cuts, sums[2])
-        del ids[:], offsets[:], cuts[:]
+        updated = zlib.crc32(ids, sums[0]), zlib.crc32(table, sums[1]), zlib.crc32(cuts, sums[2])
+        del ids[:], table[:], cuts[:]
         return updated
 
-    for src, trg, pair_cuts in pairs:
+    for src, trg, characters, pair_cuts in pairs:
         if pair_cuts is not None:
             cuts.frombytes(pair_cuts.tobytes())
         ids.fromlist(src)
         ids.fromlist(trg)
-        offsets.append(count + len(src))
-        count += len(src) + len(trg)
-        offsets.append(count)
+        middle = count + len(src)
+        count = middle + len(trg)
+        table.extend((middle, count, *characters))
         kept += 1
-        if len(ids) + len(offsets) >= _FLUSH:
+        if len(ids) + len(table) >= _FLUSH:
             sums = flush()
     return kept, count, flush()

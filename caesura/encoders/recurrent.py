@@ -6,33 +6,48 @@ import torch
 from torch import Tensor, nn
 
 from caesura.encoders.base import Encoded, Encoder
-from caesura.layers.checks import check_shares, check_sizes
+from caesura.layers.checks import check_sizes
+from caesura.layers.depth import Depth, dropout_layer, make_orthogonal
 from caesura.layers.recurrent import gru, gru_flops
 
 
 class RecurrentEncoder(Encoder):
     """Bidirectional GRU layers of `hidden_size` per direction; the decoder attends to the uppermost.
 
-    The summary is the top layer's final forward and backward state, concatenated.
+    The summary is the top layer's final forward and backward state, concatenated. `residual` and `norm` are
+    those of `Depth`; `dropout` applies to the input of each layer, `variational` with one mask per sentence;
+    `orthogonal` recurrent weights.
     """
 
-    def __init__(self, input_dim: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        input_dim: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        residual: bool = False,
+        norm: bool = False,
+        variational: bool = False,
+        orthogonal: bool = False,
+    ) -> None:
         super().__init__()
         check_sizes(hidden_size=hidden_size)
-        check_shares(dropout=dropout)
-        if not 1 <= num_layers <= 64:
-            raise ValueError(f"num_layers must be 1 to 64, not {num_layers}")
+        self.depth = Depth(2 * hidden_size, num_layers, residual, norm)
         sizes = [input_dim] + [2 * hidden_size] * (num_layers - 1)
         self.forwards = nn.ModuleList(nn.GRU(size, hidden_size, batch_first=True) for size in sizes)
         self.backwards = nn.ModuleList(nn.GRU(size, hidden_size, batch_first=True) for size in sizes)
-        self.dropout = nn.Dropout(dropout)
+        if orthogonal:
+            make_orthogonal((*self.forwards, *self.backwards))
+        self.dropout = dropout_layer(dropout, variational)
         self.output_dim = self.summary_dim = 2 * hidden_size
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         """Encode `vectors` [B, S, D]; padding is at the end."""
         states = vectors
-        for ahead, back in zip(self.forwards, self.backwards, strict=True):
-            states = gru(self.dropout(states), lengths, ahead, back)
+        for layer, (ahead, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            inputs = self.dropout(self.depth.before(layer, states))
+            states = self.depth.after(layer, states, gru(inputs, lengths, ahead, back))
+        states = self.depth.top(states, lengths)
         if not states.shape[1]:  # no sentence has a segment
             return Encoded(states, lengths, states.new_zeros(len(states), self.output_dim))
         # The forward direction ends at the last segment, the backward direction at the first.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from caesura.explorer.describe import described
 from caesura.explorer.limits import Limits
 from caesura.explorer.refused import Refused
 from caesura.explorer.rules import Line, decisions, rules_of
-from caesura.explorer.shelf import Shelf
+from caesura.explorer.shelf import Loaded, Shelf
 from caesura.inference import Translator
 from caesura.output import Segmentation
 from caesura.search.rounds import Check
@@ -40,7 +41,7 @@ class Answers:
 
     def segment(self, request: schema.SegmentRequest, check: Check) -> schema.SegmentAnswer:
         """The answer of /segment."""
-        with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
+        with self._borrow(request) as loaded, torch.inference_mode():
             line, given = self._read(loaded.model, request)
             check()
             cut = loaded.model.process([line.text], None, cuts=[given])[0].segmentation
@@ -50,7 +51,7 @@ class Answers:
     def explain(self, request: schema.ExplainRequest, check: Check) -> schema.ExplainAnswer:
         """The answer of /explain."""
         began = time.perf_counter()
-        with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
+        with self._borrow(request) as loaded, torch.inference_mode():
             line, given = self._read(loaded.model, request)
             if request.reference is not None:
                 self._check(request.reference, "reference")
@@ -86,7 +87,7 @@ class Answers:
         cuts = request.cuts
         if cuts is not None and len(cuts) != len(request.texts):
             raise Refused(422, f"cuts has {len(cuts)} entries, but texts has {len(request.texts)}", "cuts")
-        with self.shelf.borrow(request.model, request.rate) as loaded, torch.inference_mode():
+        with self.shelf.borrow(request.model, request.rate, request.texts) as loaded, torch.inference_mode():
             search = loaded.model.searcher(request.beam, check)
             outputs = loaded.model.process(request.texts, search, cuts=cuts)
         best = [(out.best, out.hypotheses[0].log_prob if out.hypotheses else 0.0) for out in outputs]
@@ -95,7 +96,7 @@ class Answers:
 
     def flips(self, request: schema.FlipsRequest, check: Check) -> schema.FlipsAnswer:
         """The answer of /flips."""
-        with self.shelf.borrow(request.model, request.rate) as loaded:
+        with self._borrow(request) as loaded:
             model = loaded.model
             if not model.segmenter.takes_cuts:
                 raise Refused(422, "this model reads symbol by symbol, so it has no cuts to flip", "model")
@@ -118,9 +119,15 @@ class Answers:
         with torch.inference_mode():
             return model.process([line.text], model.searcher(1, check), cuts=[given])[0].best
 
+    @contextmanager
+    def _borrow(self, request: schema.SegmentRequest) -> Iterator[Loaded]:
+        """The model that a request about one text wants, at the rate that it wants."""
+        self._check(request.text, "text")
+        with self.shelf.borrow(request.model, request.rate, [request.text]) as loaded:
+            yield loaded
+
     def _read(self, model: Translator, request: schema.SegmentRequest) -> tuple[Line, Given]:
         """The text of a request, and where it is to be cut."""
-        self._check(request.text, "text")
         line, entropy = Line.of(request.text, model.src_vocabulary), self.shelf.entropy(model)
         rules = rules_of(model, entropy)
         if request.rule.name not in rules:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from caesura.analysis.lines import readable
 from caesura.config.cookbook import find_model
+from caesura.data.batching import collate
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.files import checksum
 from caesura.errors import InputError
@@ -158,18 +159,18 @@ class Shelf:
         return next((source for source in sources if isinstance(source, EntropyModelCuts)), None)
 
     @contextmanager
-    def borrow(self, name: str, rate: float | None = None) -> Iterator[Loaded]:
-        """The model for the calling thread alone, at a `rate` of its own."""
+    def borrow(self, name: str, rate: float | None = None, texts: Sequence[str] = ()) -> Iterator[Loaded]:
+        """The model for the calling thread alone, at a `rate` of its own for `texts`."""
         loaded = self.slot(name).current()
         model = loaded.own()
-        with _at_rate(model, rate):
+        with _at_rate(model, rate, texts):
             yield replace(loaded, model=model)
 
 
 def live_rate(model: Translator) -> float | None:
     """The characters per segment of a model whose rate can be changed at once; None: it cannot."""
     control, cuts = model.segmenter.control, model.cuts
-    if control is not None and control.by == "scaling":
+    if control is not None and (control.by == "scaling" or model.segmenter.settles):
         return control.target.value.item()
     movable = isinstance(cuts, NgramCuts) and not cuts.rise and model.segmenter.needs_given()
     return model.target_length if movable else None
@@ -193,7 +194,7 @@ def _copied(model: Translator) -> Translator:
 
 
 @contextmanager
-def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
+def _at_rate(model: Translator, rate: float | None, texts: Sequence[str]) -> Iterator[None]:
     if rate is None:
         yield
         return
@@ -208,14 +209,25 @@ def _at_rate(model: Translator, rate: float | None) -> Iterator[None]:
             model.cuts = cuts
         return
     assert control is not None
-    before, value = control.rate, control.target.value.item()
+    before, numbers = control.rate, [*model.segmenter.buffers()]
+    values = [number.clone() for number in numbers]
     try:
         control.rate = replace(before, target=rate)  # bounds how many segments there is room for
         control.target.value.fill_(rate)
+        _settle(model, texts)
         yield
     finally:
         control.rate = before
-        control.target.value.fill_(value)
+        for number, value in zip(numbers, values, strict=True):
+            number.copy_(value)
+
+
+def _settle(model: Translator, texts: Sequence[str]) -> None:
+    """Where a threshold cuts, take the one that gives these texts the rate."""
+    rows = [ids for text in texts if (ids := model.src_vocabulary.encode(text))]
+    if rows and model.segmenter.settles:
+        batch = collate([(ids, None) for ids in rows]).to(model.device)
+        model.segmenter.settle([(batch.src, batch.src_lengths, None)])
 
 
 def _threshold_at(cuts: NgramCuts, rate: float) -> NgramCuts | None:

@@ -51,7 +51,7 @@ def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
     free = ["examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
     for name in ("epochs", "updates"):
         before, after = getattr(old.training, name), getattr(new.training, name)
-        if old.training.decay == "none" and before is not None and (after is None or after > before):
+        if old.training.decay != "linear" and before is not None and (after is None or after > before):
             free.append(name)
     training = old.training.model_copy(update={name: getattr(new.training, name) for name in free})
     parts = ["test"]  # which training does not read

@@ -64,7 +64,9 @@ def train(
 
 def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, budget: float | None) -> Ending:
     settings, progress = run.config.training, run.progress
-    plan = BatchPlan(data.corpus.lengths, settings.batch_size, settings.batch_type, settings.seed)
+    by_characters = settings.batch_type == "characters"
+    lengths = data.corpus.characters if by_characters else data.corpus.lengths
+    plan = BatchPlan(lengths, settings.batch_size, settings.batch_type, settings.seed)
     batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device)
     first, started = progress.update, time.monotonic() - progress.seconds

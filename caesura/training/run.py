@@ -31,7 +31,6 @@ from caesura.evaluation.evaluate import figure_values, output_live
 from caesura.evaluation.rates import asked
 from caesura.inference import Translator
 from caesura.kernels import pick
-from caesura.kernels.adam import Adam
 from caesura.kernels.cores import own_cores, use_threads
 from caesura.model_folder import (
     CONFIG,
@@ -62,6 +61,7 @@ from caesura.training.checkpoint import (
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal, read_records
+from caesura.training.optimizer import build_adam
 from caesura.training.prepare import Prepared, packed_files, prepare, text_files
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
@@ -191,7 +191,7 @@ def open_run(
     vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
     model = Translator.build(begun or config, *vocabularies).to(device)
     _refuse_full_disk(folder, model, settings.keep_last)
-    optimizer = Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    optimizer = build_adam(model, settings)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
@@ -337,6 +337,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "trg_vocabulary": len(data.trg_vocabulary),
         "training": str(data.corpus.report),
         "symbols": data.corpus.lengths.mean(0).tolist(),  # of a source, of a target
+        "characters": data.corpus.characters.mean(0).tolist(),
         "device": str(run.model.device),
         "threads": torch.get_num_threads(),
         "kernels": list(pick(run.model.device)),

@@ -65,12 +65,17 @@ def bound_reached(settings: Training, update: int, epoch: int) -> str:
 def rate_at(settings: Training, rate: float, update: int) -> float:
     """Adam's rate at an update; `update` others came before.
 
-    It is `rate` from the `warmup`-th on; or, with decay, falls from there and would be 0 after the last.
+    It rises to `rate` at the `warmup`-th and stays there; or, with decay, it falls from there: evenly, to 0
+    after the last update, or with the inverse square root of the number of updates.
     """
-    risen = min(1.0, (update + 1) / settings.warmup) if settings.warmup else 1.0
-    if settings.decay == "none" or settings.updates is None or update < settings.warmup:
-        return rate * risen
-    return rate * (max(0, settings.updates - update) / (settings.updates - settings.warmup))
+    warmup, number = settings.warmup, update + 1
+    if number <= warmup:
+        return rate * (number / warmup)
+    if settings.decay == "inverse-sqrt":
+        return rate * math.sqrt(warmup / number)
+    if settings.decay == "linear" and settings.updates is not None:
+        return rate * (max(0, settings.updates - update) / (settings.updates - warmup))
+    return rate
 
 
 def sampled_share(settings: Training, update: int) -> float:

@@ -27,10 +27,10 @@ from caesura.encoders.recurrent import RecurrentEncoder
 TEXTS = ["abcdefgh", "ab", "hgfeaab"]
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_the_states_are_the_encoders_own(layers: int) -> None:
+@pytest.mark.parametrize(("layers", "options"), [(1, {}), (3, {}), (3, {"residual": True, "norm": True})])
+def test_the_states_are_the_encoders_own(layers: int, options: dict[str, bool]) -> None:
     torch.manual_seed(1)
-    encoder = RecurrentEncoder(4, 3, layers).double().eval()
+    encoder = RecurrentEncoder(4, 3, layers, **options).double().eval()
     vectors, lengths = torch.randn(3, 6, 4, dtype=torch.float64), torch.tensor([6, 2, 5])
     states, gates = encoder_gates(encoder, vectors, lengths)
     expected = encoder(vectors, lengths).states

@@ -10,7 +10,7 @@ from caesura.data.vocabulary import BOS, EOS, PAD
 
 ids = st.lists(st.integers(4, 60_000), max_size=12)
 sides = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=200)
-types = st.sampled_from(["sentences", "symbols"])
+types = st.sampled_from(["sentences", "symbols", "characters"])
 
 
 def as_lengths(pairs):
@@ -80,6 +80,13 @@ def test_the_symbol_budget_holds_with_padding(pairs, budget, pool):
     for batch in BatchPlan(lengths, budget, "symbols", pool=pool).epoch(0):
         src, trg = lengths[batch].max(axis=0) + 1
         assert len(batch) == 1 or max(src, trg) * len(batch) <= budget
+
+
+@given(sides, st.integers(1, 300), st.integers(1, 5), st.integers(0, 3))
+def test_of_a_text_in_characters_both_kinds_of_budget_make_the_same_batches(pairs, budget, pool, epoch):
+    plans = (BatchPlan(as_lengths(pairs), budget, kind, 3, pool) for kind in ("symbols", "characters"))
+    one, other = ([batch.tolist() for batch in plan.epoch(epoch)] for plan in plans)
+    assert one == other
 
 
 @given(sides, st.integers(1, 50))

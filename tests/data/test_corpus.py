@@ -3,6 +3,7 @@ import json
 import lzma
 import os
 import random
+import zlib
 
 import numpy as np
 import pytest
@@ -165,6 +166,37 @@ def test_a_limit_in_characters_drops_the_same_pairs_at_every_level(build, level)
         ]
 
 
+@pytest.mark.parametrize("level", ["char", "word", "bpe"])
+def test_characters_are_those_of_the_lines_at_every_level(build, level, monkeypatch):
+    monkeypatch.setattr(corpus_module, "_FLUSH", 20)
+    size = 50 if level == "bpe" else None
+    src, trg = (train_vocabulary(level, lines, size) for lines in (SRC, TRG))
+    corpus, _ = build(src=src, trg=trg)
+    kept = [(s, t) for s, t in zip(SRC, TRG, strict=True) if s.strip() and t.strip()]
+    assert corpus.characters.tolist() == [[len(s), len(t)] for s, t in kept]
+    assert corpus.lengths.tolist() == [[len(src.encode(s)), len(trg.encode(t))] for s, t in kept]
+    assert (level == "char") == (corpus.lengths.tolist() == corpus.characters.tolist())
+
+
+def test_text_of_an_earlier_format_is_numbered_again(build, chars, tmp_path):
+    whole = [[side.tolist() for side in pair] for pair in build()[0]]
+    idx = tmp_path / "cache" / "train.idx"
+    content = idx.read_bytes()
+    header = json.loads(content[8:4096])
+    header["made_from"]["format"] = 2  # whose table had offsets alone
+    table = np.frombuffer(content[4096:], "<i8").reshape(-1, 4)
+    offsets = np.append(0, table[1:, :2]).astype("<i8")
+    sums = header.pop("crc32")
+    header["crc32"] = [sums[0], zlib.crc32(offsets), zlib.crc32(json.dumps(header).encode())]
+    idx.write_bytes((b"CAESURA\n" + json.dumps(header).encode()).ljust(4096) + offsets.tobytes())
+    messages = []
+    corpus, rebuilt = build(say=messages.append)
+    assert rebuilt
+    assert wording(*messages).startswith(f"{tmp_path}/cache/train.idx: ")
+    assert [[side.tolist() for side in pair] for pair in corpus] == whole
+    assert idx.read_bytes() == content
+
+
 def test_nothing_is_built_twice_and_every_change_builds(build, text, chars):
     assert build()[1]
     assert not build()[1]
@@ -269,7 +301,7 @@ def test_a_text_without_lines_is_an_empty_corpus(tmp_path, chars):
     text = ParallelText(write(tmp_path / "a", []), write(tmp_path / "b", []))
     corpus = Corpus.build(text, chars, chars, tmp_path, "c")
     assert len(corpus) == 0
-    assert corpus.lengths.shape == (0, 2)
+    assert corpus.lengths.shape == corpus.characters.shape == (0, 2)
 
 
 def test_a_large_vocabulary_takes_wider_ids(tmp_path):
@@ -298,7 +330,7 @@ def test_the_bytes_on_disk_are_fixed(tmp_path, chars):
     ids = np.array(chars.encode("da") + chars.encode("s"), dtype="<u2")
     assert (tmp_path / "c.bin").read_bytes() == ids.tobytes()
     idx = (tmp_path / "c.idx").read_bytes()
-    assert idx[4096:] == np.array([0, 2, 3], dtype="<i8").tobytes()
+    assert idx[4096:] == np.array([[0, 0, 0, 0], [2, 3, 2, 1]], dtype="<i8").tobytes()
     assert json.loads(idx[8:4096])["made_from"]["vocabularies"] == [chars.fingerprint] * 2
 
 

@@ -235,6 +235,29 @@ def test_cuts_by_entropy_have_a_rate_too(by_entropy: Path) -> None:
         assert ask(explorer, "/segment", 422, **own, rate=100.0)["field"] == "rate"
 
 
+@pytest.mark.parametrize(
+    ("cutter", "by"), [("act", "quantile"), ("routing", "quantile"), ("bernoulli", "logits")]
+)
+def test_a_threshold_moves_to_the_rate_of_the_text(tmp_path: Path, cutter: str, by: str) -> None:
+    rate = {"target": 2.0, "by": by}
+    parts = {"type": "parts", "reader": READER, "cutter": cutter, "pooling": "weighted", "rate": rate}
+    model = tiny_model({**parts, "output_dim": 5}, testing=SHORT)
+    model.save_pretrained(tmp_path / "m")
+    with serving(tmp_path / "m") as explorer:
+        [described] = client(explorer).get("/api/models").json()["models"]
+        assert described["live_rate"] == {"target": 2.0}
+        before = answer(explorer, "/segment", **BODY)
+        segments = {
+            rate: answer(explorer, "/segment", **BODY, rate=rate)["pieces"] for rate in (1.0, 2.0, 4.0)
+        }
+        counts = [len(pieces) for pieces in segments.values()]
+        assert counts == [8, 4, 2] or (cutter == "act" and counts[0] == 8 and counts == sorted(counts)[::-1])
+        assert answer(explorer, "/segment", **BODY) == before
+        assert answer(explorer, "/flips", **BODY, rate=4.0)["changes"]
+        assert answer(explorer, "/translate", model="m", texts=["", BODY["text"]], rate=2.0)
+        assert answer(explorer, "/segment", model="m", text="", rate=2.0)["pieces"] == []
+
+
 def test_rates_that_hardly_differ_share_a_threshold(by_entropy: Path) -> None:
     with serving(by_entropy) as explorer:
         cuts = explorer.shelf.slot("entropy").current().model.cuts

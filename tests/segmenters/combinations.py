@@ -31,7 +31,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "lookup": lambda: Lookup(VOCABULARY, WIDTH),
     "gru": lambda: Gru(VOCABULARY, 3, WIDTH),
     "bigru": lambda: BiGru(VOCABULARY, 3, WIDTH // 2),
-    "deep": lambda: BiGru(VOCABULARY, 3, WIDTH // 2, num_layers=2),
+    "deep": lambda: BiGru(VOCABULARY, 3, WIDTH // 2, num_layers=2, residual=True, norm=True),
     "conv": lambda: Conv(VOCABULARY, 3, [1, 2, 1], highway_layers=1),
     "blocks": lambda: Blocks(VOCABULARY, WIDTH, largest=3, width=2, calibrate=True),
 }

@@ -20,6 +20,7 @@ READERS = {
     "lookup": lambda: Lookup(9, 4),
     "gru": lambda: Gru(9, 3, 4),
     "deep": lambda: Gru(9, 3, 4, num_layers=3),
+    "deeper": lambda: Gru(9, 3, 4, num_layers=3, residual=True, norm=True),
 }
 CUTTERS = {"every": Every, "fixed 2": lambda: Fixed(2), "fixed 2.5": lambda: Fixed(2.5), "given": Given}
 POOLINGS = {"mean": Mean, "weighted": Weighted, "last": Last, "start": Start, "max": Max}

@@ -35,6 +35,10 @@ EPOCHS = ("training.validation_freq=45", "training.updates=null")
     ("low", "high"),
     [
         (("training.updates=8",), ("training.updates=14",)),
+        (
+            ("training.updates=8", "training.decay=inverse-sqrt", "training.warmup=3"),
+            ("training.updates=14", "training.decay=inverse-sqrt", "training.warmup=3"),
+        ),
         (("training.updates=8", "training.epochs=2"), ("training.updates=null", "training.epochs=3")),
         ((*EPOCHS, "training.epochs=1"), (*EPOCHS, "training.epochs=3")),
     ],

@@ -227,13 +227,23 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     assert used[12:] == used[:12]
 
 
-def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(corpus: Path, tmp_path: Path) -> None:
-    settings = ("training.decay=linear", "training.patience=null", "training.learning_rate=1e-3")
+@pytest.mark.parametrize(
+    ("decay", "shares"),
+    [
+        (("linear",), [(13 - n) / 12 for n in range(1, 13)]),
+        (("inverse-sqrt", "training.warmup=3"), [1 / 3, 2 / 3, *((3 / n) ** 0.5 for n in range(3, 13))]),
+    ],
+)
+def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(
+    corpus: Path, tmp_path: Path, decay: tuple[str, ...], shares: list[float]
+) -> None:
+    kind, *others = decay
+    settings = (f"training.decay={kind}", "training.patience=null", "training.learning_rate=1e-3", *others)
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
     heard = run(config, tmp_path / "whole")
     logged = records(tmp_path / "whole", "train")
     assert [r["learning_rate"] for r in logged] == pytest.approx(
-        [1e-3 * (13 - r["update"]) / 12 for r in logged]
+        [1e-3 * shares[r["update"] - 1] for r in logged]
     )
     assert {v.verdict for v in heard.validations} <= {"best", "wait"}
     assert heard.messages[-1] == "training finished: 12 updates"

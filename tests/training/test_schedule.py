@@ -148,6 +148,26 @@ def test_a_fall_worked_by_hand() -> None:
     assert rates == pytest.approx([0.4, 0.8, 0.8, 0.6, 0.4, 0.2, 0.0])
 
 
+@given(st.integers(1, 300), st.integers(0, 5000), st.floats(1e-9, 1))
+def test_the_rate_falls_with_the_inverse_square_root_of_the_updates(
+    warmup: int, update: int, rate: float
+) -> None:
+    settings = Training(warmup=warmup, decay="inverse-sqrt")
+    here, later = (rate_at(settings, rate, at) for at in (update, 4 * (update + 1) - 1))
+    if update < warmup:
+        assert here == rate_at(Training(warmup=warmup), rate, update)
+    else:
+        assert later == pytest.approx(here / 2, rel=1e-12), "half as high after four times as many"
+    assert rate_at(settings, rate, warmup - 1) == rate, "the highest"
+    assert rate_at(settings, rate / 2, update) == pytest.approx(here / 2, rel=1e-12)
+
+
+def test_an_inverse_square_root_worked_by_hand() -> None:
+    settings = Training(warmup=4, decay="inverse-sqrt")
+    rates = [rate_at(settings, 0.8, update) for update in (0, 1, 2, 3, 8, 15, 63)]
+    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8 * 2 / 3, 0.4, 0.2])
+
+
 @given(scores=SCORES)
 def test_endless_patience_only_looks_for_the_best(scores: list[Score]) -> None:
     best = [

@@ -155,16 +155,7 @@ def side_by_side(
         "label_smoothing": 0.0 if precision == "float64" else 0.1,
     }
     plain, captured = (
-        tiny_model(
-            segmenter,
-            decoder=decoder,
-            # Transformers read Transformers.
-            encoder=TRANSFORMER | {"places": "symbols"} if decoder.get("type") == "transformer" else BIGRU,
-            training=training,
-            **sections,
-        )
-        .to(dtype)
-        .cuda()
+        tiny_model(segmenter, decoder=decoder, training=training, **sections).to(dtype).cuda()
         for _ in range(2)
     )
     monkeypatch.setenv(graphs.VARIABLE, "0")
@@ -197,9 +188,7 @@ def side_by_side(
 
 @needs_cuda
 @BOTH
-@pytest.mark.parametrize(
-    "decoder", [RECURRENT, ACT_DECODER, TRANSFORMER], ids=["recurrent", "act", "transformer"]
-)
+@pytest.mark.parametrize("decoder", [RECURRENT, ACT_DECODER], ids=["recurrent", "act"])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_graphs_give_the_gradients_of_the_model_while_its_weights_change(
     segmenter: dict[str, Any], decoder: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
@@ -275,6 +264,21 @@ def test_graphs_serve_every_part(
     }
     step = side_by_side(segmenter, RECURRENT, precision, monkeypatch)
     assert step.graphs is not None
+
+
+@needs_cuda
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("places", ["segments", "symbols"])
+@pytest.mark.parametrize("kind", ["both", "encoder", "decoder"])
+def test_graphs_serve_transformers(
+    kind: str, places: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = TRANSFORMER | {"size": 16}
+    encoder = BIGRU if kind == "decoder" else blocks | {"places": places}
+    decoder = RECURRENT if kind == "encoder" else blocks | {"tied": True}
+    step = side_by_side(ACT, decoder, precision, monkeypatch, encoder=encoder)
+    assert step.graphs is not None
+    assert len(step.graphs) >= 3
 
 
 RISING = {"start": 0.0, "end": 2.0, "updates": 20}

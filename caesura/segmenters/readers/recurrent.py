@@ -8,30 +8,43 @@ import torch
 from torch import Tensor, nn
 
 from caesura.layers.checks import check_sizes
+from caesura.layers.depth import Depth, dropout_layer, make_orthogonal
 from caesura.layers.masks import positions_mask
 from caesura.layers.recurrent import gru, gru_flops
 from caesura.segmenters.readers.lookup import Lookup
 
 
 class Gru(Lookup):
-    """`num_layers` GRUs of `size` that read from left to right; `dropout` applies to the input of each."""
+    """`num_layers` GRUs of `size` that read from left to right; options as of `RecurrentEncoder`."""
 
     directions = 1
 
     def __init__(
-        self, vocab_size: int, embedding_dim: int, size: int, dropout: float = 0.0, num_layers: int = 1
+        self,
+        vocab_size: int,
+        embedding_dim: int,
+        size: int,
+        dropout: float = 0.0,
+        num_layers: int = 1,
+        residual: bool = False,
+        norm: bool = False,
+        variational: bool = False,
+        orthogonal: bool = False,
     ) -> None:
         super().__init__(vocab_size, embedding_dim, dropout)
         check_sizes(size=size)
-        if not 1 <= num_layers <= 64:
-            raise ValueError(f"num_layers must be 1 to 64, not {num_layers}")
+        self.dropout = dropout_layer(dropout, variational)
         self.ahead = nn.GRU(embedding_dim, size, batch_first=True)
         self.back = nn.GRU(embedding_dim, size, batch_first=True) if self.directions == 2 else None
         self.output_dim = self.directions * size
+        self.depth = Depth(self.output_dim, num_layers, residual, norm)
         above = [self.output_dim] * (num_layers - 1)
         self.above = nn.ModuleList(nn.GRU(width, size, batch_first=True) for width in above)
         above = [] if self.back is None else above
         self.above_back = nn.ModuleList(nn.GRU(width, size, batch_first=True) for width in above)
+        if orthogonal:
+            both = (self.ahead, self.back, *self.above, *self.above_back)
+            make_orthogonal(layer for layer in both if layer is not None)
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         """[B, T, output_dim]."""
@@ -39,19 +52,22 @@ class Gru(Lookup):
             states = gru(Lookup.forward(self, symbols, lengths), lengths, self.ahead, self.back)
         else:
             states = gru(self.embedding.weight, lengths, self.ahead, self.back, symbols)
-        for ahead, back in zip_longest(self.above, self.above_back):
-            states = gru(self.dropout(states), lengths, ahead, back)
-        return states
+        for layer, (ahead, back) in enumerate(zip_longest(self.above, self.above_back), 1):
+            inputs = self.dropout(self.depth.before(layer, states))
+            states = self.depth.after(layer, states, gru(inputs, lengths, ahead, back))
+        return self.depth.top(states, lengths)
 
     def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
         """Go on from each layer's state [B, size] after each sentence's last symbol so far."""
         before = state if isinstance(state, tuple) else (None,) * (1 + len(self.above))
         states, after = _resumed(self.ahead, Lookup.forward(self, symbols, lengths), lengths, before[0])
         reached = [after]
-        for layer, at in zip(self.above, before[1:], strict=True):
-            states, after = _resumed(layer, self.dropout(states), lengths, at)
+        for layer, (ahead, at) in enumerate(zip(self.above, before[1:], strict=True), 1):
+            inputs = self.dropout(self.depth.before(layer, states))
+            made, after = _resumed(ahead, inputs, lengths, at)
+            states = self.depth.after(layer, states, made)
             reached.append(after)
-        return states, tuple(reached)
+        return self.depth.top(states, lengths), tuple(reached)
 
     def flops(self, symbols: int) -> int:
         """One step per symbol, layer and direction."""
