@@ -17,14 +17,8 @@ from caesura.search.hypothesis import log_probs
 LOOKUP = {"type": "lookup", "embedding_dim": 5}
 ACT = {"type": "act", "embedding_dim": 4, "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.7}
 RECURRENT = {"embedding_dim": 4, "hidden_size": 6, "attention_size": 5}
-TRANSFORMER = {
-    "type": "transformer",
-    "size": 8,
-    "heads": 2,
-    "feed_forward": 7,
-    "num_layers": 2,
-    "dropout": 0.0,
-}
+SIZES = {"size": 8, "heads": 2, "feed_forward": 7, "num_layers": 2, "dropout": 0.0}
+TRANSFORMER = {"type": "transformer"} | SIZES
 BIGRU = {"hidden_size": 3}
 ACT_DECODER = RECURRENT | {"type": "act", "act_size": 3, "output_dim": 5, "halting_bias": 0.0, "tau": 0.4}
 

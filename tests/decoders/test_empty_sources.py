@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from caesura.decoders.act import ActDecoder
 from caesura.decoders.base import Decoder
 from caesura.decoders.recurrent import RecurrentDecoder
+from caesura.decoders.transformer import TransformerDecoder
 from caesura.encoders.recurrent import RecurrentEncoder
+from caesura.encoders.transformer import TransformerEncoder
 from caesura.kernels import VARIABLE
 from caesura.search.beam import beam_search
 from caesura.segmenters.act import ActSegmenter
@@ -35,7 +37,15 @@ DECODERS = {
     "recurrent": lambda: RecurrentDecoder(8, 6, 6, 4, 5, 3),
     "act": lambda: ActDecoder(8, 6, 6, 4, 5, 3, 3, halting_bias=0.0),
     "act, fed": lambda: ActDecoder(8, 6, 6, 4, 5, 3, 3, halting_bias=0.0, feed_context=True),
+    "transformer": lambda: TransformerDecoder(8, 6, 4, 2, 5, 2, 0.0),
+    "transformer, tied": lambda: TransformerDecoder(8, 6, 4, 2, 5, 2, 0.0, tied=True),
 }
+ENCODERS = {
+    "recurrent": lambda: RecurrentEncoder(5, 3),
+    "transformer": lambda: TransformerEncoder(5, 6, 3, 4, 2, 0.0),
+}
+# What the decoder of a row reads: each encoder serves one decoder of the other kind too.
+READ = {"act, fed": "transformer", "transformer": "transformer"}
 SYMBOLS, LENGTHS = torch.tensor([[4, 5, 6, 3], [7, 7, 7, 7], [8, 3, 0, 0]]), torch.tensor([4, 0, 2])
 TARGETS, TARGET_LENGTHS = torch.tensor([[2, 4, 5], [2, 6, 7], [2, 5, 0]]), torch.tensor([3, 3, 2])
 KEPT = torch.tensor([0, 2])
@@ -43,7 +53,7 @@ KEPT = torch.tensor([0, 2])
 
 def made(segmenter: str, decoder: str) -> nn.ModuleDict:
     torch.manual_seed(0)
-    parts = {"segmenter": SEGMENTERS[segmenter](), "encoder": RecurrentEncoder(5, 3)}
+    parts = {"segmenter": SEGMENTERS[segmenter](), "encoder": ENCODERS[READ.get(decoder, "recurrent")]()}
     return nn.ModuleDict(parts | {"decoder": DECODERS[decoder]()}).double()
 
 
@@ -53,7 +63,9 @@ def run(model: nn.ModuleDict, rows: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     encoded = model["encoder"](segments.vectors, segments.lengths)
     decoded = model["decoder"](encoded, TARGETS[rows], TARGET_LENGTHS[rows])
     tensors = {"vectors": segments.vectors, "states": encoded.states, "logits": decoded.logits}
-    tensors |= {"penalty": segments.penalty, "attention": decoded.attention}
+    with torch.no_grad():  # which a Transformer's attention wants
+        attention = model["decoder"](encoded, TARGETS[rows], TARGET_LENGTHS[rows]).attention
+    tensors |= {"penalty": segments.penalty, "attention": attention}
     return tensors, decoded.logits.square().sum((1, 2)) + segments.penalty + decoded.penalty
 
 

@@ -31,7 +31,7 @@ def run(decoder: str, dtype: torch.dtype, segments: int = 4) -> dict[str, Tensor
 
 
 @pytest.mark.parametrize("segments", [4, 130])  # one part of a sentence per program, and several
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", [name for name in DECODERS if not name.startswith("transformer")])
 def test_it_is_the_reference(decoder: str, segments: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if segments > 4 and not CUDA and decoder != "recurrent":
         pytest.skip("takes long in the interpreter, and the kernel that sums parts up is the same")

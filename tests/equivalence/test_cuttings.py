@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import ACT_DECODER, RECURRENT, close, sentences, tiny_model
+from helpers import ACT_DECODER, BIGRU, RECURRENT, TRANSFORMER, close, sentences, tiny_model
 from torch import Tensor
 
 from caesura.components import resolve
@@ -37,8 +37,10 @@ def _no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bernoulli, "_draw", chosen)
 
 
-def model_with(decoder: dict[str, Any] = RECURRENT, **training: Any) -> Translator:
-    model = tiny_model(SEGMENTER, decoder=decoder, training=training).train()
+def model_with(
+    decoder: dict[str, Any] = RECURRENT, encoder: dict[str, Any] = BIGRU, **training: Any
+) -> Translator:
+    model = tiny_model(SEGMENTER, decoder=decoder, encoder=encoder, training=training).train()
     with torch.no_grad():
         model.segmenter.cutter.score.weight.mul_(4)  # type: ignore[union-attr,operator]
         model.segmenter.cutter.score.bias.zero_()  # type: ignore[union-attr,operator]
@@ -49,10 +51,17 @@ def gradients(model: Translator) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("decoder", [RECURRENT, ACT_DECODER], ids=["recurrent", "act"])
+@pytest.mark.parametrize(
+    ("decoder", "encoder"),
+    [(RECURRENT, BIGRU), (ACT_DECODER, BIGRU), (TRANSFORMER, TRANSFORMER | {"places": "symbols"})],
+    ids=["recurrent", "act", "transformer"],
+)
 @pytest.mark.parametrize("normalization", ["symbols", "sentences"])
-def test_the_loss_is_the_mean_over_cuttings(decoder: dict[str, Any], normalization: str) -> None:
-    model, batch = model_with(decoder, normalization=normalization, label_smoothing=0.1), collate(PAIRS)
+def test_the_loss_is_the_mean_over_cuttings(
+    decoder: dict[str, Any], encoder: dict[str, Any], normalization: str
+) -> None:
+    model = model_with(decoder, encoder, normalization=normalization, label_smoothing=0.1)
+    batch = collate(PAIRS)
     calls: list[int] = []
     assert isinstance(model.segmenter, Segmenter)
     model.segmenter.reader.register_forward_hook(lambda reader, inputs, output: calls.append(len(output)))

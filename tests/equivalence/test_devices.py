@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import ACT, LOOKUP, ragged, sentences, tiny_model
+from helpers import ACT, LOOKUP, TRANSFORMER, ragged, sentences, tiny_model
 
 from caesura.data.batching import collate
 from caesura.segmenters.act import ActSegmenter
@@ -74,9 +74,13 @@ def test_a_gpu_gives_the_gradients_of_the_cpu(autocast: bool) -> None:
 
 
 @needs_cuda
+@pytest.mark.parametrize("transformer", [False, True])
 @pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING])
-def test_a_gpu_gives_the_loss_and_the_translations_of_the_cpu(segmenter: dict[str, object]) -> None:
-    model = tiny_model(segmenter)
+def test_a_gpu_gives_the_loss_and_the_translations_of_the_cpu(
+    segmenter: dict[str, object], transformer: bool
+) -> None:
+    parts = {"encoder": TRANSFORMER, "decoder": TRANSFORMER | {"tied": True}}
+    model = tiny_model(segmenter, **parts if transformer else {})
     sources, targets = sentences(7, seed=1), sentences(7, seed=2, vocab_size=9)
     batch = collate(list(zip(sources, targets, strict=True)))
     texts = [model.src_vocabulary.decode(source) for source in sources]

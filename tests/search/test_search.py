@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, encode, score_targets, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, TRANSFORMER, encode, score_targets, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import SCRIPT, chances, encoded, same, table
@@ -30,6 +30,9 @@ MODELS = [
     pytest.param(tiny_model(LOOKUP, seed=3, decoder=ACT_DECODER), id="ACT-DEC"),
     pytest.param(
         tiny_model(ACT, seed=4, decoder=ACT_DECODER | {"feed_context": True}), id="ACT-DEC, context fed"
+    ),
+    pytest.param(
+        tiny_model(ACT, seed=11, scale=1.0, encoder=TRANSFORMER, decoder=TRANSFORMER), id="transformer"
     ),
 ]
 SENTENCES = sentences(12, seed=5)

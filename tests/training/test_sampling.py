@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, score_targets, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, TRANSFORMER, score_targets, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
@@ -20,7 +20,9 @@ from caesura.training.schedule import sampled_share
 from caesura.training.step import Step
 
 BOTH = pytest.mark.parametrize("segmenter", [LOOKUP, ACT], ids=["lookup", "act"])
-DECODERS = pytest.mark.parametrize("decoder", [RECURRENT, ACT_DECODER], ids=["recurrent", "act"])
+DECODERS = pytest.mark.parametrize(
+    "decoder", [RECURRENT, ACT_DECODER, TRANSFORMER], ids=["recurrent", "act", "transformer"]
+)
 PAIRS = list(zip(sentences(5, seed=1), sentences(5, seed=2, vocab_size=9), strict=True))
 
 
@@ -109,7 +111,8 @@ def test_the_risk_is_the_expected_cost_of_the_candidates(
     segmenter: dict[str, Any], decoder: dict[str, Any], metric: str
 ) -> None:
     training = {"risk_candidates": 4, "risk_metric": metric, "risk_alpha": 0.3}
-    model = tiny_model(segmenter, decoder=decoder, training=training)
+    scale = 1.5 if decoder is TRANSFORMER else 3.0  # so that what is drawn ends, and differs
+    model = tiny_model(segmenter, scale=scale, decoder=decoder, training=training)
     batch = collate(PAIRS, shape=(7, 12, 12))  # with rows of padding
     segments, encoded = model.encode(batch.src, batch.src_lengths)
     candidates = risk._draw(model, encoded, batch, [trg for _, trg in PAIRS], update=3)
