@@ -139,6 +139,9 @@ class Training(Section):
     batch_type: Literal["sentences", "symbols"] = Field(
         default="sentences", description="what batch_size counts"
     )
+    accumulate: int = Field(
+        default=1, ge=1, description="parts of a batch computed one after the other, where memory is short"
+    )
     learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
     warmup: int = Field(default=0, ge=0, description="updates in which that rate is reached from 0, linearly")
     clip_grad_norm: float | None = Field(
