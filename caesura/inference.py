@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -133,6 +134,7 @@ class Translator(BaseTranslator):
         search: Search | None,
         progress: Callable[[int], None] | None = None,
         cuts: Sequence[GivenCuts] | None = None,
+        share: tuple[int, int] = (0, 1),
     ) -> list[Output]:
         """Segment and, given a search, translate; sentences of similar length share a batch, order is kept.
 
@@ -142,9 +144,11 @@ class Translator(BaseTranslator):
         `cuts` has one entry per text: None (as the model decides), character offsets (cut there and nowhere
         else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The
         gap before </s> is always the model's.
+
+        With a `share` (r, n), every n-th batch from the r-th on is processed; other texts count as empty.
         """
         read = self._sources(texts, cuts)
-        outputs = self._by_group(read, lambda rows: self._together(read, rows, search), progress)
+        outputs = self._by_group(read, lambda rows: self._together(read, rows, search), progress, share)
         return [outputs.get(i) or Output(uncut(text), [], []) for i, text in enumerate(read)]
 
     def _sources(self, texts: Sequence[str], cuts: Sequence[GivenCuts] | None) -> Numbered:
@@ -172,11 +176,12 @@ class Translator(BaseTranslator):
         texts: Numbered,
         work: Callable[[list[int]], list[Result]],
         progress: Callable[[int], None] | None = None,
+        share: tuple[int, int] = (0, 1),
     ) -> dict[int, Result]:
         """The results of `work` by row, one group of texts at a time; an empty text has no result."""
         results: dict[int, Result] = {}
         with evaluating(self):
-            for rows in self._groups(list(map(len, texts.ids))):
+            for rows in islice(self._groups(list(map(len, texts.ids))), share[0], None, share[1]):
                 results |= zip(rows, self._fitted(texts, rows, work), strict=True)
                 if progress:
                     progress(len(rows))

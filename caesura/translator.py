@@ -31,7 +31,7 @@ from caesura.segmenters.rate import CutCount, count_cuts
 
 @dataclass(frozen=True)
 class Loss:
-    """The training loss of a batch and its parts; scalars."""
+    """The training loss of a batch and its parts; scalars. Of a part of a batch: what it adds to them."""
 
     total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + auxiliary
     auxiliary: Tensor  # the losses of segmenter and decoder, each a mean over sentences times its weight
@@ -163,7 +163,8 @@ class BaseTranslator(nn.Module):
             smoothed = losses.sum() / copies + self.segmenter.feedback(segments.cuts, losses).sum()
         symbols, real = batch.trg_lengths.sum(), batch.trg_lengths > 0  # rows of padding have no target
         sentences = real.sum()
-        total = smoothed / (symbols if settings.normalization == "symbols" else sentences)
+        per_symbol, per_sentence = (symbols, sentences) if batch.whole is None else batch.whole.unbind()
+        total = smoothed / (per_symbol if settings.normalization == "symbols" else per_sentence)
         terms = self.auxiliary(segments, decoded, real, batch)
         return Loss(
             total=sum(terms, total),
@@ -189,7 +190,8 @@ class BaseTranslator(nn.Module):
             losses.append((self.imitation, loss))
         penalty = decoded.penalty.view(segments.cuts.copies, -1).mean(0)
         losses.append((self.decoder_tau, penalty))
-        means = [(weight, (loss * real).sum() / real.sum()) for weight, loss in losses]
+        count = real.sum() if batch is None or batch.whole is None else batch.whole[1]
+        means = [(weight, (loss * real).sum() / count) for weight, loss in losses]
         return [w.weigh(mean) if isinstance(w, Knob) else w * mean for w, mean in means]
 
     @property

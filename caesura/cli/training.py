@@ -41,24 +41,30 @@ def train(
     from caesura.config import load_config
     from caesura.config.cookbook import find
     from caesura.training.loop import train as run
+    from caesura.training.run import Silent
+    from caesura.training.world import launched
 
     outlive_readers()
-    overrides = all_settings(settings, {"data.errors": errors, "training.threads": threads})
-    loaded = load_config(find(config, terminal.say), overrides)
-    seconds, allowed = parse_duration(time_limit), parse_duration(budget, "--budget")
-    folder = out or Path("runs") / loaded.name
-    with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
-        try:
-            ending = run(loaded, folder, display, seconds, allowed)
-        except OSError as problem:  # a full disk does not say which
-            problem.filename = problem.filename or str(folder)
-            raise
-        except Interrupted:
-            _say_where(display, folder, loaded.training.validation_freq)
-            raise
-        if ending == "finished" and display.remark:
-            display.say(display.remark)
-        _say_where(display, folder, loaded.training.validation_freq, ending == "finished")
+    with launched() as world:
+        overrides = all_settings(settings, {"data.errors": errors, "training.threads": threads})
+        loaded = load_config(find(config, terminal.say if world.leads else Silent().say), overrides)
+        seconds, allowed = parse_duration(time_limit), parse_duration(budget, "--budget")
+        folder = out or Path("runs") / loaded.name
+        if not world.leads:
+            run(loaded, folder, Silent(), seconds, allowed, world)
+            return
+        with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
+            try:
+                ending = run(loaded, folder, display, seconds, allowed, world)
+            except OSError as problem:  # a full disk does not say which
+                problem.filename = problem.filename or str(folder)
+                raise
+            except Interrupted:
+                _say_where(display, folder, loaded.training.validation_freq)
+                raise
+            if ending == "finished" and display.remark:
+                display.say(display.remark)
+            _say_where(display, folder, loaded.training.validation_freq, ending == "finished")
 
 
 def _say_where(display: TrainingDisplay, folder: Path, freq: int, finished: bool = False) -> None:

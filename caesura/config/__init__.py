@@ -141,6 +141,9 @@ class Training(Section):
         default="sentences",
         description="what batch_size counts; characters: those of the text, whatever a symbol is",
     )
+    accumulate: int = Field(
+        default=1, ge=1, description="parts of a batch computed one after the other, where memory is short"
+    )
     learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
     adam_betas: list[float] = Field(
         default=[0.9, 0.999],

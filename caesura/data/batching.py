@@ -31,6 +31,7 @@ class Batch:
     indices: NDArray[np.int64]  # positions in the corpus, one per sentence
     src_cuts: Tensor | None = None  # [B, T] int8: 1 cut after this symbol, -1 do not, 0 free; None: free
     wanted_cuts: Tensor | None = None  # [B, T] int8: 1 where the segmenter should learn to cut, else 0
+    whole: Tensor | None = None  # [2] target symbols and sentences of what this is a part of; None: of this
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -50,7 +51,8 @@ class Batch:
 
     def rows(self, part: slice) -> Batch:
         """Some of the sentences, as wide as they are."""
-        return replace(self._each(lambda tensor: tensor[part]), indices=self.indices[part])
+        some = self._each(lambda tensor: tensor[part])
+        return replace(some, indices=self.indices[part], whole=self.whole)
 
     def imitated(self) -> Batch:
         """The same batch with its cuts to be learned, not given."""
@@ -61,7 +63,15 @@ class Batch:
         if copies == 1:
             return self
         wide = self._each(lambda tensor: tensor.repeat(copies, *[1] * (tensor.dim() - 1)))
-        return replace(wide, indices=np.tile(self.indices, copies))
+        return replace(wide, indices=np.tile(self.indices, copies), whole=self.whole)
+
+    def as_part(self) -> Batch:
+        """The same batch, whose rows count as parts of it when they are taken out."""
+        if self.whole is not None:
+            return self
+        assert self.trg_lengths is not None
+        symbols = self.trg_lengths.sum()
+        return replace(self, whole=torch.stack((symbols, symbols.new_tensor(len(self)))))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         tensors = {name: getattr(self, name) for name in TENSORS}
@@ -69,7 +79,7 @@ class Batch:
         return replace(self, **changed)
 
 
-TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts", "wanted_cuts")
+TENSORS = ("src", "src_lengths", "trg_in", "trg_out", "trg_lengths", "src_cuts", "wanted_cuts", "whole")
 
 
 def rounded(size: int, sizes: int = 8) -> int:
@@ -142,6 +152,20 @@ def _padded(rows: Sequence[Ids], count: int, width: int) -> tuple[Tensor, Tensor
 
 
 BatchType = Literal["sentences", "symbols", "characters"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which rows of a planned batch one of `size` processes computes, and in how many parts at most."""
+
+    rank: int = 0
+    size: int = 1
+    parts: int = 1
+
+    def __call__(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The rows of each part; none where there are fewer rows than processes."""
+        own = rows[self.rank :: self.size]  # neighbours are of similar length: all processes get some of each
+        return [part for part in np.array_split(own, self.parts) if len(part)]
 
 
 @dataclass(frozen=True, eq=False)

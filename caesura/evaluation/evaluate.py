@@ -62,10 +62,15 @@ def evaluate(
     gold: Sequence[Sequence[int]] | None = None,
     search: Search | None = None,
     progress: Callable[[int], None] | None = None,
+    outputs: list[Output] | None = None,
 ) -> Evaluation:
-    """Translate `sources` with `search` (by default the configured beam search) and measure the result."""
+    """Translate `sources` with `search` (by default the configured beam search) and measure the result.
+
+    Where there are `outputs` already, they are measured.
+    """
     testing = model.config.testing
-    outputs = model.process(sources, search or model.searcher(), progress)
+    if outputs is None:
+        outputs = model.process(sources, search or model.searcher(), progress)
     cuts = [output.segmentation for output in outputs]
     written = [output.targets[0] for output in outputs if output.targets]
     boundaries = None

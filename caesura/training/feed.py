@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from caesura.data.batching import Batch, Ids, collate, rounded
+from caesura.data.batching import Batch, Ids, Split, collate, rounded
 from caesura.data.corpus import Corpus
 
 Pairs = Corpus | Sequence[tuple[Ids, Ids]]  # a list is enough without given cuts
 AHEAD = 3  # batches that wait for the GPU
 
 
-def feed(corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device) -> Iterator[Batch]:
+class Planned(NamedTuple):
+    """A batch of the plan, and what this process computes of it."""
+
+    rows: NDArray[np.int64]  # sentences of the corpus
+    parts: list[Batch]  # one with all rows, where nothing is split
+
+
+def feed(
+    corpus: Pairs, plan: Sequence[NDArray[np.int64]], device: torch.device, split: Split | None = None
+) -> Iterator[Planned]:
     """The batches that `plan` names, in its order and in host memory, pinned where a GPU fetches them."""
+    split = split or Split()
     if device.type != "cuda":
         for rows in plan:
-            yield collated(corpus, rows)
+            yield _planned(corpus, rows, split, collated)
         return
     with ThreadPoolExecutor(1, "feed") as worker:
-        waiting: deque[Future[Batch]] = deque()
+        waiting: deque[Future[Planned]] = deque()
         for rows in plan:
-            waiting.append(worker.submit(_pinned, corpus, rows))
+            waiting.append(worker.submit(_planned, corpus, rows, split, _pinned))
             if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _planned(
+    corpus: Pairs,
+    rows: NDArray[np.int64],
+    split: Split,
+    batch_of: Callable[[Pairs, NDArray[np.int64]], Batch],
+) -> Planned:
+    parts = [batch_of(corpus, part) for part in split(rows)]
+    if split.size * split.parts > 1:
+        whole = torch.tensor([sum(len(corpus[int(i)][1]) + 1 for i in rows), len(rows)])
+        parts = [replace(part, whole=whole) for part in parts]
+    return Planned(rows, parts)
 
 
 def collated(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:

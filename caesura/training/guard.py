@@ -45,6 +45,7 @@ class Guard:
     progress: Progress
     journal: Journal
     say: Callable[[str], None]
+    keeps: bool = True  # whether batches are kept, which one of several processes does
     seen: list[Seen] = field(default_factory=list)
 
     def note(self, rows: NDArray[np.int64], wrong: Tensor) -> None:
@@ -62,7 +63,7 @@ class Guard:
         seen, self.seen = self.seen, []
         for one, skipped in zip(seen, wrong, strict=True):
             self.progress.skipped = self.progress.skipped + 1 if skipped else 0
-            if skipped:
+            if skipped and self.keeps:
                 self._keep(one)
             if self.progress.skipped >= self.most:
                 raise not_finite(one.update, self.folder, f"{self.most} times in a row")

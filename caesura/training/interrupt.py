@@ -10,8 +10,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from caesura.signals import restore_signals, take_signals
+from caesura.training.world import World
 
-BUDGET = "budget"
+BUDGET, TIME_LIMIT = "budget", "time limit"
 SHORT = 60.0  # seconds: a smaller budget gets a message on what comes on top of it
 ON_TOP = "what has begun, an update or a validation, is finished, and the last validation comes on top"
 OVERRUN = 1.2  # times a budget: from here on, a message says that training took longer
@@ -47,10 +48,22 @@ class Interrupt:
         if self.signal is not None:
             return f"signal {signal.Signals(self.signal).name}"
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            return "time limit"
+            return TIME_LIMIT
         if self._spent is not None and time.monotonic() >= self._spent:
             return BUDGET
         return None
+
+    def agreed(self, world: World) -> str | None:
+        """Why to stop now, the same in all processes: what one has a reason for, all do."""
+        if world.size == 1:
+            return self.reason()
+        limits = [None, BUDGET, TIME_LIMIT]
+        mine = self.reason() if self.signal is None else None
+        number = world.most(limits.index(mine) if self.signal is None else len(limits) + self.signal)
+        if number < len(limits):
+            return limits[number]
+        self.signal = number - len(limits)
+        return self.reason()
 
     def spent_at(self, moment: float) -> None:
         """Stop at this moment of time.monotonic() too: the budget of training is spent then."""

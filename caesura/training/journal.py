@@ -109,6 +109,26 @@ class Journal:
         raise TrainingError(f"{path}: was removed or replaced; the same command goes on from the checkpoint")
 
 
+class NoJournal(Journal):
+    """The log of a process that has none."""
+
+    def __init__(self) -> None:
+        pass
+
+    def record(self, kind: str, update: int, values: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def validation(self, columns: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def sizes(self) -> dict[str, int]:
+        """No files, and so no sizes."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
 def read_records(folder: Path) -> list[dict[str, Any]]:
     """The lines of a model folder's metrics.jsonl that are whole, by today's names; none without the file."""
     path = folder / METRICS

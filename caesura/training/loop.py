@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -14,23 +14,23 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from caesura.components import resolve
 from caesura.config import Config
-from caesura.data.batching import Batch, BatchPlan
+from caesura.data.batching import BatchPlan, Split
 from caesura.data.tensors import DamagedError
-from caesura.errors import InputError, Interrupted
-from caesura.evaluation.evaluate import evaluate
+from caesura.errors import InputError, Interrupted, TrainingError
+from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.kernels import pick, used
 from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
 from caesura.training.collapse import watch
-from caesura.training.feed import feed
+from caesura.training.feed import Planned, feed
 from caesura.training.interrupt import BUDGET, ON_TOP, SHORT, Interrupt, Stop, overrun
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
-from caesura.training.run import Reporter, Run, open_run
-from caesura.training.schedule import bound_reached, rate_at
+from caesura.training.run import Reporter, Run, open_run, settle_all
+from caesura.training.schedule import Verdict, bound_reached, rate_at
 from caesura.training.step import SUMS, Step
-from caesura.training.threshold import settle
-from caesura.training.validation import ValidationExample, log_record, summarise
+from caesura.training.validation import ValidationExample, log_record, summarise, translated
+from caesura.training.world import World
 
 LOG_EVERY = 50  # updates between two lines of metrics.jsonl
 LOG_EARLY = (1, 2, 5, 10, 20)  # and after these: segments may go all their way within a hundred
@@ -45,39 +45,42 @@ def train(
     reporter: Reporter,
     time_limit: float | None = None,
     budget: float | None = None,
+    world: World | None = None,
 ) -> Ending:
     """Train until the schedule, a bound or a limit ends it; called again, it goes on where it was.
 
     `time_limit` bounds this call; `budget` bounds training over all calls, as `Progress.seconds` counts it.
     When that is spent, updates since the last validation are validated, off the clock.
-    `Interrupted` is raised, with the state saved, after SIGINT, SIGTERM or SIGHUP.
+    `Interrupted` is raised, with the state saved, after SIGINT, SIGTERM or SIGHUP. The processes of a `world`
+    all call this; only the `reporter` of process 0 should show anything.
     """
-    config = resolve(config)
+    config, world = resolve(config), world or World()
     check_files(config)
-    with Interrupt(time_limit) as interrupt, hold(folder, reporter.say), ExitStack() as opened:
+    held = hold(folder, reporter.say) if world.leads else nullcontext()
+    with Interrupt(time_limit) as interrupt, held, ExitStack() as opened:
         try:
-            run, data = open_run(config, folder, reporter, interrupt, opened)
+            run, data = open_run(config, folder, reporter, interrupt, opened, world)
         except Stop:
-            return _stopped(reporter, interrupt, "before its first update here")
+            return _stopped(reporter, interrupt, world, "before its first update here")
         return _loop(run, data, reporter, interrupt, budget)
 
 
 def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, budget: float | None) -> Ending:
-    settings, progress = run.config.training, run.progress
+    settings, progress, world = run.config.training, run.progress, run.world
     by_characters = settings.batch_type == "characters"
     lengths = data.corpus.characters if by_characters else data.corpus.lengths
     plan = BatchPlan(lengths, settings.batch_size, settings.batch_type, settings.seed)
-    batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say)
-    ready = feed(data.corpus, batches[progress.batch :], run.model.device)
+    split = Split(world.rank, world.size, settings.accumulate)
+    batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say, world.size > 1)
+    ready = feed(data.corpus, batches[progress.batch :], run.model.device, split)
     first, started = progress.update, time.monotonic() - progress.seconds
     used.clear()  # by other models of this process
     if budget is not None:
         interrupt.spent_at(started + budget)
         if budget < SHORT:
             reporter.say(f"{budget:g}s of training: {ON_TOP}")
-    while not progress.finished:
-        if interrupt.reason():
-            break
+    reason = None
+    while not progress.finished and not (reason := interrupt.agreed(world)):
         run.finish_writing(wait=False)
         if progress.since_validation >= settings.validation_freq:
             _validate(run, reporter, interrupt, started)
@@ -85,33 +88,34 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
             batches = plan.epoch(progress.epoch)
-            ready = feed(data.corpus, batches, run.model.device)
+            ready = feed(data.corpus, batches, run.model.device, split)
         if _ended_by_bound(run):
             continue
-        batch = next(ready)
-        _update(run, step, batch)
+        planned = next(ready)
+        _update(run, step, planned)
         if progress.update == first:
             _say_what_ran(run, reporter)
         progress.update += 1
         progress.batch += 1
-        progress.sentences += len(batch)
-        progress.since_validation += len(batch)
+        progress.sentences += len(planned.rows)
+        progress.since_validation += len(planned.rows)
         progress.seconds = time.monotonic() - started
         reporter.update(progress, _log(run) if _logged(progress.update) else None)
         if run.due():
             run.save()
     progress.seconds = time.monotonic() - started
-    validated = interrupt.reason() == BUDGET and progress.since_validation > 0
+    validated = reason == BUDGET and progress.since_validation > 0
     if not (validated and _validate(run, reporter, interrupt, None)):
         run.save()
     run.finish_writing()
     if progress.finished:
-        _refuse_damaged(run)
+        if world.leads:
+            _refuse_damaged(run)
         reporter.say(f"training finished: {progress.finished}")
         return "finished"
     where, took = f"after {progress.update} updates", f" in {progress.seconds:.0f}s"
-    over = overrun(progress.seconds, budget) if interrupt.reason() == BUDGET else ""
-    return _stopped(reporter, interrupt, where + (took + over if over else ""))
+    over = overrun(progress.seconds, budget) if reason == BUDGET else ""
+    return _stopped(reporter, interrupt, world, where + (took + over if over else ""))
 
 
 def _refuse_damaged(run: Run) -> None:
@@ -123,8 +127,8 @@ def _refuse_damaged(run: Run) -> None:
         raise InputError(f"{problem}, and {remedy}") from problem
 
 
-def _stopped(reporter: Reporter, interrupt: Interrupt, where: str) -> Ending:
-    reason = interrupt.reason()
+def _stopped(reporter: Reporter, interrupt: Interrupt, world: World, where: str) -> Ending:
+    reason = interrupt.agreed(world)
     command = "one with a larger budget" if reason == BUDGET else "the same command"
     reporter.say(f"stopped by the {reason} {where}; {command} goes on from here")
     if interrupt.signal is not None:
@@ -143,14 +147,17 @@ def _ended_by_bound(run: Run) -> bool:
     return bool(over)
 
 
-def _update(run: Run, step: Step, batch: Batch) -> None:
+def _update(run: Run, step: Step, planned: Planned) -> None:
     """One step of Adam; the sums for the log do not wait for the device.
 
-    Where the loss or a gradient is not finite, nothing changes.
+    Where the loss or a gradient is not finite, nothing changes. All that is decided here follows from sums
+    over all processes, which are the same in each.
     """
     settings, parameters = run.config.training, [*run.model.parameters()]
     most = settings.clip_grad_norm
-    sums = step(batch, run.progress.update)
+    run.world.seed(settings.seed, run.progress.update)
+    sums = step(planned.parts, run.progress.update)
+    run.world.sum(step.flat, sums)
     gradients = [p.grad for p in parameters if p.grad is not None]
     norm = get_total_norm(gradients) if most is None else clip_grad_norm_(parameters, most)
     clipped = sums.new_zeros(()) if most is None else norm > most
@@ -162,7 +169,7 @@ def _update(run: Run, step: Step, batch: Batch) -> None:
     run.model.observe(sums[len(SUMS)], sums[len(SUMS) + 1], ~wrong)
     row = torch.cat((sums, torch.stack((clipped.double(), sums.new_ones(())))))
     run.window += torch.where(wrong, 0.0, row)
-    run.guard.note(batch.indices, wrong)
+    run.guard.note(planned.rows, wrong)
 
 
 def _last_rate(run: Run) -> float:
@@ -231,42 +238,57 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
 
     It counts as training that `started` then, or not at all.
     """
-    progress, settings, dev = run.progress, run.config.training, run.dev
+    progress, settings, dev, world = run.progress, run.config.training, run.dev, run.world
     run.finish_writing()  # so that a kill leaves the model at most one validation ahead of the checkpoint
     run.check()
-
-    settle(run.model, run.corpus)
+    _refuse_drift(run)
+    settle_all(run)
+    evaluation, scores = None, (0.0, 0.0)
     try:
-        evaluation = evaluate(
-            run.model,
-            dev.sources,
-            dev.references,
-            dev.gold,
-            search=run.model.searcher(beam=1),
-            progress=lambda _: interrupt.check(),
-        )
-    except Stop:
-        return False
+        outputs = translated(run.model, dev.sources, lambda _: interrupt.check(), world)
+        if outputs is None:
+            return False
+        if world.leads:
+            evaluation = evaluate(run.model, dev.sources, dev.references, dev.gold, outputs=outputs)
+            scores = evaluation.scores.bleu, evaluation.scores.chrf
     except Exception:
         run.save()  # all updates since the last checkpoint
         raise
-    verdict = run.schedule.update(evaluation.scores.bleu, evaluation.scores.chrf)
+    verdict = run.schedule.update(*world.shared(scores))
+    rate = _last_rate(run)
     progress.since_validation = 0
     if started is not None:
         progress.seconds = time.monotonic() - started
-    progress.collapsed, notices = watch(run.model, evaluation, progress.collapsed)
-    result = summarise(progress, _last_rate(run), evaluation, verdict, run.model.segmenter, notices)
-    if verdict == "best":
-        run.model.save_pretrained(run.folder)
-        write_card(run.folder, run.model, evaluation, asdict(result))
-    elif verdict == "halve":
+    if verdict == "halve":
         progress.learning_rate *= settings.decrease_factor
     elif verdict == "stop":
         progress.finished = f"no new best through {settings.max_halvings} halvings of the learning rate"
+    if evaluation is not None:
+        _record(run, reporter, evaluation, verdict, rate)
+    return True
+
+
+def _refuse_drift(run: Run) -> None:
+    """End training where the weights of the processes are no longer the same."""
+    if run.world.size == 1:
+        return
+    weights = torch.stack([p.detach().double().sum() for p in run.model.parameters()])
+    if run.world.any(run.world.shared(weights.tolist()) != weights.tolist()):
+        problem = "the weights of the processes have come to differ, which is an error of the program or of a"
+        raise TrainingError(f"{problem} machine; the same command goes on from the last checkpoint")
+
+
+def _record(run: Run, reporter: Reporter, evaluation: Evaluation, verdict: Verdict, rate: float) -> None:
+    """Keep the model if it is the best, log the validation, and save the state; `rate` was the last one."""
+    progress, dev, settings = run.progress, run.dev, run.config.training
+    progress.collapsed, notices = watch(run.model, evaluation, progress.collapsed)
+    result = summarise(progress, rate, evaluation, verdict, run.model.segmenter, notices)
+    if verdict == "best":
+        run.model.save_pretrained(run.folder)
+        write_card(run.folder, run.model, evaluation, asdict(result))
     rows = zip(dev.sources, evaluation.outputs, dev.references, strict=True)
     examples = [ValidationExample(*row) for row in islice(rows, settings.examples)]
     run.journal.record("validation", progress.update, log_record(result, evaluation, examples))
     run.journal.validation(replace(result, seconds=round(result.seconds, 1)).columns())
     run.save()
     reporter.validation(result, examples)
-    return True

@@ -51,7 +51,7 @@ def risk_loss(model: Translator, batch: Batch, segments: Segments, update: int) 
     written = Decoded(segments.vectors, F.pad(penalties[first], (0, len(real) - count)))
     terms = model.auxiliary(segments, written, real, batch)
     return Loss(
-        total=sum(terms, risk / count),
+        total=sum(terms, risk / (count if batch.whole is None else batch.whole[1])),
         auxiliary=sum(terms, torch.zeros_like(risk)),
         cross_entropy=-totals[first].sum(),
         symbols=batch.trg_lengths.sum(),

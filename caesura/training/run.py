@@ -60,13 +60,14 @@ from caesura.training.checkpoint import (
 )
 from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
-from caesura.training.journal import METRICS, VALIDATIONS, Journal, read_records
+from caesura.training.journal import METRICS, VALIDATIONS, Journal, NoJournal, read_records
 from caesura.training.optimizer import build_adam
 from caesura.training.prepare import Prepared, packed_files, prepare, text_files
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.threshold import settle
 from caesura.training.validation import Validation, ValidationExample
+from caesura.training.world import World
 
 VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS)
 FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
@@ -89,6 +90,22 @@ class Reporter(Protocol):
         """A validation is done: its figures, and some sentences."""
 
 
+class Silent:
+    """A reporter that shows nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+    def working(self, what: str, done: int) -> None:
+        """Nothing."""
+
+    def update(self, progress: Progress, loss: float | None) -> None:
+        """Nothing."""
+
+    def validation(self, validation: Validation, examples: Sequence[ValidationExample]) -> None:
+        """Nothing."""
+
+
 @dataclass
 class Run:
     """The state of a training run."""
@@ -105,6 +122,7 @@ class Run:
     guard: Guard
     window: Tensor  # the sums of `summed` since the last line of the log; on the device until read or saved
     interrupt: Interrupt
+    world: World
     saved: float = field(default_factory=time.monotonic)  # when
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
     _writing: Future[Path] | None = None
@@ -116,6 +134,8 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint that matches the present log exactly, while training goes on."""
+        if not self.world.leads:
+            return
         self.finish_writing()
         self.check()
         self.progress.window = dict(zip(self.summed, self.window.tolist(), strict=True))
@@ -165,46 +185,60 @@ class Run:
 
 
 def open_run(
-    config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack
+    config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack, world: World
 ) -> tuple[Run, Prepared]:
-    """Start a run in `folder`, or resume the one that is there; it is closed with `opened`."""
+    """Start a run in `folder`, or resume the one that is there; it is closed with `opened`.
+
+    Process 0 reads the text and writes what it makes of it, before the others of its `world` read that.
+    """
     settings = config.training
-    _tidy(folder)
-    checkpoints = list_checkpoints(folder / "checkpoints")
+    if world.leads:
+        _tidy(folder)
+    checkpoints = world.shared(list_checkpoints(folder / "checkpoints"))
     config = with_measured(config, folder)
     begun = refuse_changes(config, folder, going_on=True) if checkpoints else None
-    if begun is None:
+    if begun is None and world.leads:
         refuse_overwriting(config, folder)
     crowded = use_threads(settings.threads or (_threads_so_far(folder) if checkpoints else None))
+    torch.set_num_threads(world.shared(torch.get_num_threads()))  # sums of the same order everywhere
 
     def working(what: str, done: int) -> None:
         if interrupt.signal is not None:  # not at the time limit: the next call would only do it all again
             raise Stop
         reporter.working(what, done)
 
-    device = _device(config)
-    data = prepare(config, folder, bool(checkpoints), working, reporter.say, device.type)
+    device = _device(config, world)
+    reading = partial(prepare, config, folder, bool(checkpoints) or not world.leads, working, reporter.say)
+    data = world.in_turn(partial(reading, device.type), Stop)
     if config.testing.max_output_ratio is None:
         config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(settings.seed)
     # Under the config that the run was begun with, so that its file is the same beside all weights.
     vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
     model = Translator.build(begun or config, *vocabularies).to(device)
-    _refuse_full_disk(folder, model, settings.keep_last)
+    if world.leads:
+        _refuse_full_disk(folder, model, settings.keep_last)
     optimizer = build_adam(model, settings)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
     if checkpoints:
         check = partial(refuse_strange_checkpoint, config)
-        path, progress = _restore(checkpoints, data.digests, model, optimizer, check, reporter)
+        restore = partial(_restore, digests=data.digests, model=model, optimizer=optimizer, check=check)
+        restored = restore(checkpoints, reporter=reporter) if world.leads else None
+        path = world.shared(restored and restored[0])
+        assert path is not None
+        _, progress = restored or restore([path], reporter=reporter)
         schedule = HalveAndStop(**progress.schedule)
         refuse_lower_bounds(config, progress, folder)
         if not schedule.stopped and not bound_reached(settings, progress.update, progress.epoch):
             progress.finished = ""  # the bound that ended it was raised
-    else:
+    elif world.leads:
         write_whole(folder / CONFIG, config.dump())
-    journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
-    guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, reporter.say)
+    journal: Journal = NoJournal()
+    if world.leads:
+        journal = Journal(folder, progress.journal, settings.tensorboard, progress.update)
+    say = reporter.say
+    guard = Guard(folder, settings.max_skipped, model, data.corpus, progress, journal, say, world.leads)
     nothing = torch.zeros((), dtype=torch.float64, device=model.device)
     run = Run(
         config,
@@ -219,18 +253,29 @@ def open_run(
         guard,
         nothing,
         interrupt,
+        world,
     )
     run.window = nothing.new_tensor(_going_on(progress.window, run.summed))
     opened.callback(run.close)  # from here on, whenever Ctrl-C may come
     if checkpoints:
         reporter.say(f"going on from update {progress.update} ({path})")
-        _mend_best(run, reporter)
+        if world.leads:
+            _mend_best(run, reporter)
     else:
-        _begin(run, data, reporter, working)
+        settle_all(run)
+        world.in_turn(lambda: _begin(run, data, reporter, working) if world.leads else None, Stop)
+    world.align([*model.parameters(), *model.buffers()])
     _announce(run, reporter)
     if crowded and run.model.device.type == "cpu":
         reporter.say(crowded)
     return run, data
+
+
+def settle_all(run: Run) -> None:
+    """Set the threshold that the model cuts with outside of training, in all processes."""
+    if run.world.leads:
+        settle(run.model, run.corpus)
+    run.world.align(run.model.buffers())
 
 
 def _threads_so_far(folder: Path) -> int | None:
@@ -323,7 +368,6 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
 
         return measured
 
-    settle(run.model, run.corpus)
     cuts = [output.segmentation for output in run.model.process(run.dev.sources, None, measuring("segments"))]
     segments, figures = segment_length(cut.covered for cut in cuts), figure_values(cuts)
     target = run.model.target_length
@@ -395,8 +439,12 @@ def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
     return max(1.0, math.ceil(100 * exact) / 100)
 
 
-def _device(config: Config) -> torch.device:
+def _device(config: Config, world: World) -> torch.device:
     requested = config.training.device
-    if requested == "cuda" and not torch.cuda.is_available():
+    there = requested != "cpu" and torch.cuda.is_available()
+    if world.any(there) and world.any(not there):
+        many = "some processes have no GPU; start as many on each machine as it has GPUs"
+        raise config.error("training.device", f"{many}, or train on cpu")
+    if requested == "cuda" and not there:
         raise config.error("training.device", "no CUDA device here; auto or cpu would work")
-    return torch.device("cuda" if requested != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if there else "cpu")

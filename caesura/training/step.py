@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,13 +24,21 @@ from caesura.translator import Loss
 
 # What every step gives to the log, before what `Translator.counted` names; the loss is times its sentences.
 SUMS = ("loss", "cross_entropy", "symbols", "sentences")
+ALIGNED = 64  # numbers: gradients begin where kernels read many at once
 
 
 class Step:
-    """Leaves a batch's gradients in the parameters; the host waits only to learn the number of segments."""
+    """Leaves a batch's gradients in the parameters; the host waits only to learn the number of segments.
+
+    Where graphs are used or gradients are `shared` with other processes, they are views of one buffer.
+    """
 
     def __init__(
-        self, model: Translator, settings: Training, say: Callable[[str], None] = lambda text: None
+        self,
+        model: Translator,
+        settings: Training,
+        say: Callable[[str], None] = lambda text: None,
+        shared: bool = False,
     ) -> None:
         self.model, self.settings, self.say = model, settings, say
         self.split = False  # whether a batch ever did not fit into memory
@@ -43,13 +51,15 @@ class Step:
         # On the device, so that a captured step reads what it is now.
         self.sampled = torch.zeros((), device=model.device) if settings.sampling else None
         self._inputs: dict[tuple[str, torch.Size], Tensor] = {}
-        if self.graphs is not None:  # whose addresses the graphs will remember
-            for parameter in model.parameters():
-                if parameter.requires_grad:
-                    parameter.grad = torch.zeros_like(parameter)
+        # Graphs remember the addresses of gradients.
+        self.flat = _flat_gradients(model) if shared or self.graphs is not None else None
 
-    def __call__(self, batch: Batch, update: int = 0) -> Tensor:
-        """The sums of `SUMS` and `Translator.counted`, float64, on the device; `update` came before."""
+    def __call__(self, parts: Batch | Sequence[Batch], update: int = 0) -> Tensor:
+        """The sums of `SUMS` and `Translator.counted`, float64, on the device; `update` came before.
+
+        A batch may come in parts, whose gradients and sums are added up; there may be none.
+        """
+        parts = [parts] if isinstance(parts, Batch) else parts
         if not self.model.training:
             self.model.train()
         self.model.follow(update)
@@ -57,20 +67,32 @@ class Step:
             self.sampled.fill_(sampled_share(self.settings, update))
         risk = self.settings.risk_candidates > 0 and update >= self.settings.risk_after
         try:
-            return self._whole(batch, update, risk)
+            return self._summed(parts, partial(self._part, update=update, risk=risk))
         except RuntimeError as problem:
             if not out_of_memory(problem):
                 raise
         # Here, where nothing holds on to what the attempt has computed.
-        return self._in_pieces(batch, update, risk)
+        return self._in_pieces(parts, update, risk)
 
-    def _whole(self, batch: Batch, update: int, risk: bool) -> Tensor:
+    def _summed(self, parts: Sequence[Batch], compute: Callable[[Batch], Tensor]) -> Tensor:
+        self._clear()
+        if len(parts) == 1:
+            return compute(parts[0])
+        count = len(SUMS) + len(self.model.counted)
+        sums = torch.zeros(count, dtype=torch.float64, device=self.model.device)
+        for part in parts:
+            sums += compute(part)
+        return sums
+
+    def _part(self, batch: Batch, update: int, risk: bool) -> Tensor:
         if self.graphs is not None and not risk:
             return self._played(self.graphs, batch)
-        self._clear()
+        return self._plainly(batch, update, risk)
+
+    def _plainly(self, batch: Batch, update: int, risk: bool) -> Tensor:
         loss = self._loss(batch, update, risk)
         loss.total.backward()
-        return _sums(loss)
+        return _sums(loss, batch)
 
     def _loss(self, batch: Batch, update: int, risk: bool) -> Loss:
         batch = batch.to(self.model.device, non_blocking=True)
@@ -80,43 +102,29 @@ class Step:
                 return risk_loss(self.model, batch, segments, update)
             return self.model.loss(batch, segments, self.sampled)
 
-    def _in_pieces(self, batch: Batch, update: int, risk: bool) -> Tensor:
-        """The same gradients, of a batch that does not fit, summed over as few pieces of it as do."""
-        pieces = 1
-        while pieces < len(batch):
-            pieces = min(2 * pieces, len(batch))
+    def _in_pieces(self, parts: Sequence[Batch], update: int, risk: bool) -> Tensor:
+        """The same gradients, of what does not fit, summed over as few pieces of each part as do."""
+        pieces, most = 1, max(map(len, parts))
+        compute = partial(self._plainly, update=update, risk=risk)
+        while pieces < most:
+            pieces = min(2 * pieces, most)
             self._make_room()
             if not self.split:
-                self.say(f"a batch of {len(batch)} sentences does not fit into memory; such are split now")
+                size = sum(map(len, parts))
+                self.say(f"a batch of {size} sentences does not fit into memory; such are split now")
             self.split = True
-            summed = partial(self._summed, batch, update, risk, pieces)
+            summed = partial(self._summed, [*_pieces(parts, pieces)], compute)
             try:
                 # Where graphs run, so that gradients are added up on the stream that they were made on.
                 return summed() if self.graphs is None else self.graphs.play(None, summed).result
             except RuntimeError as problem:
                 if not out_of_memory(problem):
                     raise
-        sizes = "{} by {} symbols".format(*batch.shape[1:])
+        T, U = (max(part.shape[axis] for part in parts) for axis in (1, 2))
+        sizes = f"{T} by {U} symbols"
         raise TrainingError(
             f"a sentence ({sizes}) does not fit into memory; set a smaller data.src.max_length"
         )
-
-    def _summed(self, batch: Batch, update: int, risk: bool, pieces: int) -> Tensor:
-        assert batch.trg_lengths is not None
-        self._clear()
-        count = len(SUMS) + len(self.model.counted)
-        sums = torch.zeros(count, dtype=torch.float64, device=self.model.device)
-        symbols, sentences = int(batch.trg_lengths.sum()), len(batch)
-        for rows in np.array_split(np.arange(sentences), pieces):
-            loss = self._loss(batch.rows(slice(int(rows[0]), int(rows[-1]) + 1)), update, risk)
-            share = len(rows) / sentences
-            total = loss.total * share
-            # By symbols, the cross-entropy of a piece counts as much as its share of them.
-            if not risk and self.settings.normalization == "symbols":
-                total = (loss.total - loss.auxiliary) * loss.symbols / symbols + loss.auxiliary * share
-            total.backward()
-            sums += _sums(replace(loss, total=total.detach() / share))
-        return sums
 
     def _make_room(self) -> None:
         if self.graphs is not None:
@@ -126,11 +134,11 @@ class Step:
             torch.cuda.empty_cache()
 
     def _clear(self) -> None:
-        if self.graphs is None:
-            for parameter in self.model.parameters():
-                parameter.grad = None
-        else:
-            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
+        if self.flat is not None:
+            self.flat.zero_()
+            return
+        for parameter in self.model.parameters():
+            parameter.grad = None
 
     def _autocast(self) -> torch.autocast:
         enabled = self.settings.precision == "bfloat16"
@@ -182,13 +190,29 @@ class Step:
         """The gradients of a batch that is cut; with `again`, the cuts are a graph of their own."""
         with self._autocast():
             loss = self.model.loss(inputs, self.model.segmenter.emit(draft, S), self.sampled)
-        self._clear()
         loss.total.backward(retain_graph=again)
-        return _sums(loss)
+        return _sums(loss, inputs)
 
 
-def _sums(loss: Loss) -> Tensor:
+def _flat_gradients(model: Translator) -> Tensor:
+    """Zeros, of which each parameter gets a view for its gradient."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    sizes = [-(-p.numel() // ALIGNED) * ALIGNED for p in parameters]
+    flat = torch.zeros(sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
+    for parameter, view in zip(parameters, flat.split(sizes), strict=True):
+        parameter.grad = view[: parameter.numel()].view_as(parameter)
+    return flat
+
+
+def _pieces(parts: Sequence[Batch], count: int) -> Iterator[Batch]:
+    """So many pieces of each part, or one per sentence."""
+    for part in map(Batch.as_part, parts):
+        for rows in np.array_split(np.arange(len(part)), min(count, len(part))):
+            yield part.rows(slice(int(rows[0]), int(rows[-1]) + 1))
+
+
+def _sums(loss: Loss, batch: Batch) -> Tensor:
     parts = loss.total, loss.cross_entropy, loss.symbols, loss.sentences, *loss.counts.values()
     sums = torch.stack([part.detach().double() for part in parts])
-    sums[0] *= loss.sentences
+    sums[0] *= loss.sentences if batch.whole is None else batch.whole[1]
     return sums

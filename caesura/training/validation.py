@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import off_rate
+from caesura.inference import Translator
 from caesura.output import Output
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.figures import LIVE
 from caesura.training.checkpoint import Progress
+from caesura.training.interrupt import Stop
 from caesura.training.schedule import Verdict
+from caesura.training.world import World
 
 
 class ValidationExample(NamedTuple):
@@ -53,6 +57,25 @@ class Validation:
         values = asdict(self)
         del values["headline"], values["notices"], values["remark"]
         return {k: v for name, value in values.items() for k, v in _flat(name, value)}
+
+
+def translated(
+    model: Translator, sources: Sequence[str], progress: Callable[[int], None], world: World
+) -> list[Output] | None:
+    """The greedy translations, made by all processes; only process 0 has them, the others an empty list.
+
+    None where `progress` has stopped one of them. Each batch is the one that a single process would make.
+    """
+    outputs: list[Output] | None = None
+    with suppress(Stop):
+        outputs = model.process(sources, model.searcher(beam=1), progress, share=(world.rank, world.size))
+    if world.any(outputs is None):
+        return None
+    shares = world.gathered(outputs or [])
+    if shares is None:
+        return []
+    rows = zip(*shares, strict=True)
+    return [next((output for output in row if output.hypotheses), row[0]) for row in rows]
 
 
 def summarise(

@@ -73,7 +73,7 @@ def watched(stage: mmap.mmap) -> None:
     def leave(number: int) -> None:
         stage[number] = 0
 
-    places = [(run, "prepare"), (Step, "__call__"), (loop, "evaluate"), (Translator, "save_pretrained")]
+    places = [(run, "prepare"), (Step, "__call__"), (loop, "_validate"), (Translator, "save_pretrained")]
     for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")]):
         wrapped(owner, name, partial(enter, number), partial(leave, number))
 

@@ -79,7 +79,7 @@ def test_risk_in_pieces_is_that_of_the_whole() -> None:
     step = Step(model, model.config.training)
     whole = step(batch, 4)
     expected = gradients(model) | dict(zip((*SUMS, *model.counted), whole, strict=True))
-    sums = step._in_pieces(batch, 4, True)
+    sums = step._in_pieces([batch], 4, True)
     close(gradients(model) | dict(zip((*SUMS, *model.counted), sums, strict=True)), expected, 1e-12)
 
 

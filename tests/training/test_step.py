@@ -113,8 +113,9 @@ def test_eight_sizes_serve_a_doubling() -> None:
 def test_batches_come_in_the_plans_order() -> None:
     lengths = np.array([(len(s), len(t)) for s, t in PAIRS])
     plan = BatchPlan(lengths, 7).epoch(0)
-    indices = [batch.indices.tolist() for batch in feed(PAIRS, plan[2:], torch.device("cpu"))]
-    assert indices == [rows.tolist() for rows in plan[2:]]
+    planned = [*feed(PAIRS, plan[2:], torch.device("cpu"))]
+    assert [rows.tolist() for rows, _ in planned] == [rows.tolist() for rows in plan[2:]]
+    assert all([part.indices.tolist() for part in parts] == [rows.tolist()] for rows, parts in planned)
     batch = padded(PAIRS, plan[0])
     assert batch.shape == tuple(map(rounded, batch.shape))
     assert len(batch) == 7
@@ -124,7 +125,7 @@ def test_batches_come_in_the_plans_order() -> None:
 def test_a_gpus_batches_are_pinned_and_in_the_plans_order() -> None:
     lengths = np.array([(len(s), len(t)) for s, t in PAIRS])
     plan = BatchPlan(lengths, 7).epoch(0)
-    batches = list(feed(PAIRS, plan, torch.device("cuda")))
+    batches = [part for _, parts in feed(PAIRS, plan, torch.device("cuda")) for part in parts]
     assert [batch.indices.tolist() for batch in batches] == [rows.tolist() for rows in plan]
     assert all(batch.src.is_pinned() and batch.trg_out.is_pinned() for batch in batches)
 
