@@ -187,6 +187,15 @@ class Training(Section):
         lt=1,
         description="share of every target that is spread over the vocabulary; of cross-entropy, not of risk",
     )
+    src_token_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of source symbols that training replaces by the unknown symbol",
+    )
+    trg_token_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="the same, of the target symbols that the decoder is fed"
+    )
     sampling: float = Field(
         default=0.0,
         ge=0,

@@ -29,6 +29,7 @@ ALIASES = {
         "training.batch_size": "max_sentences max_tokens per_device_train_batch_size train_batch_size",
         "training.validation_freq": "eval_steps valid_freq validate_interval validate_interval_updates",
         "training.patience": "early_stopping_patience",
+        "training.src_token_dropout": "token_dropout word_dropout",
         "training.label_smoothing": "label_smoothing_factor",
         "training.keep_last": "keep_best_ckpts keep_last_ckpts keep_last_epochs save_total_limit",
         "training.checkpoint_minutes": "save_interval save_interval_updates save_steps",
