@@ -223,6 +223,9 @@ class Training(Section):
         default=10.0, gt=0, description="between checkpoints, besides those at validations; null: only those"
     )
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
+    keep_best: int = Field(
+        default=0, ge=0, description="best validations whose weights are kept, for caesura average"
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"
     )

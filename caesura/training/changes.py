@@ -48,7 +48,8 @@ def _other_config(path: Path, changes: list[str], remedy: str) -> InputError:
 
 def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
     """The old config with those changes of the new one that a run can go on with."""
-    free = ["accumulate", "examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
+    free = ["accumulate", "examples", "tensorboard", "threads"]
+    free += ["keep_last", "keep_best", "checkpoint_minutes"]
     for name in ("epochs", "updates"):
         before, after = getattr(old.training, name), getattr(new.training, name)
         if old.training.decay != "linear" and before is not None and (after is None or after > before):
