@@ -67,7 +67,7 @@ from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal, NoJournal, read_records
 from caesura.training.optimizer import build_adam
-from caesura.training.prepare import Prepared, packed_files, prepare, text_files
+from caesura.training.prepare import CACHE, Prepared, packed_files, prepare, text_files
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.threshold import settle
@@ -76,7 +76,7 @@ from caesura.training.world import World
 
 VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS)
 FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
-FOLDERS = (CHECKPOINTS, BEST, "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
+FOLDERS = (CHECKPOINTS, BEST, CACHE, "tensorboard", SKIPPED)  # of a run, and nobody else's
 
 
 class Reporter(Protocol):
