@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -130,9 +130,13 @@ def save_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
 
 
 def write_folder(
-    folder: Path, config: Config, vocabularies: Vocabularies, weights: Mapping[str, Tensor]
+    folder: Path,
+    config: Config,
+    vocabularies: Vocabularies,
+    weights: Mapping[str, Tensor],
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write what `read_folder` gives back.
+    """Write what `read_folder` gives back; `facts` go into the metadata of the weights.
 
     The weights come last, with the checksums of the rest: they are what makes a folder another model.
     """
@@ -141,8 +145,8 @@ def write_folder(
     write_whole(folder / CONFIG, config.dump())
     names = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
     files = {name: checksum(folder / name) for name in names}
-    facts = {"format": FORMAT, "version": __version__, "files": files}
-    save_tensors(folder / WEIGHTS, weights, facts)
+    own = {"format": FORMAT, "version": __version__, "files": files}
+    save_tensors(folder / WEIGHTS, weights, {**(facts or {}), **own})
 
 
 def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -92,18 +92,28 @@ class BaseTranslator(nn.Module):
         """
         return read_folder(find_model(folder), settings, cls.build).to(device).eval()
 
-    def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        dtype: torch.dtype | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write config, vocabularies and weights, so that `from_pretrained` gives this model back.
 
-        With a `dtype` such as torch.bfloat16 the weights are rounded to it.
+        With a `dtype` such as torch.bfloat16 the weights are rounded to it. `facts`, as JSON can hold them,
+        go into their metadata.
         """
-        learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
-        learnt = learnt if isinstance(learnt, Vocabulary | EntropyModelCuts) else None
-        vocabularies = Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)
         weights = self.state_dict()
         if dtype is not None:
             weights |= {name: weights[name].to(dtype) for name, _ in self.named_parameters()}
-        write_folder(Path(folder), self.config, vocabularies, weights)
+        write_folder(Path(folder), self.config, self.vocabularies, weights, facts)
+
+    @property
+    def vocabularies(self) -> Vocabularies:
+        """All that a model folder keeps of its text: both vocabularies, and what its cuts need."""
+        learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
+        learnt = learnt if isinstance(learnt, Vocabulary | EntropyModelCuts) else None
+        return Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)
 
     @property
     def device(self) -> torch.device:

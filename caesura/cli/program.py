@@ -11,6 +11,7 @@ with QuietInterrupt():
     import typer
 
     from caesura.cli import recipes
+    from caesura.cli.averaging import average
     from caesura.cli.experiments import demo, reproduce, sweep
     from caesura.cli.exploring import explore
     from caesura.cli.measuring import analyze, compare, evaluate
@@ -47,7 +48,10 @@ def _options(
     """Options before the command."""
 
 
-for command in (demo, train, translate, segment, evaluate, compare, analyze, reproduce, sweep, explore):
+for command in (
+    *(demo, train, average, translate, segment, evaluate),
+    *(compare, analyze, reproduce, sweep, explore),
+):
     app.command()(command)
 app.add_typer(recipes.commands, name="recipes")
 

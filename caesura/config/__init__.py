@@ -187,6 +187,15 @@ class Training(Section):
         lt=1,
         description="share of every target that is spread over the vocabulary; of cross-entropy, not of risk",
     )
+    src_token_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of source symbols that training replaces by the unknown symbol",
+    )
+    trg_token_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="the same, of the target symbols that the decoder is fed"
+    )
     sampling: float = Field(
         default=0.0,
         ge=0,
@@ -214,6 +223,9 @@ class Training(Section):
         default=10.0, gt=0, description="between checkpoints, besides those at validations; null: only those"
     )
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
+    keep_best: int = Field(
+        default=0, ge=0, description="best validations whose weights are kept, for caesura average"
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one"
     )

@@ -230,6 +230,12 @@ class Corpus:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    def fits(self, src_vocabulary: Vocabulary, trg_vocabulary: Vocabulary) -> bool:
+        """Whether this version has numbered it with these vocabularies."""
+        made = self._header.get("made_from", {})
+        vocabularies = [src_vocabulary.fingerprint, trg_vocabulary.fingerprint]
+        return (made.get("format"), made.get("vocabularies")) == (FORMAT, vocabularies)
+
     def __len__(self) -> int:
         return len(self._table) - 1
 

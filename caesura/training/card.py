@@ -27,7 +27,7 @@ def write_card(folder: Path, model: Translator, evaluation: Evaluation, validati
     config = model.config
     train = config.data.train
     names = f"`{train.src.name}`, `{train.trg.name}`" if isinstance(train, Files) else f"`{train.name}`"
-    place = folder.name if folder.is_absolute() else folder  # the rest of the path means nothing elsewhere
+    place = shown_place(folder)
     card = f"""# {config.name}
 
 {introduction(config, model.parameter_count())}
@@ -42,10 +42,21 @@ Trained on {names} with seed {config.training.seed}: best after {validation["upd
 Made with caesura {__version__}, torch {torch.__version__}, sacrebleu {sacrebleu.__version__},
 Python {platform.python_version()}. To repeat it: `caesura train {place}/config.yaml --out NEW_FOLDER`.
 
-To use it: `caesura translate {place} < text`, or in Python
-`caesura.Translator.from_pretrained("{place}").translate([...])`.
+{usage(folder)}
 """
     write_whole(folder / CARD, card.encode(errors="replace"))  # a folder may have any name
+
+
+def shown_place(folder: Path) -> str:
+    """What a card calls its folder: the rest of an absolute path means nothing elsewhere."""
+    return folder.name if folder.is_absolute() else str(folder)
+
+
+def usage(folder: Path) -> str:
+    """How a model is used."""
+    place = shown_place(folder)
+    return f"""To use it: `caesura translate {place} < text`, or in Python
+`caesura.Translator.from_pretrained("{place}").translate([...])`."""
 
 
 def introduction(config: Config, parameters: int) -> str:

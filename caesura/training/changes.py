@@ -28,18 +28,23 @@ def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Conf
 
 
 def refuse_strange_checkpoint(config: Config, path: Path, begun: Any) -> None:
-    """Refuse a checkpoint of a run that was `begun` with another config, whatever the folder's file says.
+    """Refuse a checkpoint of a run that was `begun` with another config, whatever the folder's file says."""
+    if changes := changes_since(config, path, begun):
+        raise _other_config(path, changes, "remove it, undo that or choose another --out")
+
+
+def changes_since(config: Config, path: Path, begun: Any) -> list[str]:
+    """Where a config differs from the one that the run of a checkpoint was `begun` with.
 
     Checkpoints of earlier versions have no config and are accepted as they are.
     """
     if begun is None:
-        return
+        return []
     try:
         old = resolve(Config.model_validate(begun))
     except (ValueError, InputError) as problem:
         raise DamagedError(f"{path}: damaged (its config is not valid)") from problem
-    if changes := differences(_with_allowed_changes(old, config, path.parents[1]), config):
-        raise _other_config(path, changes, "remove it, undo that or choose another --out")
+    return differences(_with_allowed_changes(old, config, path.parents[1]), config)
 
 
 def _other_config(path: Path, changes: list[str], remedy: str) -> InputError:
@@ -48,7 +53,8 @@ def _other_config(path: Path, changes: list[str], remedy: str) -> InputError:
 
 def _with_allowed_changes(old: Config, new: Config, folder: Path) -> Config:
     """The old config with those changes of the new one that a run can go on with."""
-    free = ["accumulate", "examples", "tensorboard", "keep_last", "checkpoint_minutes", "threads"]
+    free = ["accumulate", "examples", "tensorboard", "threads"]
+    free += ["keep_last", "keep_best", "checkpoint_minutes"]
     for name in ("epochs", "updates"):
         before, after = getattr(old.training, name), getattr(new.training, name)
         if old.training.decay != "linear" and before is not None and (after is None or after > before):

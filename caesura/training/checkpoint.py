@@ -1,4 +1,7 @@
-"""The state of a training run as one safetensors file: weights, Adam's moments, random state, counters."""
+"""The state of a training run as one safetensors file: weights, Adam's moments, random state, counters.
+
+The weights of the best validations are files of their own, for `caesura average`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from caesura.data.held import check_held, make_folder
-from caesura.data.tensors import DamagedError, Kinds, load_tensors, read_facts, save_tensors
+from caesura.data.tensors import DamagedError, Kind, Kinds, load_tensors, read_facts, save_tensors
 from caesura.errors import InputError
+from caesura.model_folder import expect_weights
 from caesura.visible import quoted
 
 FORMAT = 2
 READABLE = (1, 2)  # those of format 1 have no checksum
 RANDOM_STATE = 1 << 16  # numbers; PyTorch's have 5,056 bytes on a CPU and 16 on a GPU
+CHECKPOINTS, BEST = "checkpoints", "best"  # folders of a run
+MODEL = "model."  # what the names of weights begin with in a checkpoint
 
 
 @dataclass
@@ -41,6 +47,7 @@ class Progress:
     text: list[str] = field(default_factory=list)  # digests of all text and both vocabularies
     collapsed: dict[str, str] = field(default_factory=dict)  # how segments have, at the last validation
     finished: str = ""  # why training ended, once it has
+    best: list[dict[str, float]] = field(default_factory=list)  # the validations whose weights are kept
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def snapshot(
     config: dict[str, Any] | None = None,
 ) -> Snapshot:
     """Copy the state of a run."""
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    tensors = {f"{MODEL}{name}": value for name, value in model.state_dict().items()}
     for index, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
     copies = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
@@ -72,7 +79,7 @@ def snapshot(
 def save_checkpoint(folder: Path, state: Snapshot, keep: int) -> Path:
     """Write a checkpoint beside, rename it into place, and remove all but the newest `keep`."""
     make_folder(folder)
-    path = folder / f"{state.progress['update']:09d}.safetensors"
+    path = _of_update(folder, state.progress["update"])
     save_tensors(path, state.tensors, {"format": FORMAT, "progress": state.progress, "config": state.config})
     # A later one is there only if it was damaged, and this run went on from one before.
     kept = [earlier for earlier in list_checkpoints(folder) if earlier <= path][-keep:]
@@ -83,8 +90,41 @@ def save_checkpoint(folder: Path, state: Snapshot, keep: int) -> Path:
     return path
 
 
+def ranked(
+    best: list[dict[str, float]], update: int, bleu: float, chrf: float, keep: int
+) -> list[dict[str, float]]:
+    """The best `keep` validations once there is a new one, best first; of equal ones, the later is better."""
+    rows = [*best, {"update": update, "bleu": bleu, "chrf": chrf}]
+    return sorted(rows, key=lambda row: (row["bleu"], row["chrf"], row["update"]), reverse=True)[:keep]
+
+
+def save_best(folder: Path, state: Snapshot) -> None:
+    """Write the weights of a state whose validation is among the best, for averaging."""
+    update = state.progress["update"]
+    for row in state.progress["best"]:
+        if row["update"] == update:
+            weights = {n.removeprefix(MODEL): v for n, v in state.tensors.items() if n.startswith(MODEL)}
+            make_folder(folder)
+            save_tensors(
+                _of_update(folder, update), weights, {"format": FORMAT, **row, "config": state.config}
+            )
+
+
+def drop_worse(folder: Path, state: Snapshot) -> None:
+    """Remove the weights of validations that are no longer among the best."""
+    kept = [_of_update(folder, row["update"]) for row in state.progress["best"]]
+    for path in list_checkpoints(folder):
+        if path not in kept:
+            check_held(path)
+            path.unlink()
+
+
+def _of_update(folder: Path, update: float) -> Path:
+    return folder / f"{int(update):09d}.safetensors"
+
+
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
+    """The checkpoints of a run, or the weights of its best validations, oldest first."""
     return sorted(folder.glob("[0-9]*.safetensors"))
 
 
@@ -111,6 +151,33 @@ def load_checkpoint(
 
     `check` may refuse it for its config, which is None in those of earlier versions.
     """
+    parts, progress = _read(path, model, optimizer, check)
+    try:
+        _restore(parts, model, optimizer)
+    except (KeyError, ValueError, RuntimeError, TypeError) as problem:
+        raise _damaged(path, problem) from problem
+    return progress
+
+
+def load_weights(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    check: Callable[[Path, Any], None] = lambda path, config: None,
+) -> tuple[dict[str, Tensor], Progress]:
+    """The weights of a checkpoint, which have to be those of such a model, and its counters."""
+    parts, progress = _read(path, model, optimizer, check)
+    weights = parts["model"]
+    expect_weights(
+        model, {name: Kind(value.dtype, tuple(value.shape)) for name, value in weights.items()}, path
+    )
+    return weights, progress
+
+
+def _read(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, check: Callable[[Path, Any], None]
+) -> tuple[dict[str, dict[str, Tensor]], Progress]:
+    """The tensors of a checkpoint by what they are of, and its counters."""
 
     def expect(kinds: Kinds) -> None:
         try:
@@ -127,10 +194,13 @@ def load_checkpoint(
         for name, value in tensors.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = value
-        _restore(parts, model, optimizer)
-    except (KeyError, ValueError, RuntimeError, TypeError) as problem:
-        raise DamagedError(f"{path}: damaged ({str(problem).partition(chr(10))[0]})") from problem
-    return progress
+    except KeyError as problem:
+        raise _damaged(path, problem) from problem
+    return parts, progress
+
+
+def _damaged(path: Path, problem: Exception) -> DamagedError:
+    return DamagedError(f"{path}: damaged ({str(problem).partition(chr(10))[0]})")
 
 
 def _progress(path: Path, facts: dict[str, Any]) -> Progress:
@@ -146,7 +216,7 @@ def _progress(path: Path, facts: dict[str, Any]) -> Progress:
 
 def _expect(path: Path, kinds: Kinds, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Refuse tensors that no checkpoint of this run holds, and large random states."""
-    shapes = {f"model.{name}": tuple(value.shape) for name, value in model.state_dict().items()}
+    shapes = {f"{MODEL}{name}": tuple(value.shape) for name, value in model.state_dict().items()}
     weights = [p for group in optimizer.param_groups for p in group["params"]]
     moments = {f"optimizer.{index}": tuple(weight.shape) for index, weight in enumerate(weights)}
     for name, kind in kinds.items():

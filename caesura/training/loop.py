@@ -21,6 +21,7 @@ from caesura.evaluation.evaluate import Evaluation, evaluate
 from caesura.kernels import pick, used
 from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
+from caesura.training.checkpoint import ranked
 from caesura.training.collapse import watch
 from caesura.training.feed import Planned, feed
 from caesura.training.interrupt import BUDGET, ON_TOP, SHORT, Interrupt, Stop, overrun
@@ -283,6 +284,7 @@ def _record(run: Run, reporter: Reporter, evaluation: Evaluation, verdict: Verdi
     progress, dev, settings = run.progress, run.dev, run.config.training
     progress.collapsed, notices = watch(run.model, evaluation, progress.collapsed)
     result = summarise(progress, rate, evaluation, verdict, run.model.segmenter, notices)
+    progress.best = ranked(progress.best, progress.update, result.bleu, result.chrf, settings.keep_best)
     if verdict == "best":
         run.model.save_pretrained(run.folder)
         write_card(run.folder, run.model, evaluation, asdict(result))

@@ -24,6 +24,7 @@ from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabular
 
 FEW_PAIRS = 100  # fewer get a remark
 PASSES = 20  # over the training text between two validations; more get a remark too
+CACHE, TRAIN = "cache", "train"  # a run's folder of ids, and the name of the training text in it
 LONGEST = 5000  # symbols of a training sentence: a longer one could take all memory alone
 
 
@@ -74,21 +75,8 @@ def prepare(
         notices += (f"warning: {text}" for text in doubts(words, (dev.sources, dev.references), languages))
         save_vocabularies(folder, vocabularies)
     src_vocabulary, trg_vocabulary, learnt_cuts = vocabularies
-    corpus = Corpus.build(
-        text,
-        src_vocabulary,
-        trg_vocabulary,
-        folder=folder / "cache",
-        name="train",
-        max_src=data.src.max_length or LONGEST,
-        max_trg=data.trg.max_length or LONGEST,
-        max_chars=data.max_chars,
-        errors=data.errors,
-        progress=lambda lines: progress("numbering the training text", lines),
-        say=say,
-        cuts=cuts_of(config, "train", learnt_cuts),
-    )
-    corpus.imitated = config.imitates
+    numbering = partial(progress, "numbering the training text")
+    corpus = training_corpus(config, vocabularies, folder / CACHE, numbering, say)
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
     notices += small_text(len(corpus), config.training)
@@ -100,6 +88,33 @@ def prepare(
     return Prepared(
         src_vocabulary, trg_vocabulary, corpus, replace(dev, sources=sources), digests, learnt_cuts, notices
     )
+
+
+def training_corpus(
+    config: Config,
+    vocabularies: Vocabularies,
+    cache: Path,
+    progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Corpus:
+    """The training text as ids, with its cuts; numbered in the folder `cache` if it is not there yet."""
+    data = config.data
+    corpus = Corpus.build(
+        parallel_text(data.train),
+        vocabularies.src,
+        vocabularies.trg,
+        folder=cache,
+        name=TRAIN,
+        max_src=data.src.max_length or LONGEST,
+        max_trg=data.trg.max_length or LONGEST,
+        max_chars=data.max_chars,
+        errors=data.errors,
+        progress=progress,
+        say=say,
+        cuts=cuts_of(config, "train", vocabularies.cuts),
+    )
+    corpus.imitated = config.imitates
+    return corpus
 
 
 def _refuse_other_text(vocabularies: Vocabularies, text: ParallelText, folder: Path) -> None:

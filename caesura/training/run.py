@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from caesura.config import Config
+from caesura.config import Config, Training
 from caesura.data.corpus import Corpus
 from caesura.data.files import parts, refuse_links, refuse_odd, stored, write_whole
 from caesura.data.sentences import Sentences
@@ -52,9 +52,14 @@ from caesura.training.changes import (
     with_ratio,
 )
 from caesura.training.checkpoint import (
+    BEST,
+    CHECKPOINTS,
     Progress,
+    Snapshot,
+    drop_worse,
     list_checkpoints,
     load_checkpoint,
+    save_best,
     save_checkpoint,
     snapshot,
 )
@@ -62,7 +67,7 @@ from caesura.training.guard import SKIPPED, Guard, not_finite
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal, NoJournal, read_records
 from caesura.training.optimizer import build_adam
-from caesura.training.prepare import Prepared, packed_files, prepare, text_files
+from caesura.training.prepare import CACHE, Prepared, packed_files, prepare, text_files
 from caesura.training.schedule import HalveAndStop, bound_reached
 from caesura.training.step import SUMS
 from caesura.training.threshold import settle
@@ -71,7 +76,7 @@ from caesura.training.world import World
 
 VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS)
 FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
-FOLDERS = ("checkpoints", "cache", "tensorboard", SKIPPED)  # of a run, and nobody else's
+FOLDERS = (CHECKPOINTS, BEST, CACHE, "tensorboard", SKIPPED)  # of a run, and nobody else's
 
 
 class Reporter(Protocol):
@@ -125,7 +130,7 @@ class Run:
     world: World
     saved: float = field(default_factory=time.monotonic)  # when
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint"))
-    _writing: Future[Path] | None = None
+    _writing: Future[None] | None = None
 
     @property
     def summed(self) -> tuple[str, ...]:
@@ -141,11 +146,16 @@ class Run:
         self.progress.window = dict(zip(self.summed, self.window.tolist(), strict=True))
         self.progress.schedule = asdict(self.schedule)
         self.progress.journal = self.journal.sizes()
-        keep = self.config.training.keep_last
         state = snapshot(self.model, self.optimizer, self.progress, self.model.config.model_dump(mode="json"))
         with self.interrupt.shielded():  # else nobody would wait for this writing
-            self._writing = self._writer.submit(save_checkpoint, self.folder / "checkpoints", state, keep)
+            self._writing = self._writer.submit(self._write, state)
         self.saved = time.monotonic()
+
+    def _write(self, state: Snapshot) -> None:
+        """Weights are there before the checkpoint that lists them, and go after the one that does not."""
+        save_best(self.folder / BEST, state)
+        save_checkpoint(self.folder / CHECKPOINTS, state, self.config.training.keep_last)
+        drop_worse(self.folder / BEST, state)
 
     def finish_writing(self, wait: bool = True) -> None:
         """Raise the error of the last checkpoint's writing, if any; `wait` until it is on disk."""
@@ -194,7 +204,7 @@ def open_run(
     settings = config.training
     if world.leads:
         _tidy(folder)
-    checkpoints = world.shared(list_checkpoints(folder / "checkpoints"))
+    checkpoints = world.shared(list_checkpoints(folder / CHECKPOINTS))
     config = with_measured(config, folder)
     begun = refuse_changes(config, folder, going_on=True) if checkpoints else None
     if begun is None and world.leads:
@@ -217,7 +227,7 @@ def open_run(
     vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
     model = Translator.build(begun or config, *vocabularies).to(device)
     if world.leads:
-        _refuse_full_disk(folder, model, settings.keep_last)
+        _refuse_full_disk(folder, model, settings)
     optimizer = build_adam(model, settings)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
     schedule = HalveAndStop(settings.patience, settings.max_halvings)
@@ -343,15 +353,17 @@ def _tidy(folder: Path) -> None:
             leftover.unlink()
 
 
-def _refuse_full_disk(folder: Path, model: Translator, keep: int) -> None:
-    """Refuse a disk too full for the best model and the checkpoints (weights and two moments each)."""
+def _refuse_full_disk(folder: Path, model: Translator, settings: Training) -> None:
+    """Refuse a disk too full for models, best weights and checkpoints (weights and two moments each)."""
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
-    existing = sum(path.stat().st_size for path in list_checkpoints(folder / "checkpoints"))
-    needed = 3 * weights * (keep + 1) + 2 * weights - existing
+    files = [path for name in (CHECKPOINTS, BEST) for path in list_checkpoints(folder / name)]
+    most = 3 * (settings.keep_last + 1) + 2 + (settings.keep_best and settings.keep_best + 1)
+    needed = weights * most - sum(path.stat().st_size for path in files)
     if (free := shutil.disk_usage(folder).free) < needed:
+        keys = "training.keep_last" + (" and training.keep_best" if settings.keep_best else "")
         raise InputError(
             f"{folder}: {free / 1e6:.1f} MB are free there, and checkpoints and models want "
-            f"{needed / 1e6:.1f}; make room, lower training.keep_last or choose another --out"
+            f"{needed / 1e6:.1f}; make room, lower {keys} or choose another --out"
         )
 
 

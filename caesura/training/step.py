@@ -17,9 +17,10 @@ from caesura.data.batching import TENSORS, Batch, rounded
 from caesura.errors import TrainingError, out_of_memory
 from caesura.inference import Translator
 from caesura.kernels.graphs import Graphs, wanted
-from caesura.segmenters.base import Draft
+from caesura.segmenters.base import Draft, Segments
 from caesura.training.risk import risk_loss
 from caesura.training.schedule import sampled_share
+from caesura.training.token_dropout import dropped
 from caesura.translator import Loss
 
 # What every step gives to the log, before what `Translator.counted` names; the loss is times its sentences.
@@ -97,10 +98,20 @@ class Step:
     def _loss(self, batch: Batch, update: int, risk: bool) -> Loss:
         batch = batch.to(self.model.device, non_blocking=True)
         with self._autocast():
-            segments = self.model.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts)
+            segments = self.model.segmenter(self._source(batch), batch.src_lengths, given=batch.src_cuts)
             if risk:  # draws and scores its targets on the host
                 return risk_loss(self.model, batch, segments, update)
-            return self.model.loss(batch, segments, self.sampled)
+            return self._forced(batch, segments)
+
+    def _source(self, batch: Batch) -> Tensor:
+        """What the segmenter reads; symbols after which it has to cut stay."""
+        return dropped(batch.src, self.settings.src_token_dropout, self.model.segmenter.cut_after)
+
+    def _forced(self, batch: Batch, segments: Segments) -> Loss:
+        """The loss of the targets, some of whose symbols the decoder does not see."""
+        if batch.trg_in is not None:
+            batch = replace(batch, trg_in=dropped(batch.trg_in, self.settings.trg_token_dropout))
+        return self.model.loss(batch, segments, self.sampled)
 
     def _in_pieces(self, parts: Sequence[Batch], update: int, risk: bool) -> Tensor:
         """The same gradients, of what does not fit, summed over as few pieces of each part as do."""
@@ -184,12 +195,12 @@ class Step:
         # Graphs of several shapes follow this one, some of them captured when the weights have changed: that
         # what is saved here has since been overwritten is as it should be.
         with self._autocast(), saved_tensors_hooks(Tensor.detach, lambda saved: saved):
-            return self.model.segmenter.cut(inputs.src, inputs.src_lengths, given=inputs.src_cuts)
+            return self.model.segmenter.cut(self._source(inputs), inputs.src_lengths, given=inputs.src_cuts)
 
     def _gradients(self, inputs: Batch, draft: Draft, S: int, again: bool = False) -> Tensor:
         """The gradients of a batch that is cut; with `again`, the cuts are a graph of their own."""
         with self._autocast():
-            loss = self.model.loss(inputs, self.model.segmenter.emit(draft, S), self.sampled)
+            loss = self._forced(inputs, self.model.segmenter.emit(draft, S))
         loss.total.backward(retain_graph=again)
         return _sums(loss, inputs)
 

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 from cli.program import Done, caesura, contents, refusal, write_config
 
+from caesura.inference import Translator
 from caesura.terminal import TrainingDisplay
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
 
@@ -171,3 +172,23 @@ def test_a_quota_that_is_used_up_is_one_sentence_and_loses_nothing(
         done = caesura("train", config, "--out", disk / "out", "--set", "training.keep_last=9")
     assert (done.status, done.err) == (1, f"caesura: {disk}/out: Disk quota exceeded\n")
     assert list_checkpoints(disk / "out" / "checkpoints")
+
+
+def test_an_average_on_a_full_disk_is_no_model_until_it_is_made_again(
+    models: dict[str, Path], tmp_path: Path, mount: Mount
+) -> None:
+    disk, statuses = mount("size=300k"), []
+    for pages in (0, 4, 9, 40):
+        call = ("average", models["word"], "--last", 2, "--out", disk / "out")
+        (disk / "other").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - 4096 * pages)))
+        done = caesura(*call)
+        statuses.append(done.status)
+        if done.status:
+            assert done.err == f"caesura: {disk}/out: No space left on device\n"
+            assert {path.suffix for path in (disk / "out").glob("*")} <= {".yaml", ".json", ".md"}
+        (disk / "other").unlink()
+        assert done.status == 0 or caesura(*call).status == 0
+        assert Translator.from_pretrained(disk / "out").translate(["neun"])
+        shutil.rmtree(disk / "out")
+    assert statuses[0] == 1
+    assert statuses[-1] == 0

@@ -120,4 +120,5 @@ def outcome(folder: Path) -> dict[str, Any]:
         "progress": progress,
         "state": tensors(checkpoint),
         "best": tensors(folder / "model.safetensors"),
+        "kept": {path.name: tensors(path) for path in (folder / "best").glob("*")},
     }

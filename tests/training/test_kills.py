@@ -16,7 +16,7 @@ from caesura.inference import Translator
 
 TEXT = ["eins zwei", "neun", "fünf sechs sieben acht"]
 DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
-BOUNDS = ("training.updates=14", "training.validation_freq=35", *DROPOUT)
+BOUNDS = ("training.updates=14", "training.validation_freq=35", "training.keep_best=2", *DROPOUT)
 
 
 def kill(folder: Path, how: str, first: int, second: int, system: str, *settings: str) -> dict[str, int]:
