@@ -21,7 +21,8 @@ from caesura.config.phrasing import nearest
 from caesura.config.yamlfile import show
 from caesura.visible import HALVES
 
-Level = Literal["char", "word", "bpe", "wordpiece"]
+Level = Literal["char", "byte", "word", "bpe", "wordpiece"]
+WITH_BYTES = 4 + 256  # symbols: the specials and the bytes
 MOST_PIECES = 1_000_000  # of a vocabulary: memory for all is taken before the first is learned
 
 
@@ -84,7 +85,7 @@ class Side(Section):
     """How one language's text becomes symbols."""
 
     lang: str = Field(min_length=1, description="language code, such as de")
-    level: Level = Field(description="what a symbol is: char, word, bpe or wordpiece")
+    level: Level = Field(description="what a symbol is: char, byte (of UTF-8), word, bpe or wordpiece")
     voc_limit: int | None = Field(
         default=None, ge=5, description="largest vocabulary, the 4 special symbols included; null: all"
     )
@@ -93,6 +94,9 @@ class Side(Section):
         ge=1,
         description="longest training sentence in symbols, longer pairs are dropped; null: 5000",
     )
+    byte_fallback: bool = Field(
+        default=False, description="for level char: characters without a symbol become their bytes, not <unk>"
+    )
 
     @model_validator(mode="after")
     def _subwords_need_a_size(self) -> "Side":
@@ -100,6 +104,18 @@ class Side(Section):
             raise wrong("voc_limit", f"level {self.level} needs a vocabulary size, such as 15000")
         if self.level in ("bpe", "wordpiece") and (self.voc_limit or 0) > MOST_PIECES:
             raise wrong("voc_limit", f"{self.voc_limit} is too large; at most {MOST_PIECES}")
+        return self
+
+    @model_validator(mode="after")
+    def _bytes_have_room(self) -> "Side":
+        if self.level == "byte" and self.voc_limit is not None:
+            raise wrong("voc_limit", f"level byte always has {WITH_BYTES} symbols; remove it")
+        if self.byte_fallback and self.level != "char":
+            what = "has all bytes already" if self.level == "byte" else "has no bytes"
+            raise wrong("byte_fallback", f"is for level char; level {self.level} {what}; remove it")
+        if self.byte_fallback and self.voc_limit is not None and self.voc_limit <= WITH_BYTES:
+            reason = f"{WITH_BYTES} symbols are the specials and the bytes of byte_fallback"
+            raise wrong("voc_limit", f"{self.voc_limit} leaves no room for characters: {reason}")
         return self
 
 
@@ -240,8 +256,9 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _symbols_are_cut_from_characters(self) -> "Data":
-        if isinstance(self.cuts, SymbolCuts | EntropyCuts) and self.src.level != "char":
-            raise wrong("cuts", f"type {self.cuts.type} needs data.src.level: char, not {self.src.level}")
+        if isinstance(self.cuts, SymbolCuts | EntropyCuts) and self.src.level not in ("char", "byte"):
+            level = f"data.src.level: char or byte, not {self.src.level}"
+            raise wrong("cuts", f"type {self.cuts.type} needs {level}")
         return self
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ from caesura.inference import Translator
 from caesura.output import Segmentation
 from caesura.search.rounds import Check
 
-Given = dict[int, int] | None
+Given = dict[int, int] | list[int] | None
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _segmented(line: Line, cut: Segmentation, locks: Mapping[int, int]) -> schem
         offsets=[a for a, _ in line.spans],
         gaps=gaps,
         pieces=cut.pieces,
-        segment_length=sum(cut.covered) / len(cut.covered) if cut.covered else None,
+        segment_length=sum(cut.covered) / len(cut.shown) if cut.covered else None,
         unknown=line.unknown,
     )
 
