@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,12 @@ class Line:
     def unknown(self) -> list[int]:
         """Where symbols start that the vocabulary does not have."""
         return [start for i, (start, _) in zip(self.ids, self.spans, strict=True) if i == UNK]
+
+
+def characters(spans: Spans) -> list[tuple[int, int]]:
+    """The first and last symbol of what a person sees as one: the bytes of a character, else one symbol."""
+    firsts = [i for i, (start, end) in enumerate(spans) if end > start]
+    return [(a, b - 1) for a, b in pairwise([*firsts, len(spans)])]
 
 
 def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
