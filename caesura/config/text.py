@@ -43,7 +43,7 @@ def _file(path: Path) -> Path:
 
 
 def _table(path: Path) -> Path:
-    if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
+    if not re.search(r"\.tsv(\.gz|\.xz|\.zst)?$", path.name):
         raise wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
     return _file(path)
 
@@ -72,7 +72,7 @@ TableFile = Annotated[Path, Field(strict=False), AfterValidator(_table)]
 class Files(Section):
     """Parallel text as two files, line by line."""
 
-    src: TextFile = Field(description="source sentences, one per line; plain, .gz or .xz")
+    src: TextFile = Field(description="source sentences, one per line; plain, .gz, .xz or .zst")
     trg: TextFile = Field(description="their translations, line by line")
 
 
@@ -230,7 +230,7 @@ SourceCuts = Annotated[
 class Data(Section):
     """The text and how it is read; relative paths start from the folder of the file they are written in."""
 
-    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz or .xz")
+    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz, .xz or .zst")
     dev: Corpus = Field(
         description="held-out text, translated at each validation: {src: FILE, trg: FILE} or one FILE.tsv"
     )

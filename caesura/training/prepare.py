@@ -13,9 +13,10 @@ from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.entropy_gru import GruCuts
-from caesura.data.files import PACKED, digest, packed_instead, stored
+from caesura.data.files import digest, packed_instead, stored
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.sides import doubts
+from caesura.data.unpacking import PACKED
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
