@@ -23,6 +23,8 @@ from caesura.experiments.sweep_grid import SEED, at, shown
 
 MACHINE = ("device", "threads")  # keys of training that say what it is computed on
 TEXTS = ("train", "dev", "test")
+# Keys that caesura 0.1.0 did not have.
+NEWER = {"cuts", "imitation", "accumulate", "adam_betas", "weight_decay"}
 
 
 def note_provenance(member: Member) -> None:
@@ -134,17 +136,25 @@ def is_mark_of(mark: str, tree: dict[str, Any]) -> bool:
 
 def _earlier_digest(tree: dict[str, Any]) -> str:
     """The digest of caesura 0.1.0, from the keys that configs had then, in the order of that time."""
+    whole = _without_newer(tree, without_defaults(tree))
     kept: dict[str, Any] = {}
-    for key, value in tree["training"].items():
+    for key, value in whole["training"].items():
         if key == "checkpoint_minutes":
             kept["poison"] = []  # a key that stood before it
         if key not in MACHINE:
             kept[key] = value
-    data = {key: value for key, value in tree["data"].items() if key != "cuts" or value is not None}
-    model = tree["model"]
-    segmenter = {k: v for k, v in model["segmenter"].items() if k != "imitation" or v is not None}
-    model = model | {"segmenter": segmenter}
-    return _hashed(json.dumps(tree | {"data": data, "model": model, "training": kept}), size=6)
+    return _hashed(json.dumps(whole | {"training": kept}), size=6)
+
+
+def _without_newer(tree: Mapping[str, Any], short: Mapping[str, Any]) -> dict[str, Any]:
+    """A section of a config without the keys that 0.1.0 did not have, unless they are set."""
+    kept = {}
+    for key, value in tree.items():
+        if key not in NEWER or key in short:
+            inner = short.get(key)
+            inner = inner if isinstance(inner, Mapping) else {}
+            kept[key] = _without_newer(value, inner) if isinstance(value, Mapping) else value
+    return kept
 
 
 def _hashed(text: str, size: int) -> str:

@@ -18,8 +18,12 @@ def window(browser: Browser, address: str) -> Window:
 
 @pytest.fixture(autouse=True)
 def _start(window: Window) -> Iterator[None]:
-    window.page.evaluate(f"location.hash = {link(SENTENCE, OWN)!r}")
-    window.page.wait_for_function("() => document.querySelectorAll('.cell.held').length === 0")
+    window.page.evaluate(f"location.hash = ''; location.hash = {link(SENTENCE, OWN)!r}")
+    window.page.wait_for_function(
+        """line => document.querySelectorAll('.cell.held').length === 0
+            && [...document.querySelector('.panel').querySelectorAll('.letter')].map(cell => cell.innerText).join('') === line""",
+        arg=SENTENCE.replace(" ", "␣"),
+    )
     window.settle()
     yield
     assert window.clean()

@@ -56,7 +56,7 @@ class Attentive(Decoder[Any]):
         return Decoded(self.output(x), x.new_zeros(len(x)))
 
     def read(self, symbols: Tensor, source: Tensor, position: Tensor) -> Tensor:
-        return self.embedding(symbols) + source[:, None] + torch.sin(position * 1.7)
+        return self.embedding(symbols) + source[:, None] + torch.sin(position.double() * 1.7)  # alike on every device
 
     def split(self, i: int, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values [B, N, K, D]."""

@@ -158,9 +158,9 @@ function listen() {
     if (names.length) send({ type: "models", models: names });
     else show();
   });
-  addEventListener("hashchange", () => {
+  addEventListener("hashchange", (event) => {
     keepToken();
-    const page = decode(location.hash);
+    const page = decode(new URL(event.newURL).hash); // the address itself may have been written since
     if (page) send({ type: "load", page: known(page) });
   });
   find("link").addEventListener("click", copyLink);
