@@ -239,7 +239,7 @@ def _ids(config: Config, key: str, characters: str, vocabulary: Vocabulary | Non
     level = config.data.src.level if vocabulary is None else vocabulary.kind
     if characters and level != "char":
         raise config.error(key, f"needs data.src.level: char, not {level}")
-    ids = [] if vocabulary is None else vocabulary.encode(characters)
+    ids = [] if vocabulary is None else [*map(vocabulary.id_of, characters)]
     if UNK in ids:
         remedy = "leave it out, or raise data.src.voc_limit where that is what keeps it out"
         raise config.error(

@@ -65,7 +65,7 @@ class Translator(BaseTranslator):
 
         `cuts`: see `process`.
         """
-        return [output.segmentation.pieces for output in self.process(texts, None, cuts=cuts)]
+        return [output.segmentation.shown for output in self.process(texts, None, cuts=cuts)]
 
     def score(
         self, sources: Sequence[str], targets: Sequence[str], cuts: Sequence[GivenCuts] | None = None

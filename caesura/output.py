@@ -20,7 +20,7 @@ from caesura.search.hypothesis import Hypothesis
 class Segmentation:
     """How a model cut one text."""
 
-    pieces: list[str]  # their concatenation is the text
+    pieces: list[str]  # their concatenation is the text; "" for one that begins within a character's bytes
     covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
     ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
@@ -29,9 +29,14 @@ class Segmentation:
     figures: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
+    def shown(self) -> list[str]:
+        """The pieces as text can show them: a cut between the bytes of a character comes after it."""
+        return [piece for piece in self.pieces if piece]
+
+    @property
     def bounds(self) -> list[int]:
         """Character offsets, strictly inside the text, at which a piece begins."""
-        return list(accumulate(map(len, self.pieces[:-1])))
+        return list(accumulate(map(len, self.shown[:-1])))
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,8 @@ class Output:
             for h, text in pairs
         ]
         for hypothesis, cut in zip(hypotheses, self.targets, strict=False):
-            hypothesis["pieces"] = cut.pieces
-        return {"pieces": self.segmentation.pieces, "hypotheses": hypotheses}
+            hypothesis["pieces"] = cut.shown
+        return {"pieces": self.segmentation.shown, "hypotheses": hypotheses}
 
 
 def segmentations(

@@ -173,9 +173,9 @@ class TrainingDisplay(_Display):
         if validation.verdict == "best":
             self.remark = validation.remark
         for _, output, reference in examples:
-            self.say(f"        {join_pieces(output.segmentation.pieces)}")
+            self.say(f"        {join_pieces(output.segmentation.shown)}")
             mark = "=" if output.best == reference else f"(should be: {one_line(reference)})"
-            shown = join_pieces(output.targets[0].pieces) if output.targets else output.best
+            shown = join_pieces(output.targets[0].shown) if output.targets else output.best
             beside_bar().print(f"        → {one_line(shown)}  {mark}", style="dim")
 
 

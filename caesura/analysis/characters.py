@@ -11,6 +11,7 @@ from caesura.evaluation.pieces import SPACE, join_pieces
 from caesura.output import Segmentation
 
 END = "∎"  # how </s> is shown
+WITHIN = "·"  # how a segment is shown that has only later bytes of a character
 
 _WORD = re.compile(r"\S+")
 
@@ -83,7 +84,7 @@ def units(text: str, cut: Segmentation) -> list[Unit]:
 
 def labels(pieces: Sequence[str], steps: int) -> list[str]:
     """How the encoder's steps are shown: the pieces, and the end, alone or with the last piece."""
-    shown = [visible(piece) for piece in pieces]
+    shown = [visible(piece) or WITHIN for piece in pieces]
     if steps == len(shown) + 1:
         return [*shown, END]
     return [*shown[:-1], shown[-1] + END] if shown else [END] * steps

@@ -36,9 +36,9 @@ def reading(
         number=line.number,
         source=line.source,
         reference=line.reference,
-        pieces=output.segmentation.pieces,
+        pieces=output.segmentation.shown,
         translation=translation,
-        target_pieces=target.pieces if target else None,
+        target_pieces=target.shown if target else None,
         invented=[w for w in written if words and not words.of(bare(w)) and bare(w) not in read],
     )
 

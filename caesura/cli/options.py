@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_text(file: str | None) -> str | None:
-    """The text file that an option names; prints a notice if it is a packed one, NAME.xz or NAME.gz."""
+    """The text file that an option names; prints a notice if it is a packed one, such as NAME.xz."""
     if file is None or file == "-":
         return file
     from caesura.data.files import packed_instead, stored

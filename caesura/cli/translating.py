@@ -125,7 +125,7 @@ def segment(
         if as_json:
             scores = {"scores": cut.scores, "weights": cut.weights, "ends": cut.ends}
             name = "source" if target is None else "target"
-            print_json({name: text, "pieces": cut.pieces, "bounds": cut.bounds, **scores})
+            print_json({name: text, "pieces": cut.shown, "bounds": cut.bounds, **scores})
         else:
             print_row(_shown(cut))
 
@@ -133,4 +133,4 @@ def segment(
 def _shown(cut: Segmentation) -> str:
     from caesura.evaluation.pieces import join_pieces
 
-    return join_pieces(cut.pieces)
+    return join_pieces(cut.shown)

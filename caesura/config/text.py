@@ -21,7 +21,8 @@ from caesura.config.phrasing import nearest
 from caesura.config.yamlfile import show
 from caesura.visible import HALVES
 
-Level = Literal["char", "word", "bpe", "wordpiece"]
+Level = Literal["char", "byte", "word", "bpe", "wordpiece"]
+WITH_BYTES = 4 + 256  # symbols: the specials and the bytes
 MOST_PIECES = 1_000_000  # of a vocabulary: memory for all is taken before the first is learned
 
 
@@ -42,7 +43,7 @@ def _file(path: Path) -> Path:
 
 
 def _table(path: Path) -> Path:
-    if not re.search(r"\.tsv(\.gz|\.xz)?$", path.name):
+    if not re.search(r"\.tsv(\.gz|\.xz|\.zst)?$", path.name):
         raise wrong("", f"'{path.name}' is not a .tsv; for two text files write {{src: FILE, trg: FILE}}")
     return _file(path)
 
@@ -71,7 +72,7 @@ TableFile = Annotated[Path, Field(strict=False), AfterValidator(_table)]
 class Files(Section):
     """Parallel text as two files, line by line."""
 
-    src: TextFile = Field(description="source sentences, one per line; plain, .gz or .xz")
+    src: TextFile = Field(description="source sentences, one per line; plain, .gz, .xz or .zst")
     trg: TextFile = Field(description="their translations, line by line")
 
 
@@ -84,7 +85,7 @@ class Side(Section):
     """How one language's text becomes symbols."""
 
     lang: str = Field(min_length=1, description="language code, such as de")
-    level: Level = Field(description="what a symbol is: char, word, bpe or wordpiece")
+    level: Level = Field(description="what a symbol is: char, byte (of UTF-8), word, bpe or wordpiece")
     voc_limit: int | None = Field(
         default=None, ge=5, description="largest vocabulary, the 4 special symbols included; null: all"
     )
@@ -93,6 +94,9 @@ class Side(Section):
         ge=1,
         description="longest training sentence in symbols, longer pairs are dropped; null: 5000",
     )
+    byte_fallback: bool = Field(
+        default=False, description="for level char: characters without a symbol become their bytes, not <unk>"
+    )
 
     @model_validator(mode="after")
     def _subwords_need_a_size(self) -> "Side":
@@ -100,6 +104,18 @@ class Side(Section):
             raise wrong("voc_limit", f"level {self.level} needs a vocabulary size, such as 15000")
         if self.level in ("bpe", "wordpiece") and (self.voc_limit or 0) > MOST_PIECES:
             raise wrong("voc_limit", f"{self.voc_limit} is too large; at most {MOST_PIECES}")
+        return self
+
+    @model_validator(mode="after")
+    def _bytes_have_room(self) -> "Side":
+        if self.level == "byte" and self.voc_limit is not None:
+            raise wrong("voc_limit", f"level byte always has {WITH_BYTES} symbols; remove it")
+        if self.byte_fallback and self.level != "char":
+            what = "has all bytes already" if self.level == "byte" else "has no bytes"
+            raise wrong("byte_fallback", f"is for level char; level {self.level} {what}; remove it")
+        if self.byte_fallback and self.voc_limit is not None and self.voc_limit <= WITH_BYTES:
+            reason = f"{WITH_BYTES} symbols are the specials and the bytes of byte_fallback"
+            raise wrong("voc_limit", f"{self.voc_limit} leaves no room for characters: {reason}")
         return self
 
 
@@ -214,7 +230,7 @@ SourceCuts = Annotated[
 class Data(Section):
     """The text and how it is read; relative paths start from the folder of the file they are written in."""
 
-    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz or .xz")
+    train: Corpus = Field(description="{src: FILE, trg: FILE} or one FILE.tsv; plain, .gz, .xz or .zst")
     dev: Corpus = Field(
         description="held-out text, translated at each validation: {src: FILE, trg: FILE} or one FILE.tsv"
     )
@@ -240,8 +256,9 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _symbols_are_cut_from_characters(self) -> "Data":
-        if isinstance(self.cuts, SymbolCuts | EntropyCuts) and self.src.level != "char":
-            raise wrong("cuts", f"type {self.cuts.type} needs data.src.level: char, not {self.src.level}")
+        if isinstance(self.cuts, SymbolCuts | EntropyCuts) and self.src.level not in ("char", "byte"):
+            level = f"data.src.level: char or byte, not {self.src.level}"
+            raise wrong("cuts", f"type {self.cuts.type} needs {level}")
         return self
 
     @model_validator(mode="after")

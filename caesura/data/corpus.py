@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caesura.data.cuts import AHEAD, CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
-from caesura.data.files import PACKED, Errors, digest, is_tsv, read_lines, stored, write_beside
+from caesura.data.files import Errors, digest, is_tsv, read_lines, stored, write_beside
 from caesura.data.held import make_folder
+from caesura.data.unpacking import without_suffix
 from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
@@ -36,7 +37,7 @@ class ParallelText:
     """Sentence pairs in two files, line by line, or in one TSV; gold boundaries where they are given.
 
     Boundaries are character offsets strictly inside the source, separated by spaces: the third column of the
-    TSV, or a file beside the source, `train.de.bounds` for `train.de` or `train.de.gz`.
+    TSV, or a file beside the source, `train.de.bounds` for `train.de` or `train.de.xz`.
     """
 
     def __init__(self, src: str | Path, trg: str | Path | None = None) -> None:
@@ -44,11 +45,11 @@ class ParallelText:
         self.trg = None if trg is None else Path(trg)
         if self.trg is None and not is_tsv(src):
             raise InputError(
-                f"{src}: --trg is missing: its translations, line by line; only a .tsv (.gz, .xz) holds both"
+                f"{src}: --trg is missing: its translations, line by line; only a .tsv holds both"
             )
         if self.trg is not None and is_tsv(src):
             raise InputError(f"{src}: a .tsv holds its own targets; {trg} should not be given as well")
-        bounds = stored(f"{_plain(self.src)}.bounds")
+        bounds = stored(f"{without_suffix(self.src)}.bounds")
         self.bounds = bounds if bounds.is_file() else None
 
     def __iter__(self) -> Iterator[Pair]:
@@ -113,10 +114,6 @@ def read_sources(path: str | Path, errors: Errors = "strict") -> Iterator[str | 
     if not is_tsv(path):
         return read_lines(path, errors)
     return (src for src, _, _ in ParallelText(path).pairs(errors, with_bounds=False))
-
-
-def _plain(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix in PACKED else path
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import io
 import json
-import lzma
 import os
 import re
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 from caesura.data.held import check_held
+from caesura.data.unpacking import DAMAGED, PACKED, open_packed, without_suffix
 from caesura.errors import InputError
 
 Errors = Literal["strict", "replace"]
@@ -25,13 +23,11 @@ Errors = Literal["strict", "replace"]
 LINE_LIMIT = 1_000_000  # bytes
 JSON_BYTES = 1 << 28  # of a file that is read; the largest sweep.json in docs/ has 180 kB
 JSON_VALUES = 16_000_000  # in it
-PACKED = (".xz", ".gz")  # of a text that is there both ways, the first is read
-XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger dictionary 97
 _BOM = b"\xef\xbb\xbf"
 
 
 def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | None]:
-    """The lines of a text file (plain, .gz, .xz, or "-" for standard input); None for one over LINE_LIMIT.
+    """The lines of a text file (plain, packed, or "-" for standard input); None for one over LINE_LIMIT.
 
     Lines end at "\\n" alone, so that two files stay parallel whatever other separators are inside them.
     """
@@ -53,7 +49,7 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
                 while not whole and (rest := stream.readline(1 << 16)):
                     whole = rest.endswith(b"\n")
                 yield None
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise InputError(f"{name}: damaged or cut off after line {number}: {error}") from error
     except MemoryError as error:
         raise InputError(f"{name}: takes more memory to unpack than there is, after line {number}") from error
@@ -66,11 +62,13 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
 
 
 def stored(path: str | Path) -> Path:
-    """The file that a text's name stands for: the one of that name, else NAME.xz, else NAME.gz."""
+    """The file that a text's name stands for: the one of that name, else the packed one, such as NAME.xz."""
     if str(path) == "-" or os.path.exists(path):
         return Path(path)
-    packed = (Path(f"{path}{suffix}") for suffix in PACKED)
-    return next((file for file in packed if os.path.isfile(file)), Path(path))
+    packed = [file for suffix in PACKED if os.path.isfile(file := f"{path}{suffix}")]
+    if len(packed) > 1:
+        raise InputError(f"{path}: no such file, but {' and '.join(packed)} are there; name one of them")
+    return Path(packed[0] if packed else path)
 
 
 def packed_instead(path: str | Path) -> str | None:
@@ -80,7 +78,7 @@ def packed_instead(path: str | Path) -> str | None:
 
 def is_tsv(path: str | Path) -> bool:
     """Whether a file, which may be compressed, is named as a TSV."""
-    return str(path).removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
+    return without_suffix(path).endswith(".tsv")
 
 
 def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
@@ -89,57 +87,7 @@ def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
             return open(os.dup(sys.stdin.fileno()), "rb")
         except io.UnsupportedOperation:  # not a stream of the system
             return nullcontext(sys.stdin.buffer)
-    if str(path).endswith(".gz"):
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if str(path).endswith(".xz"):
-        return io.BufferedReader(_Xz(path), 1 << 16)
-    return open(path, "rb")
-
-
-class _Xz(io.RawIOBase):
-    """The content of an .xz, unpacked in bounded memory; with `lzma.open` its header may ask for 4 GiB."""
-
-    def __init__(self, path: str | Path) -> None:
-        self._path, self._file = path, open(path, "rb")  # noqa: SIM115
-        self._stream, self._ended = lzma.LZMADecompressor(memlimit=XZ_MEMORY), False
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ended:
-            packed, first = b"", self._stream.eof
-            if first:  # several streams may follow each other, with NULs between them
-                rest = self._stream.unused_data or self._file.read(1 << 16)
-                while rest and not (packed := rest.lstrip(b"\0")):
-                    rest = self._file.read(1 << 16)
-                self._stream = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
-                self._ended = not packed
-            elif self._stream.needs_input and not (packed := self._file.read(1 << 16)):
-                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-            unpacked = self._unpacked(packed, len(buffer), first)
-            if unpacked:
-                buffer[: len(unpacked)] = unpacked
-                return len(unpacked)
-        return 0
-
-    def _unpacked(self, packed: bytes, size: int, first: bool) -> bytes:
-        try:
-            return self._stream.decompress(packed, size)
-        except lzma.LZMAError as error:
-            if "limit" in str(error):
-                raise InputError(
-                    f"{self._path}: asks for over {XZ_MEMORY >> 20} MiB of memory to be unpacked, more than "
-                    "what `xz -9` writes; unpack it yourself, or pack it anew"
-                ) from None
-            if not first:
-                raise
-            self._ended = True  # bytes after the last stream are not text
-            return b""
+    return open_packed(path) or open(path, "rb")
 
 
 def _text(body: bytes, place: str, errors: Errors) -> str:

@@ -1,4 +1,4 @@
-"""Symbols and their numbers: characters, words, BPE, wordpieces and unigrams behind one interface."""
+"""Symbols and their numbers: characters, bytes, words, BPE, wordpieces and unigrams behind one interface."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 from caesura.data.files import parse_json, read_at_most, write_whole
+from caesura.data.utf8 import BYTES, from_bytes, sizes, to_bytes
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-KINDS = ("char", "word", "bpe", "wordpiece")  # levels that a model may read
+KINDS = ("char", "byte", "word", "bpe", "wordpiece")  # levels that a model may read
 UNIGRAM = "unigram"  # a level that may only cut its input
 
 FORMAT = 1
@@ -28,6 +29,7 @@ MAX_BYTES = 1 << 26  # of a file
 
 Spans = list[tuple[int, int]]
 
+_FIRST_BYTE = len(SPECIALS)  # the id of byte 0 in vocabularies that have bytes; all of them come first
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
 NEVER = re.compile("[\n\0\ud800-\udfff]")  # no line of text holds these, so that no output may either
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
@@ -37,6 +39,17 @@ def _until_the_end(ids: Iterable[int]) -> list[int]:
     """The ids before the first </s>."""
     kept = list(map(int, ids))
     return kept[: kept.index(EOS)] if EOS in kept else kept
+
+
+def _is_byte(symbol: int) -> bool:
+    """Whether an id of a vocabulary with bytes stands for one."""
+    return _FIRST_BYTE <= symbol < _FIRST_BYTE + len(BYTES)
+
+
+def _spread(start: int, width: int, count: int) -> Spans:
+    """The spans of `count` symbols that stand for the same characters: the first covers them."""
+    end = start + width
+    return [(start, end), *[(end, end)] * (count - 1)]
 
 
 class _Ids(dict[str, int]):
@@ -68,13 +81,20 @@ class Vocabulary(ABC):
     def __repr__(self) -> str:
         return f"<{self.kind} vocabulary of {len(self)}>"
 
+    def id_of(self, symbol: str) -> int:
+        """The id of a symbol that is spelled like this, or that of <unk>."""
+        return self._ids[symbol]
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without <s> and </s>."""
         return self.encode_spans(text)[0]
 
     @abstractmethod
     def encode_spans(self, text: str) -> tuple[list[int], Spans]:
-        """The ids of a text, and the characters [start, end) of it that each symbol covers."""
+        """The ids of a text, and the characters [start, end) of it that each symbol covers.
+
+        Of the bytes of a character, the first covers it, and the others cover nothing behind it.
+        """
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids up to the first </s>; <pad> and <s> are skipped."""
@@ -143,6 +163,71 @@ class CharVocabulary(Vocabulary):
 
     def _join(self, ids: list[int]) -> str:
         return "".join(map(self.tokens.__getitem__, ids))
+
+
+class ByteVocabulary(Vocabulary):
+    """One symbol per byte of UTF-8, the same 256 for every text.
+
+    A subclass may have `characters` as well, which are symbols of their own.
+    """
+
+    kind = "byte"
+
+    def __init__(self, characters: Sequence[str] = ()) -> None:
+        super().__init__([*BYTES, *characters])
+
+    def encode(self, text: str) -> list[int]:
+        return [byte + _FIRST_BYTE for byte in to_bytes(text)]
+
+    def encode_spans(self, text: str) -> tuple[list[int], Spans]:
+        ids = self.encode(text)
+        if len(ids) == len(text):
+            return ids, list(zip(range(len(text)), range(1, len(text) + 1), strict=True))
+        return ids, [span for at, c in enumerate(text) for span in _spread(at, 1, len(self.encode(c)))]
+
+    def decode_spans(self, ids: Iterable[int]) -> tuple[str, Spans]:
+        kept = _until_the_end(ids)
+        text, spans = "", list[tuple[int, int]]()
+        for part, symbols in self._parts([i for i in kept if i not in (PAD, BOS)]):
+            counts = sizes(bytes(i - _FIRST_BYTE for i in symbols)) if _is_byte(symbols[0]) else [1]
+            width = 1 if _is_byte(symbols[0]) else len(part)
+            for count in counts:
+                spans += _spread(spans[-1][1] if spans else 0, width, count)
+            text += part
+        covered, at = iter(spans), 0
+        spans = []
+        for i in kept:
+            spans.append((at, at) if i in (PAD, BOS) else next(covered))
+            at = spans[-1][1]
+        return text, spans
+
+    def _join(self, ids: list[int]) -> str:
+        return "".join(part for part, _ in self._parts(ids))
+
+    def _parts(self, ids: list[int]) -> Iterator[tuple[str, list[int]]]:
+        """The text of each run of bytes, and of each other symbol, with its ids."""
+        for byte, run in groupby(ids, _is_byte):
+            symbols = [*run]
+            if byte:
+                yield from_bytes(bytes(i - _FIRST_BYTE for i in symbols)), symbols
+            else:
+                yield from ((self.tokens[i], [i]) for i in symbols)
+
+    def _shown(self, token: str) -> str:
+        return chr(int(token[1:-1], 16)) if token in BYTES[:0x80] else token
+
+
+class SpelledVocabulary(ByteVocabulary):
+    """One symbol per code point; one that is not in the list is spelled in the bytes of UTF-8."""
+
+    kind = "char"
+
+    def encode(self, text: str) -> list[int]:
+        ids = list(map(self._ids.__getitem__, text))
+        if UNK not in ids:
+            return ids
+        pairs = zip(ids, text, strict=True)
+        return [j for i, c in pairs for j in ([i] if i != UNK else super(SpelledVocabulary, self).encode(c))]
 
 
 class WordVocabulary(Vocabulary):
@@ -335,6 +420,8 @@ def _checked(content: Any) -> Vocabulary:
         raise InputError(f'"tokens" should have 1 or more besides the specials, at most {most}')
     if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
         raise InputError(f"token {quoted(twice)} occurs more than once")
+    if kind == "byte" or (kind == "char" and symbols[0] == BYTES[0]):
+        return _checked_bytes(kind, symbols)
     check_symbols(kind, symbols)
     if kind == "bpe":
         return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)))
@@ -343,6 +430,15 @@ def _checked(content: Any) -> Vocabulary:
     if kind == UNIGRAM:
         return UnigramVocabulary(symbols, _checked_scores(content.get("scores"), len(tokens)))
     return CharVocabulary(symbols) if kind == "char" else WordVocabulary(symbols)
+
+
+def _checked_bytes(kind: str, symbols: list[str]) -> ByteVocabulary:
+    """A vocabulary of the 256 bytes, and of characters after them if it is of these."""
+    characters = symbols[len(BYTES) :]
+    if tuple(symbols[: len(BYTES)]) != BYTES or (characters and kind == "byte"):
+        raise InputError(f'"tokens" should have the bytes {BYTES[0]} to {BYTES[-1]} after the specials')
+    check_symbols(kind, characters)
+    return SpelledVocabulary(characters) if kind == "char" else ByteVocabulary()
 
 
 def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:

@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from typing import IO
 
 from caesura.data.unigram_training import train_unigrams
+from caesura.data.utf8 import BYTES
 from caesura.data.vocabulary import (
     KINDS,
     SPECIALS,
     UNIGRAM,
     BpeVocabulary,
+    ByteVocabulary,
     CharVocabulary,
+    SpelledVocabulary,
     Vocabulary,
     WordpieceVocabulary,
     WordVocabulary,
@@ -25,29 +28,54 @@ from caesura.errors import InputError
 _MAX_TRAINED = 1000  # characters of a word from which pieces are learnt together
 
 
-def train_vocabulary(kind: str, lines: Iterable[str], size: int | None = None) -> Vocabulary:
-    """Make a vocabulary of at most `size` symbols, specials included, from lines of text."""
+def train_vocabulary(
+    kind: str, lines: Iterable[str], size: int | None = None, byte_fallback: bool = False
+) -> Vocabulary:
+    """Make a vocabulary of at most `size` symbols, specials included, from lines of text.
+
+    With `byte_fallback`, characters that it does not have are spelled in bytes.
+    """
     if kind not in (*KINDS, UNIGRAM):
         raise InputError(f"vocabulary kind {kind!r} is not known; one of {', '.join((*KINDS, UNIGRAM))}")
     if size is not None and size <= len(SPECIALS):
         raise InputError(f"a vocabulary of {size} has room for nothing but {' '.join(SPECIALS)}; take more")
+    if byte_fallback and kind != "char":
+        raise InputError(f"byte_fallback is for a char vocabulary, not for {kind}")
+    if kind == "byte":
+        return _bytes_of(lines, size)
     if kind in ("char", "word"):
-        return _train_counted(kind, lines, size)
+        return _train_counted(kind, lines, size, byte_fallback)
     if size is None:
         raise InputError(f"a {kind} vocabulary needs a size, for example 15000")
     return train_unigrams(lines, size) if kind == UNIGRAM else _train_pieces(kind, lines, size)
 
 
-def _train_counted(kind: str, lines: Iterable[str], size: int | None) -> Vocabulary:
+def _bytes_of(lines: Iterable[str], size: int | None) -> Vocabulary:
+    """The vocabulary of bytes, which does not depend on the text; the lines are read, as they are counted."""
+    vocabulary = ByteVocabulary()
+    if size is not None and size < len(vocabulary):
+        raise InputError(f"a byte vocabulary always has {len(vocabulary)} symbols, not {size}")
+    if not sum(map(bool, lines)):
+        raise InputError("no text to make a vocabulary from; is the file empty?")
+    return vocabulary
+
+
+def _train_counted(kind: str, lines: Iterable[str], size: int | None, byte_fallback: bool) -> Vocabulary:
     counter: Counter[str] = Counter()
     for line in lines:
         counter.update(line if kind == "char" else line.split())
     ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
-    room = len(ranked) if size is None else size - len(SPECIALS)
-    kept = [symbol for symbol, _ in ranked[:room]]
-    check_symbols(kind, kept)
-    if not kept:
+    taken = len(SPECIALS) + (len(BYTES) if byte_fallback else 0)
+    room = len(ranked) if size is None else size - taken
+    if room < 0:
+        raise InputError(f"a vocabulary of {size} has no room for the {taken} specials and bytes; take more")
+    # Bytes would be symbols that training never meets, if they did not spell the characters that come once.
+    kept = [symbol for symbol, n in ranked[:room] if n > 1 or not byte_fallback]
+    check_symbols(kind, [symbol for symbol, _ in ranked] if byte_fallback else kept)
+    if not ranked:
         raise InputError("no text to make a vocabulary from; is the file empty?")
+    if byte_fallback:
+        return SpelledVocabulary(kept)
     return CharVocabulary(kept) if kind == "char" else WordVocabulary(kept)
 
 

@@ -49,7 +49,7 @@ def measure(
     chosen = [line for line in lines if movable(line.source, line.reference)][:moved]
     moves = move_cuts(model, [line.source for line in chosen], [line.reference or "" for line in chosen])
     examples = [
-        join_pieces(cut.pieces)
+        join_pieces(cut.shown)
         for line, cut in zip(lines, cuts, strict=True)
         if SHORT <= len(line.source) <= LONG
     ]

@@ -327,7 +327,7 @@ def _show_examples(tested: Sequence[Tested], text: Sentences) -> None:
             if t.model.system != "char":
                 output = t.results["test"].outputs[i]
                 result = "=" if output.best == reference else f"→ {output.best}"
-                shown = join_pieces(output.segmentation.pieces)
+                shown = join_pieces(output.segmentation.shown)
                 terminal.say(f"{t.model.system:>7}  {shown}  {result}")
     terminal.say("")
 

@@ -16,7 +16,8 @@ from caesura import __version__
 from caesura.analysis.defaults import with_defaults, without_defaults
 from caesura.components import resolve
 from caesura.config import Config, flat
-from caesura.data.files import PACKED, write_whole
+from caesura.data.files import write_whole
+from caesura.data.unpacking import PACKED
 from caesura.experiments.outcome import Member
 from caesura.experiments.sweep_grid import SEED, at, shown
 

@@ -7,22 +7,23 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
-from caesura.analysis.explain import explain
+from caesura.analysis.explain import Explanation, explain
 from caesura.analysis.flips import NEGLIGIBLE, Flips, flips
 from caesura.explorer import schema
 from caesura.explorer.describe import described
 from caesura.explorer.limits import Limits
 from caesura.explorer.refused import Refused
-from caesura.explorer.rules import Line, decisions, rules_of
+from caesura.explorer.rules import Line, characters, decisions, rules_of
 from caesura.explorer.shelf import Loaded, Shelf
 from caesura.inference import Translator
 from caesura.output import Segmentation
 from caesura.search.rounds import Check
 
-Given = dict[int, int] | None
+Given = dict[int, int] | list[int] | None
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,14 @@ class Answers:
                 self._check(request.reference, "reference")
             model, reference = loaded.model, request.reference
             one = explain(model, line.text, given, reference=reference, beam=request.beam, check=check)
+        written = [first for first, _ in characters(one.target_spans)]
         output = schema.Written(
-            symbols=[one.translation[a:b] for a, b in one.target_spans],
-            offsets=[a for a, _ in one.target_spans],
-            pieces=None if one.target is None else one.target.pieces,
+            symbols=[one.translation[slice(*one.target_spans[i])] for i in written],
+            offsets=[one.target_spans[i][0] for i in written],
+            pieces=None if one.target is None else one.target.shown,
             finished=one.finished,
         )
+        rows = [*written, *range(len(one.target_spans), len(one.target_spans) + one.finished)]
         return schema.ExplainAnswer(
             model=request.model,
             version=loaded.version,
@@ -71,8 +74,8 @@ class Answers:
             log_probability=_finite(one.log_probability),
             reference=None if reference is None else _scored(reference, one.reference),
             output=output,
-            attention=None if one.attention is None else one.attention.weights,
-            halting=None if one.halting is None else one.halting.sums,
+            attention=None if one.attention is None else _attended(one, rows),
+            halting=_halting(one),
             milliseconds=1000 * (time.perf_counter() - began),
         )
 
@@ -143,22 +146,38 @@ class Answers:
             raise Refused(413, f"{field} has {len(text)} characters; {most}", field)
 
 
+def _attended(one: Explanation, rows: list[int]) -> list[list[float]]:
+    """The weights of these rows; those of a segment within a character count for the one before it."""
+    assert one.attention is not None
+    shown = [i for i, piece in enumerate(one.segmentation.pieces) if piece]
+    shown += range(len(one.segmentation.pieces), len(one.attention.source))  # </s> alone
+    bounds = [*pairwise([*shown, len(one.attention.source)])]
+    return [[sum(one.attention.weights[row][a:b]) for a, b in bounds] for row in rows]
+
+
+def _halting(one: Explanation) -> list[float] | None:
+    """The sum after each character."""
+    sums = None if one.halting is None else one.halting.sums
+    return None if sums is None else [sums[last] for _, last in characters(one.spans)]
+
+
 def _segmented(line: Line, cut: Segmentation, locks: Mapping[int, int]) -> schema.Segmented:
+    symbols = {last: first for first, last in characters(line.spans)}
     gaps = [
         schema.Gap(
             offset=offset,
-            cut=cut.ends[i],
+            cut=any(cut.ends[symbols[i] : i + 1]),
             score=None if cut.scores is None else cut.scores[i],
             locked=locks.get(offset, 0),  # type: ignore[arg-type]  # the request has 1 and -1 alone
         )
         for offset, i in line.gaps.items()
     ]
     return schema.Segmented(
-        symbols=[line.text[a:b] for a, b in line.spans],
-        offsets=[a for a, _ in line.spans],
+        symbols=[line.text[slice(*line.spans[i])] for i in symbols.values()],
+        offsets=[line.spans[i][0] for i in symbols.values()],
         gaps=gaps,
-        pieces=cut.pieces,
-        segment_length=sum(cut.covered) / len(cut.covered) if cut.covered else None,
+        pieces=cut.shown,
+        segment_length=sum(cut.covered) / len(cut.shown) if cut.covered else None,
         unknown=line.unknown,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,12 @@ class Line:
         return [start for i, (start, _) in zip(self.ids, self.spans, strict=True) if i == UNK]
 
 
+def characters(spans: Spans) -> list[tuple[int, int]]:
+    """The first and last symbol of what a person sees as one: the bytes of a character, else one symbol."""
+    firsts = [i for i, (start, end) in enumerate(spans) if end > start]
+    return [(a, b - 1) for a, b in pairwise([*firsts, len(spans)])]
+
+
 def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
     """The rules that a model can follow, its usual one first."""
     needed = model.segmenter.needs_given() and model.cuts is None
@@ -66,15 +73,18 @@ def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
 
 def decisions(
     line: Line, rule: Rule, locks: Mapping[int, int], entropy: TextCuts | None
-) -> dict[int, int] | None:
-    """Decisions by gap: 1 cut, -1 do not cut; the model decides the others, and all gaps if None."""
+) -> dict[int, int] | list[int] | None:
+    """Where a rule cuts, and nowhere else; for rule `own`, decisions by gap: 1 cut, -1 do not cut.
+
+    There, the model decides the other gaps, and all of them if None.
+    """
     gaps = line.gaps
     if wrong := [offset for offset in locks if offset not in gaps]:
         raise Refused(422, f"offset {wrong[0]} is not between two symbols of this text", "cuts")
     if rule.name == "own":
         return dict(locks) or None
     cut = _offsets(line, rule, entropy)
-    return {offset: 1 if i in cut else -1 for offset, i in gaps.items()} | dict(locks)
+    return [offset for offset, i in gaps.items() if locks.get(offset, 1 if i in cut else -1) > 0]
 
 
 def _offsets(line: Line, rule: Rule, entropy: TextCuts | None) -> set[int]:

@@ -99,7 +99,7 @@ class Model(BaseModel):
     name: str
     version: str | None = Field(description="digest of the weights; null: there are none yet")
     kind: str = Field(description="such as bigru ▸ cif ▸ weighted")
-    level: str = Field(description="what a source symbol is: char, word, bpe, ...")
+    level: str = Field(description="what a source symbol is: char, byte, word, bpe, ...")
     scores: bool = Field(description="whether gaps have scores")
     sums_to: float | None = Field(description="the sum of scores at which a segment ends, where it is summed")
     live_rate: LiveRate | None
@@ -144,9 +144,9 @@ class Gap(BaseModel):
 
 
 class Segmented(BaseModel):
-    """Where a text is cut."""
+    """Where a text is cut; a cut between the bytes of a character is shown after it."""
 
-    symbols: list[str]
+    symbols: list[str] = Field(description="those of the model; for bytes, characters")
     offsets: list[int] = Field(description="where each symbol starts")
     gaps: list[Gap]
     pieces: list[str] = Field(description="joined, they give the text")

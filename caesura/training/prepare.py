@@ -13,9 +13,10 @@ from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.entropy_gru import GruCuts
-from caesura.data.files import PACKED, digest, packed_instead, stored
+from caesura.data.files import digest, packed_instead, stored
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.sides import doubts
+from caesura.data.unpacking import PACKED
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS, WordTally, save_words
@@ -249,8 +250,8 @@ def _train_vocabularies(
     if data.joint:
         joint = train_vocabulary(data.src.level, lines(0, 1), data.src.voc_limit)
         return Vocabularies(joint, joint)  # of subwords, which are not cut at the ends of others
-    src = train_vocabulary(data.src.level, lines(0), data.src.voc_limit)
-    trg = train_vocabulary(data.trg.level, lines(1), data.trg.voc_limit)
+    sides = (data.src, lines(0)), (data.trg, lines(1))
+    src, trg = (train_vocabulary(s.level, text, s.voc_limit, s.byte_fallback) for s, text in sides)
     if isinstance(data.cuts, EntropyCuts):
         source = lines(0, counted=False), data.cuts, digest(text.src)
         with config.blame("data.cuts"):

@@ -140,9 +140,9 @@ def log_record(
     values["examples"] = [
         {
             "source": source,
-            "pieces": output.segmentation.pieces,
+            "pieces": output.segmentation.shown,
             "translation": output.best,
-            "translation_pieces": output.targets[0].pieces if output.targets else None,
+            "translation_pieces": output.targets[0].shown if output.targets else None,
             "reference": reference,
         }
         for source, output, reference in examples

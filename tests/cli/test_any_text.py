@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 from cli.program import Done, at_terminal, caesura, refusal, with_config, write_config
@@ -23,6 +24,7 @@ from caesura.analysis.training_text import training_text
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.files import read_lines
 from caesura.data.tensors import load_tensors, save_tensors
+from caesura.data.unpacking import ZST_LIBRARY
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
@@ -270,7 +272,13 @@ def test_hostile_lines_come_out_line_for_line_and_at_a_terminal_so_that_they_can
 SIZE = 200_000_000
 
 
-@pytest.fixture(params=["plain", ".gz", ".xz"])
+def _packing(path: Path) -> IO[bytes]:
+    if path.suffix == ".zst":
+        return pytest.importorskip(ZST_LIBRARY).open(path, "wb")
+    return gzip.open(path, "wb", 1) if path.suffix == ".gz" else lzma.open(path, "wb", preset=0)
+
+
+@pytest.fixture(params=["plain", ".gz", ".xz", ".zst"])
 def giant(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A text whose second line has 200 MB; packed, it is a bomb of some hundred kB."""
     if request.param == "plain":
@@ -281,7 +289,7 @@ def giant(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
             file.write(b"\nneun\n")
         return path
     path = tmp_path / f"giant{request.param}"
-    with gzip.open(path, "wb", 1) if request.param == ".gz" else lzma.open(path, "wb", preset=0) as file:
+    with _packing(path) as file:
         file.write(b"eins\n")
         for _ in range(SIZE // 1_000_000):
             file.write(b"x" * 1_000_000)

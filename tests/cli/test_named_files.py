@@ -51,6 +51,25 @@ def test_commands_read_packed_text_by_its_plain_name(
     assert "dev.en.gz" in done.err
 
 
+def test_two_packed_files_of_a_name_are_both_named(
+    packed: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = packed.parent
+    shutil.copy(folder / "dev.en.gz", folder / "dev.de.gz")
+    commands = (
+        ("train", packed, "--out", tmp_path / "run"),
+        ("translate", models["act"], folder / "dev.de"),
+        ("evaluate", models["act"], "--src", folder / "dev.de", "--trg", folder / "dev.en"),
+        ("analyze", models["act"], "--only", "cuts", "--gold", folder / "dev.de"),
+    )
+    for command in commands:
+        message = wording(refusal(caesura(*command)))
+        assert message.startswith(f"{folder / 'dev.de'}: ")
+        assert str(folder / "dev.de.gz") in message
+        assert str(folder / "dev.de.xz") in message
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_directory_in_place_of_a_text_file_is_called_one(packed: Path, tmp_path: Path) -> None:
     place = f"--set data.train.src={tmp_path}"
     message = wording(refusal(caesura("train", packed, *place.split(), "--out", tmp_path / "run")))

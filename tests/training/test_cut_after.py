@@ -100,7 +100,7 @@ def test_what_cannot_be_is_refused(corpus: Path, settings: list[str]) -> None:
         resolve(configured(corpus, "act", *(f"model.segmenter.{setting}" for setting in settings)))
 
 
-@pytest.mark.parametrize("level", ["word", "bpe", "wordpiece"])
+@pytest.mark.parametrize("level", ["byte", "word", "bpe", "wordpiece"])
 def test_other_levels_are_refused_before_text_is_read(corpus: Path, level: str) -> None:
     config = cutting(corpus, " ")
     side = config.data.src.model_copy(update={"level": level})

@@ -140,8 +140,9 @@ def test_what_cannot_be_is_refused_before_training(corpus: Path, setting: str, w
 
 
 def test_a_rate_is_of_characters(corpus: Path) -> None:
-    with refuses(InputError, "", "rate", "data.src.level: char"):
-        resolve(kept(corpus, "scaling", "3.0", "data.src.level=word"))
+    for level in ("word", "byte"):
+        with refuses(InputError, "", "rate", "data.src.level: char"):
+            resolve(kept(corpus, "scaling", "3.0", f"data.src.level={level}"))
 
 
 def test_no_advice_is_given_that_a_rate_rules_out() -> None:
