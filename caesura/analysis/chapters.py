@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from caesura.analysis import figures as draw
 from caesura.analysis import maps, tables
+from caesura.analysis.attention_chapter import attention
 from caesura.analysis.characters import visible
 from caesura.analysis.drawings import Figures, count, cut_off, each, key, names, place, together
 from caesura.analysis.findings import Analysis
@@ -118,7 +119,6 @@ def _distribution(a: Analysis, h: HaltingStatistics, figures: Figures) -> str:
 _ALONG: dict[str, tuple[Callable[[Any], Figure], Callable[[Any], str]]] = {
     "halting": (maps.halting_figure, lambda part: cut_off(part.labels)),
     "gates": (maps.gates_figure, lambda part: cut_off(part.labels)),
-    "attention": (maps.attention_figure, lambda part: cut_off(part.source, part.target)),
 }
 
 
@@ -173,13 +173,15 @@ def _halts(name: str, h: HaltingStatistics) -> str:
 
 
 def gates(models: Sequence[Analysis], figures: Figures) -> str:
-    """The paper's Figures 3 and 4, and their averages over a corpus."""
+    """The paper's Figures 3 and 4, and their averages over a corpus; nothing where no model has gates."""
+    gated = [(a, a.gates) for a in models if a.gates]
+    if not gated:
+        return ""
     parts = [
         f"<p>The encoder of {escape(a.name)} has no gates that could be shown.</p>"
         for a in models
         if a.gates is None
     ]
-    gated = [(a, a.gates) for a in models if a.gates]
     profiles = []
     for a, g in gated:
         caption = (
@@ -225,29 +227,6 @@ def _gates_caption(gates: GateStatistics) -> str:
         f"None of the {given:,} gold boundaries was cut." if given and not cut_at else "",
     ]
     return " ".join(part for part in parts if part)
-
-
-def attention(models: Sequence[Analysis], figures: Figures) -> str:
-    """Heat maps, and the paper's observation as a number."""
-    statistics = {a.name: a.attention for a in models if a.attention}
-    if not statistics:
-        return (
-            "<p>No attention: there is neither a reference nor a translation, or the decoder shows none.</p>"
-        )
-    targets = next(iter(statistics.values())).targets
-    note = (
-        f"The share of attention that falls on each place, beside its share if spread evenly; on {targets}."
-    )
-    parts = [table_html(tables.attention(models), note=note)]
-    firsts = {n: s.place.solid[0] for n, s in statistics.items() if math.isfinite(s.place.solid[0])}
-    intro = each((n, f"{first:.1f} times") for n, first in firsts.items())
-    caption = "Attention by place in the word"
-    caption += f": first characters get {intro} their even share." if firsts else "."
-    parts.append(place(figures, "attention-places", draw.attention_place_figure(statistics), caption))
-    if lines := "".join(_along(a, "attention", figures) for a in models):
-        intro = "<p>Where each output symbol (rows) looked in the source (columns):</p>"
-        parts.append(fold("Attention along lines", intro + lines))
-    return "".join(parts)
 
 
 def errors(models: Sequence[Analysis], figures: Figures) -> str:

@@ -49,11 +49,13 @@ def explain(
     reference: str | None = None,
     beam: int | None = None,
     check: Check | None = None,
+    heads: bool = False,
 ) -> Explanation:
     """Cut, translate and look at one sentence; its source is read once.
 
     `cuts`: one entry of the `cuts` of `Translator.process`. `target` is explained in place of the model's own
     translation. `beam` and `check`: see `Translator.searcher`; `check` is called after the search too.
+    `heads`: the attention has that of each layer and head too, if the decoder has several.
     """
     if not isinstance(text, str):
         raise TypeError("explain takes one sentence")
@@ -72,7 +74,9 @@ def explain(
         if check is not None:
             check()
         seen = _look(model, encoded, written, reference)
+        every = _heads(model, encoded, written) if heads and model.decoder.looks else None
     steps = int(encoded.lengths[0])
+    attention = attention_map(model, cut, written.ids, seen.attention, steps, written.finished, every)
     return Explanation(
         source=text,
         spans=spans,
@@ -82,7 +86,7 @@ def explain(
         finished=written.finished,
         target_spans=written.spans,
         target=seen.cut,
-        attention=attention_map(model, cut, written.ids, seen.attention, steps, written.finished),
+        attention=attention,
         halting=halting_trace(model, text, cut),
         reference=None if reference is None else seen.scores[1],
     )
@@ -159,6 +163,12 @@ def _look(model: Translator, encoded: Encoded, written: _Written, reference: str
     size = len(written.ids) + written.finished
     attention = None if decoded.attention is None else decoded.attention[0, :size]
     return _Seen(scores, _cut(decoded, written), attention)
+
+
+def _heads(model: Translator, encoded: Encoded, written: _Written) -> Tensor:
+    """[L, N, U, S]: where each head looked; U counts </s> whether it was written or not."""
+    trg_in, _, _ = collate_targets([written.ids])
+    return model.decoder.look(encoded, trg_in.to(model.device))[0]
 
 
 def _forced(model: Translator, encoded: Encoded, targets: list[Ids]) -> tuple[Decoded, list[float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -11,6 +12,8 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from PIL import Image
 
 from caesura.analysis.attention import AttentionMap
 from caesura.analysis.characters import visible
@@ -21,10 +24,12 @@ from caesura.analysis.plots import AXIS, COLOURS, INK, Figure, blank, styled
 
 _DASHES = (0, (4, 2))
 STEPS = 80  # of a sentence that are drawn, as in the paper
+_CELL = 1.35  # inches: the width of one head's map among others
 WIDEST = 11.5  # inches: as wide as the page
 
 # Nothing where there is no attention, so that it can stand on any background.
 _FADING = LinearSegmentedColormap.from_list("fading", [(0.11, 0.52, 0.80, 0.0), (0.11, 0.52, 0.80, 1.0)])
+_SHARES = PowerNorm(0.5, vmin=0, vmax=1)
 
 
 @styled
@@ -125,18 +130,50 @@ def gates_figure(gates: GateMap) -> Figure:
 def attention_figure(attention: AttentionMap) -> Figure:
     """Where each target symbol looked: one row per target symbol, one column per step of the encoder.
 
-    Colours follow the square root of a weight, so that little attention is seen too.
+    Colours follow the square root of a weight, so that little attention is seen too. Of a decoder with heads
+    they run to 1, so that all of them can be compared, else to the largest weight.
     """
     source, target = attention.source[:STEPS], attention.target[:STEPS]
     weights = np.array([row[:STEPS] for row in attention.weights[:STEPS]])
     figure, axes = blank(_width(source), 0.15 * len(target) + 0.9)
-    image = axes.imshow(
-        weights, aspect="auto", norm=PowerNorm(0.5, vmin=0), cmap=_FADING, interpolation="none"
-    )
+    norm = PowerNorm(0.5, vmin=0, vmax=None if attention.layer is None else 1)
+    image = axes.imshow(weights, aspect="auto", norm=norm, cmap=_FADING, interpolation="none")
     axes.set_yticks(range(len(target)), target, fontsize=8)
     axes.xaxis.tick_top()
     axes.spines[:].set(visible=True, linewidth=0.5)
     return _mapped(figure, image, source)
+
+
+@styled
+def heads_figure(attention: AttentionMap) -> Figure:
+    """The maps of all heads, small: one row per layer, one column per head, in the colours of 0 to 1."""
+    heads = attention.heads
+    assert heads is not None
+    layers, count = heads.shape[:2]
+    width = min(_CELL, WIDEST / count)
+    height = width * min(max(min(heads.shape[2], STEPS) / min(heads.shape[3], STEPS), 0.6), 1.6)
+    size = max(width * count + 0.3, 3.0), height * layers + 0.3
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(layers, count, sharex=True, sharey=True, squeeze=False)
+    for layer, row in enumerate(grid, 1):
+        row[0].set_ylabel(f"layer {layer}", fontsize=9)
+        for head, axes in enumerate(row, 1):
+            if layer == 1:
+                axes.set_title(f"head {head}", fontsize=9, color=INK)
+            axes.imshow(
+                attention.of(layer, head)[:STEPS, :STEPS],
+                aspect="auto", norm=_SHARES, cmap=_FADING, interpolation="none",
+            )  # fmt: skip
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set(visible=True, linewidth=0.5)
+    return figure
+
+
+def pixels(weights: NDArray[np.float32]) -> bytes:
+    """A map as a PNG of one pixel per weight, in the colours of `heads_figure`."""
+    buffer = BytesIO()
+    Image.fromarray(_FADING(_SHARES(weights[:STEPS, :STEPS]), bytes=True)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _mapped(figure: Figure, image: AxesImage, labels: Sequence[str]) -> Figure:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from caesura.analysis.characters import visible
-from caesura.analysis.defaults import changed_options
-from caesura.config import FileCuts
+from caesura.analysis.defaults import changed_options, with_defaults
+from caesura.config import Config, FileCuts
 from caesura.inference import Translator
 from caesura.schedules import is_schedule, shown
 
@@ -19,8 +19,7 @@ def describe(model: Translator) -> str:
     """A model in a phrase: its segmenter with the options that differ from the defaults, and its depth."""
     config = model.config
     segmenter = config.model.segmenter
-    layers = config.model.encoder.options.get("num_layers", 1)
-    depth = f"{layers} encoder layer{'s' if layers != 1 else ''}"
+    depth = _depth(config)
     if segmenter.type == "lookup":
         return f"{config.data.src.level} model, {depth}"
     options = {key: v for key in ALWAYS if (v := segmenter.options.get(key)) is not None}
@@ -38,6 +37,19 @@ def describe(model: Translator) -> str:
         phrases.append(f"imitation {shown(weight)}")
     phrases += _in_words({key: value for key, value in options.items() if key not in parts})
     return ", ".join([*phrases, depth])
+
+
+def _depth(config: Config) -> str:
+    """How many layers the encoder has, and a Transformer as a decoder."""
+    parts = with_defaults(config.model_dump(mode="json"))["model"]
+    phrases = []
+    for name in ("encoder", "decoder"):
+        transformer = parts[name]["type"] == "transformer"
+        layers = parts[name].get("num_layers", 1)
+        if transformer or name == "encoder":
+            kind = "Transformer " if transformer else ""
+            phrases.append(f"{layers} {kind}{name} layer{'s' if layers != 1 else ''}")
+    return ", ".join(phrases)
 
 
 def _part(key: str, value: Mapping[str, Any], beside: Mapping[str, Any]) -> str:

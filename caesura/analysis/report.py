@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,10 @@ class Report:
         return out / PAGE
 
     def numbers(self) -> dict[str, Any]:
-        """Every number, for JSON; null where there is none."""
+        """Every number, for JSON; null where there is none. The weights of single heads are drawn alone."""
         return {
             "caesura": __version__,
-            "models": [plain(a) for a in self.models],
+            "models": [plain(_without_heads(a)) for a in self.models],
             "bootstrap": {name: plain(row) for name, row in self.compared.items()} or None,
         }
 
@@ -73,8 +73,9 @@ class Report:
         """The page, and the figures that are in it."""
         figures: dict[str, Drawing] = {}
         sections = [
-            (key, chapters.title(key, name, self.models), about, write(self.models, figures))
+            (key, chapters.title(key, name, self.models), about, body)
             for key, name, about, write in chapters.CHAPTERS
+            if (body := write(self.models, figures))
         ]
         names = ", ".join(a.name for a in self.models)
         return page(f"Caesura: {names}", self._head(), sections, self._foot()), figures
@@ -116,14 +117,21 @@ class Report:
 
     def _foot(self) -> str:
         text = self.models[0].text
+        sampled = "Gates, attention" if any(a.gates for a in self.models) else "Attention"
         parts = [
-            f"Gates, attention and typos: a sample of {count(text.sample, 'sentence')}, seed {text.seed}.",
+            f"{sampled} and typos: a sample of {count(text.sample, 'sentence')}, seed {text.seed}.",
             f"Translated: {count(text.translated, 'sentence')}.",
             f"Counts of training text: {escape(text.training)}.",
             f"Every number is in <code>{NUMBERS}</code>, tables and figures are beside it.",
             f"Made with Caesura {__version__}.",
         ]
         return " ".join(parts)
+
+
+def _without_heads(a: Analysis) -> Analysis:
+    """Without the weights of every head along lines: there are thousands of them."""
+    drawn = [replace(d, attention=replace(d.attention, heads=None)) if d.attention else d for d in a.drawn]
+    return replace(a, drawn=drawn)
 
 
 def _number(n: int) -> str:

@@ -241,7 +241,7 @@ class _Study:
         for line, output in lines:
             cut = output.segmentation
             target = output.best if output.hypotheses else line.reference
-            seen = None if target is None else explain(model, line.source, target=target)
+            seen = None if target is None else explain(model, line.source, target=target, heads=True)
             halting = halting_trace(model, line.source, cut) if seen is None else seen.halting
             attention = None if seen is None else seen.attention
             gates = next(gate_maps(model, [line.source], [cut]), None)

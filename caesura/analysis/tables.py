@@ -108,6 +108,7 @@ def tables(models: Sequence[Analysis], compared: Mapping[str, Comparison] | None
         lambda: training(models),
         lambda: gates(models),
         lambda: attention(models),
+        lambda: heads(models),
         lambda: errors(models),
         lambda: inventions(models),
         lambda: buckets(models, "length", "source characters"),
@@ -315,16 +316,32 @@ def gates(models: Sequence[Analysis]) -> Table:
 
 def attention(models: Sequence[Analysis]) -> Table:
     """Where attention falls, beside what falls there if it is spread evenly."""
+    kinds = ("first", "space", "end", "entropy", "distance")
     rows: list[list[Cell]] = [
-        [a.name, s.first, s.first_uniform, s.space, s.space_uniform, s.end, s.end_uniform, s.sentences]
+        [a.name, *(getattr(s, f"{what}{even}") for what in kinds for even in ("", "_uniform")), s.sentences]
         for a in models
         if (s := a.attention)
     ]
     columns = [Column("model")]
     for kind in ("first characters of words", "spaces", "</s>"):
         columns += [Column(f"on {kind}", ".1%"), Column("if even", ".1%")]
-    columns += [Column("sentences", ",")]
+    columns += [Column("entropy, bits", ".2f"), Column("if even", ".2f")]
+    columns += [Column("off the diagonal", ".1%"), Column("if even", ".1%"), Column("sentences", ",")]
     return Table("attention", "share of attention, beside the share if it were spread evenly", columns, rows)
+
+
+def heads(models: Sequence[Analysis]) -> Table:
+    """The same per layer and head."""
+    rows: list[list[Cell]] = [
+        [a.name, h.layer, h.head, h.first, h.space, h.end, h.entropy, h.distance]
+        for a in models
+        if a.attention
+        for h in a.attention.heads
+    ]
+    columns = [Column("model"), Column("layer", "d"), Column("head", "d")]
+    columns += [Column(f"on {kind}", ".1%") for kind in ("first characters of words", "spaces", "</s>")]
+    columns += [Column("entropy, bits", ".2f"), Column("off the diagonal", ".1%")]
+    return Table("heads", "attention of every layer and head", columns, rows)
 
 
 def errors(models: Sequence[Analysis]) -> Table:

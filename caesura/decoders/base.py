@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -43,6 +43,14 @@ class Decoded:
     scores: Tensor | None = None  # [B, U] its halting score, for analysis
 
 
+class Heads(NamedTuple):
+    """What `Decoder.look` returns: so many layers of so many heads."""
+
+    layers: int
+    heads: int
+    shown: int  # the layer, from 1, whose mean over its heads is `Decoded.attention`
+
+
 class Decoder(nn.Module, Generic[State]):
     """Writes one symbol per step. Search knows `start`, `step` and `reorder`, and nothing else.
 
@@ -57,6 +65,15 @@ class Decoder(nn.Module, Generic[State]):
 
     def join(self, segmenter: BaseSegmenter) -> None:
         """Called once with the model's segmenter, for decoders that share parameters with it."""
+
+    @property
+    def looks(self) -> Heads | None:
+        """The layers and heads that `look` tells apart; None: the decoder has a single attention, or none."""
+        return None
+
+    def look(self, encoded: Encoded, trg_in: Tensor) -> Tensor:
+        """[B, L, N, U, S]: where each head of each layer looks in the source at each symbol of `trg_in`."""
+        raise NotImplementedError
 
     def flops(self, segments: int, targets: int, written: int) -> int | None:
         """Floating-point operations of one sentence, greedy or forced; None where it is not implemented.

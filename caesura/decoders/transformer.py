@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from caesura.decoders.base import Decoded, Decoder, DecoderStep
+from caesura.decoders.base import Decoded, Decoder, DecoderStep, Heads
 from caesura.decoders.cache import Cache
 from caesura.encoders.base import Encoded
 from caesura.kernels.precision import working_dtype
@@ -66,6 +66,11 @@ class TransformerDecoder(Decoder[TransformerState]):
         """The settings that its modules do not show."""
         return f"heads={self.heads}, positions={self.positions}"
 
+    @property
+    def looks(self) -> Heads:
+        """The layer shown is the last but one, which comes closest to alignments (Garg et al. 2019)."""
+        return Heads(len(self.blocks), self.heads, max(1, len(self.blocks) - 1))
+
     def flops(self, segments: int, targets: int, written: int) -> int:
         """Each symbol attends to those up to itself, and to the source."""
         block = block_flops(self.size, self.feed_forward, targets, targets * (targets + 1) // 2)
@@ -88,13 +93,9 @@ class TransformerDecoder(Decoder[TransformerState]):
         return DecoderStep(logits), replace(state, cache=cache.advanced())
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
-        """Teacher forcing. The attention is computed without gradients alone: training does not need it.
-
-        It is the mean over the heads of the last layer but one, which comes closest to alignments
-        (Garg et al. 2019).
-        """
-        best = max(0, len(self.blocks) - 2)
-        looks = range(0) if torch.is_grad_enabled() else range(best, best + 1)
+        """Teacher forcing. The attention is computed without gradients alone: training does not need it."""
+        shown = self.looks.shown
+        looks = range(0) if torch.is_grad_enabled() else range(shown - 1, shown)
         logits, weights = self._forced(encoded, trg_in, looks)
         return Decoded(logits, logits.new_zeros(len(logits)), weights[0].mean(1) if weights else None)
 

@@ -56,8 +56,9 @@ class Answers:
             line, given = self._read(loaded.model, request)
             if request.reference is not None:
                 self._check(request.reference, "reference")
-            model, reference = loaded.model, request.reference
-            one = explain(model, line.text, given, reference=reference, beam=request.beam, check=check)
+            model, reference, which = loaded.model, request.reference, _look(loaded.model, request)
+            beam, heads = request.beam, which is not None
+            one = explain(model, line.text, given, None, reference, beam, check, heads)
         written = [first for first, _ in characters(one.target_spans)]
         output = schema.Written(
             symbols=[one.translation[slice(*one.target_spans[i])] for i in written],
@@ -74,7 +75,7 @@ class Answers:
             log_probability=_finite(one.log_probability),
             reference=None if reference is None else _scored(reference, one.reference),
             output=output,
-            attention=None if one.attention is None else _attended(one, rows),
+            attention=_attended(one, rows, which),
             halting=_halting(one),
             milliseconds=1000 * (time.perf_counter() - began),
         )
@@ -146,19 +147,39 @@ class Answers:
             raise Refused(413, f"{field} has {len(text)} characters; {most}", field)
 
 
-def _attended(one: Explanation, rows: list[int]) -> list[list[float]]:
+Look = tuple[int, int | None]  # layer and head; None: the mean over heads
+
+
+def _attended(one: Explanation, rows: list[int], which: Look | None) -> list[list[float]] | None:
     """The weights of these rows; those of a segment within a character count for the one before it."""
-    assert one.attention is not None
+    if one.attention is None:
+        return None
     shown = [i for i, piece in enumerate(one.segmentation.pieces) if piece]
     shown += range(len(one.segmentation.pieces), len(one.attention.source))  # </s> alone
     bounds = [*pairwise([*shown, len(one.attention.source)])]
-    return [[sum(one.attention.weights[row][a:b]) for a, b in bounds] for row in rows]
+    weights = one.attention.weights if which is None else one.attention.of(*which).tolist()
+    return [[sum(weights[row][a:b]) for a, b in bounds] for row in rows]
 
 
 def _halting(one: Explanation) -> list[float] | None:
     """The sum after each character."""
     sums = None if one.halting is None else one.halting.sums
     return None if sums is None else [sums[last] for _, last in characters(one.spans)]
+
+
+def _look(model: Translator, request: schema.ExplainRequest) -> Look | None:
+    """The layer and head whose attention a request wants; None: the usual one."""
+    if request.layer is None and request.head is None:
+        return None
+    has = model.decoder.looks
+    for field in ("layer", "head"):
+        number: int | None = getattr(request, field)
+        if has is None and number is not None:
+            raise Refused(422, f"this model's decoder has a single attention; leave {field} out", field)
+        if has is not None and number is not None and number > (most := getattr(has, f"{field}s")):
+            raise Refused(422, f"there is no {field} {number}; choose 1 to {most}", field)
+    assert has is not None
+    return request.layer or has.shown, request.head
 
 
 def _segmented(line: Line, cut: Segmentation, locks: Mapping[int, int]) -> schema.Segmented:

@@ -59,6 +59,14 @@ class ExplainRequest(SegmentRequest):
 
     reference: str | None = Field(default=None, description="a translation whose log-probability is wanted")
     beam: Beam = None
+    layer: int | None = Field(
+        default=None,
+        ge=1,
+        description="of the decoder, from 1: its attention is wanted; null: attention.shown",
+    )
+    head: int | None = Field(
+        default=None, ge=1, description="of that layer, from 1; null: the mean over its heads"
+    )
 
 
 class FlipsRequest(SegmentRequest):
@@ -93,6 +101,14 @@ class LiveRate(BaseModel):
     target: float = Field(description="characters per segment that the model was trained for")
 
 
+class Heads(BaseModel):
+    """A decoder that attends with several heads in each layer."""
+
+    layers: int
+    heads: int = Field(description="of each layer")
+    shown: int = Field(description="the layer whose mean over heads is shown unless another is asked for")
+
+
 class Model(BaseModel):
     """A model that the server shows."""
 
@@ -106,6 +122,7 @@ class Model(BaseModel):
     rules: list[RuleName] = Field(description="rules that this model can follow; the first is the default")
     takes_cuts: bool = Field(description="whether cuts can be moved at all")
     target_cuts: bool = Field(description="whether the decoder cuts what it writes")
+    attention: Heads | None = Field(description="null: the decoder has no layers and heads to choose from")
     running: bool = Field(description="whether a training is writing into the folder")
     history: bool = Field(description="whether /training has curves")
     examples: list[str]

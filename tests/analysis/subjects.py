@@ -15,5 +15,5 @@ LINES = [Line(n, "abc de fgh."[: 3 + n % 9], "ab cd"[: 1 + n % 5], (1,)) for n i
 SMALL = AnalysisSettings(sample=8, beam=1)
 
 
-def subject(segmenter: dict = ACT, name: str = "act") -> Subject:
-    return Subject(name, Path("nowhere"), tiny_model(segmenter), TRAINING)
+def subject(segmenter: dict = ACT, name: str = "act", **parts: dict) -> Subject:
+    return Subject(name, Path("nowhere"), tiny_model(segmenter, **parts), TRAINING)

@@ -17,8 +17,8 @@ from caesura.analysis.halting import halting_trace
 from caesura.inference import Translator
 
 MODELS = {
-    name: tiny_model(segmenter, decoder=decoder, testing=SHORT)
-    for name, (segmenter, decoder) in KINDS.items()
+    name: tiny_model(segmenter, decoder=decoder, encoder=encoder, testing=SHORT)
+    for name, (segmenter, decoder, encoder) in KINDS.items()
 }
 
 

@@ -45,7 +45,7 @@ def history(i: int) -> History:
 
 
 def attention(i: int) -> AttentionStatistics:
-    return AttentionStatistics(9, "references", *[0.1] * 6, Means([2 - i / 20, 1, 0.9], [99] * 3))
+    return AttentionStatistics(9, "references", *[0.1] * 6, Means([2 - i / 20, 1, 0.9], [99] * 3), *[0.1] * 4)
 
 
 def typos(i: int) -> Robustness:

@@ -17,8 +17,9 @@ from caesura.explorer.server import Explorer
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A model folder of each kind; not to be written to."""
     home = tmp_path_factory.mktemp("explored")
-    for name, (segmenter, decoder) in KINDS.items():
-        tiny_model(segmenter, decoder=decoder, testing=SHORT).save_pretrained(home / name)
+    for name, (segmenter, decoder, encoder) in KINDS.items():
+        model = tiny_model(segmenter, decoder=decoder, encoder=encoder, testing=SHORT)
+        model.save_pretrained(home / name)
     return {name: home / name for name in KINDS}
 
 

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from explorer.asking import OWN, SENTENCE, answer, ask, client, problem, serving
 from explorer.kinds import KINDS
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wording import wording
 
+from caesura.analysis.explain import explain
 from caesura.analysis.flips import flips
 from caesura.errors import InputError
 from caesura.explorer.pool import Stopped
@@ -68,6 +70,46 @@ def test_answers_agree_with_the_translator(explorer: Explorer, text: str, name: 
         assert one["reference"]["log_probability"] is None
     [same] = answer(explorer, "/translate", model=name, texts=[text], beam=beam)["translations"]
     assert same["text"] == output.best
+
+
+def test_attention_is_that_of_the_layer_and_head_that_are_asked_for(explorer: Explorer) -> None:
+    told = {
+        model["name"]: model["attention"] for model in client(explorer).get("/api/models").json()["models"]
+    }
+    assert told == dict.fromkeys([OWN, *KINDS]) | {"heads": {"layers": 2, "heads": 2, "shown": 1}}
+    asked = {"model": "heads", "text": "abcdefgh", "cuts": {"3": 1}, "beam": 1}
+    usual = answer(explorer, "/explain", **asked)
+    model = model_of(explorer, "heads")
+    every = explain(model, "abcdefgh", {3: 1}, beam=1, heads=True).attention
+    assert every is not None
+    assert every.heads is not None
+    assert every.heads.shape == (2, 2, len(usual["attention"]), len(usual["attention"][0]))
+    for layer, head in ((1, None), (2, None), (1, 1), (2, 2), (None, 2)):
+        one = answer(explorer, "/explain", **asked, layer=layer, head=head)
+        expected = every.heads[(layer or 1) - 1]
+        expected = expected.mean(0) if head is None else expected[head - 1]
+        assert np.allclose(one["attention"], expected, atol=1e-6)
+        same = {"milliseconds": usual["milliseconds"], "attention": usual["attention"]}
+        assert one | same == usual
+    first, second = (answer(explorer, "/explain", **asked, layer=1, head=head) for head in (1, 2))
+    assert first["attention"] != second["attention"]
+    assert answer(explorer, "/explain", model="heads", text="", layer=2)["attention"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "which", "field"),
+    [
+        ("heads", {"layer": 3}, "layer"),
+        ("heads", {"layer": 2, "head": 3}, "head"),
+        ("cif", {"head": 1}, "head"),
+    ],
+)
+def test_attention_that_is_not_there_is_refused(
+    explorer: Explorer, name: str, which: dict[str, int], field: str
+) -> None:
+    error = ask(explorer, "/explain", 422, model=name, text="abc", **which)
+    assert error["field"] == field
+    wording(error["message"])
 
 
 @given(data=st.data(), text=TEXTS, name=st.sampled_from(MOVABLE))

@@ -21,7 +21,8 @@ def _start(window: Window) -> Iterator[None]:
     window.page.evaluate(f"location.hash = ''; location.hash = {link(SENTENCE, OWN)!r}")
     window.page.wait_for_function(
         """line => document.querySelectorAll('.cell.held').length === 0
-            && [...document.querySelector('.panel').querySelectorAll('.letter')].map(cell => cell.innerText).join('') === line""",
+            && [...document.querySelector('.panel').querySelectorAll('.letter')]
+                .map(cell => cell.innerText).join('') === line""",
         arg=SENTENCE.replace(" ", "␣"),
     )
     window.settle()
@@ -243,6 +244,38 @@ def test_keys_go_through_the_translation_and_say_what_it_attends_to(window: Wind
     assert window.panel().locator(".out:focus").count() == 0
     assert window.panel().locator(".cell").evaluate_all(shaded) == 0
     assert "attends" not in said.inner_text()
+
+
+def test_a_layer_and_a_head_are_chosen_with_keys(window: Window) -> None:
+    page, panel = window.page, window.panel()
+    assert panel.locator(".heads").count() == 0  # the decoder has a single attention
+    page.evaluate(f"location.hash = {link('abcdefgh', 'heads')!r}")
+    page.wait_for_selector(".panel .heads")
+    window.strip()
+    shaded = "cells => cells.map(cell => Number(cell.style.getPropertyValue('--attention')))"
+
+    def seen() -> list[float]:
+        panel.locator(".out").first.focus()
+        return panel.locator(".cell").evaluate_all(shaded)
+
+    usual, asked = seen(), len([url for url in window.browser.requests if url.endswith("/flips")])
+    layer, head = panel.get_by_label("Layer of the"), panel.get_by_label("Head of the")
+    assert (layer.input_value(), head.input_value()) == ("1", "0")
+    layer.focus()
+    window.press("ArrowDown", "Tab", "ArrowDown", "ArrowDown")
+    page.wait_for_function("() => location.hash.includes('layer=2&head=2')")
+    window.settle()
+    chosen = seen()
+    assert chosen != usual
+    assert panel.locator(".translation.before").count() == 0  # it is the same translation
+    window.strip()
+    assert len([url for url in window.browser.requests if url.endswith("/flips")]) == asked
+    page.reload()
+    window.settle()
+    assert (layer.input_value(), head.input_value()) == ("2", "2")
+    assert seen() == chosen
+    window.click("reset")
+    assert (layer.input_value(), head.input_value(), seen()) == ("1", "0", usual)
 
 
 def test_a_link_has_it_all(window: Window) -> None:

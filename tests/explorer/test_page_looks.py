@@ -27,7 +27,7 @@ def violations(window: Window) -> list[tuple[str, list[Any]]]:
     "screen", ["light", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dark", "phone"))]
 )
 def test_the_page_is_whole_and_accessible(browser: Browser, address: str, screen: str) -> None:
-    window = Window(browser, address, link(SENTENCE, "cif", "act", more="&held=3"), **SCREENS[screen])
+    window = Window(browser, address, link(SENTENCE, "cif", "heads", more="&held=3"), **SCREENS[screen])
     page = window.page
     window.toggle(2)
     window.strip()

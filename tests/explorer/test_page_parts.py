@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+NOT_LOOKING = {"layer": None, "head": None}  # at an attention that was chosen
+LOOKING = st.fixed_dictionaries({"layer": st.integers(1, 64), "head": st.none() | st.integers(1, 99)})
 PANELS = st.fixed_dictionaries(
     {
         "model": NAMES,
@@ -18,7 +20,7 @@ PANELS = st.fixed_dictionaries(
         "rate": st.none() | st.floats(1, 12).map(lambda rate: round(rate, 1)),
         "held": st.dictionaries(st.integers(1, 500).map(str), st.sampled_from([1, -1]), max_size=6),
     }
-)
+).flatmap(lambda panel: (st.just(NOT_LOOKING) | LOOKING).map(lambda look: panel | look))
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +67,15 @@ def test_a_link_is_read_as_it_was_written(
         ("held=5.-7.-7", {"held": {"5": 1, "7": -1}}),
         ("k=2.5&rate=-3&rule=words", {"rule": "words"}),
         ("rate=Infinity&k=7", {"k": 7}),
+        ("layer=0&head=2", {}),
+        ("layer=2&head=1.5", {"layer": 2}),
     ],
 )
 def test_what_a_link_gets_wrong_is_left_out(parts: Window, fields: str, panel: dict[str, Any]) -> None:
     read = call(parts, "decode", f"#text=a&model=m&{fields}&unknown=1")
-    assert read["panels"] == [{"model": "m", "rule": "own", "k": 3, "rate": None, "held": {}} | panel]
+    assert read["panels"] == [
+        {"model": "m", "rule": "own", "k": 3, "rate": None, **NOT_LOOKING, "held": {}} | panel
+    ]
     assert call(parts, "decode", f"#model=m&{fields}") is None
 
 

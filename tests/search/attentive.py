@@ -56,7 +56,8 @@ class Attentive(Decoder[Any]):
         return Decoded(self.output(x), x.new_zeros(len(x)))
 
     def read(self, symbols: Tensor, source: Tensor, position: Tensor) -> Tensor:
-        return self.embedding(symbols) + source[:, None] + torch.sin(position.double() * 1.7)  # alike on every device
+        wave = torch.sin(position.double() * 1.7)  # alike on every device
+        return self.embedding(symbols) + source[:, None] + wave
 
     def split(self, i: int, x: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values [B, N, K, D]."""

@@ -146,7 +146,8 @@ def test_the_threshold_fits_the_mean_and_other_buffers_are_the_newest(
     settle(model, Corpus.load(runs["quantile"] / "cache", "train"))
     assert float(model.segmenter.control.threshold) == threshold(out)  # type: ignore[union-attr]
     outputs = model.process((corpus / "train.de").read_text().split("\n")[:-1], None)
-    assert segment_length(output.segmentation.covered for output in outputs).mean == pytest.approx(3.0, rel=0.02)
+    mean = segment_length(output.segmentation.covered for output in outputs).mean
+    assert mean == pytest.approx(3.0, rel=0.02)
     assert "threshold" in (out / "README.md").read_text(encoding="utf-8")
 
 

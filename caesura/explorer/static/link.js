@@ -14,6 +14,8 @@ export function encode(page) {
     if (panel.rule !== plain.rule) fields.append("rule", panel.rule);
     if (panel.k !== plain.k) fields.append("k", String(panel.k));
     if (panel.rate !== plain.rate) fields.append("rate", String(panel.rate));
+    if (panel.layer !== plain.layer) fields.append("layer", String(panel.layer));
+    if (panel.layer !== plain.layer && panel.head !== plain.head) fields.append("head", String(panel.head));
     const held = Object.entries(panel.held).map(([offset, value]) => String(value * Number(offset)));
     if (held.length) fields.append("held", held.join("."));
   }
@@ -40,6 +42,8 @@ function read(/** @type {import("./state.js").Panel} */ panel, key, value) {
   if (key === "rule" && RULES.includes(value)) panel.rule = value;
   if (key === "k" && Number.isInteger(number) && number > 0) panel.k = number;
   if (key === "rate" && number > 0 && Number.isFinite(number)) panel.rate = number;
+  if (key === "layer" && Number.isInteger(number) && number > 0) panel.layer = number;
+  if (key === "head" && Number.isInteger(number) && number > 0 && panel.layer !== null) panel.head = number;
   if (key === "held") {
     for (const part of value.split(".").map(Number)) {
       if (Number.isInteger(part) && part !== 0) panel.held[Math.abs(part)] = part > 0 ? 1 : -1;

@@ -5,10 +5,11 @@ import { Controls } from "./controls.js";
 import { drawCurves } from "./curves.js";
 import { make, number, sentence } from "./dom.js";
 import { giveHands, lockOrRelease } from "./hand.js";
+import { Heads } from "./heads.js";
 import { asTheyAre, Line, overlay } from "./line.js";
 import { copyPng, copySvg } from "./picture.js";
 import { Readout } from "./readout.js";
-import { cutting, explainBody, flipsBody, ruleOf } from "./requests.js";
+import { cutting, explainBody, flipsBody, lookOf, ruleOf } from "./requests.js";
 import { same } from "./state.js";
 import { Translation } from "./translation.js";
 
@@ -23,6 +24,8 @@ const tooMuch = (/** @type {Error} */ error) => error.status === 429 || error.st
 
 export class Panel {
   #asked = ""; // the newest request, as JSON
+  #flipping = ""; // the request whose flips are on the strip, or will be
+  #due = false; // whether they are still to be asked for
   #page = /** @type {import("./state.js").Page | null} */ (null);
   #answer = null; // the newest answer, with the text that it is for
   #before = null;
@@ -51,6 +54,7 @@ export class Panel {
     const { model } = this;
     const send = (action) => this.on.send({ ...action, model: this.name, ...this.#releases(action) });
     this.controls = new Controls(model, send);
+    this.heads = model.attention ? new Heads(model.attention, send) : null;
     this.line = new Line(make("div", { class: "line" }), this.name);
     giveHands(this.line, { hold: (cuts) => this.#hold(cuts), look: (offset) => this.#look(offset) });
     this.line.element.addEventListener("pointerover", (event) => this.#overLine(event));
@@ -87,6 +91,7 @@ export class Panel {
       this.notice,
       this.line.element,
       this.readout.element,
+      this.heads?.element ?? null,
       this.translation.element,
       this.curves,
     );
@@ -119,12 +124,18 @@ export class Panel {
     const typed = this.#page !== null && this.#page.text !== page.text;
     this.#page = page;
     this.controls.show({ ...panel, rule: ruleOf(panel, this.model) });
+    this.heads?.show({ ...panel, layer: null, head: null, ...lookOf(panel, this.model) });
     this.#paint(panel);
     const asked = JSON.stringify(explainBody(page, panel, this.model));
     if (asked === this.#asked) return;
     this.#asked = asked;
-    this.#flips.stop();
-    this.line.element.classList.add("stale"); // until a strip of this page is there
+    const flipping = JSON.stringify(flipsBody(page, panel, this.model, false));
+    if (flipping !== this.#flipping) {
+      this.#flips.stop();
+      this.line.element.classList.add("stale"); // until a strip of this page is there
+      this.#due = true;
+    }
+    this.#flipping = flipping;
     if (this.#ready(page)) this.#askExplain(typed ? TYPING : AT_HAND);
   }
 
@@ -147,7 +158,7 @@ export class Panel {
   }
 
   #askAgain() {
-    this.#asked = "";
+    this.#asked = this.#flipping = "";
     if (this.#page) this.update(this.#page);
   }
 
@@ -187,8 +198,10 @@ export class Panel {
     this.#paint(this.#panel());
     this.translation.show(now, this.#before, answer.reference);
     this.element.dataset.answered = String(Number(this.element.dataset.answered ?? 0) + 1);
+    this.#due ||= answer.version !== this.model.version;
     this.#noteVersion(answer.version);
-    if (this.model.takes_cuts) this.#askFlips(STRIP, false);
+    if (this.model.takes_cuts && this.#due) this.#askFlips(STRIP, false);
+    this.#due = false;
   }
 
   #noteVersion(version) {

@@ -40,7 +40,15 @@ function wholeCuts(text, rule, k) {
 
 /** The body of /explain: greedy search, so that it keeps up with the hand. */
 export function explainBody(page, panel, model) {
-  return { ...bodyOf(page, panel, model), reference: page.reference.trim() ? page.reference : null, beam: 1 };
+  const reference = page.reference.trim() ? page.reference : null;
+  return { ...bodyOf(page, panel, model), reference, beam: 1, ...lookOf(panel, model) };
+}
+
+/** The attention that a panel shows: nothing where it is the usual one, or where a link names more than there is. */
+export function lookOf(/** @type {import("./state.js").Panel} */ panel, model) {
+  const has = model.attention;
+  if (!has || panel.layer === null || panel.layer > has.layers) return {};
+  return { layer: panel.layer, head: panel.head !== null && panel.head <= has.heads ? panel.head : null };
 }
 
 /** The body of /flips. */
@@ -48,7 +56,7 @@ export function flipsBody(page, panel, model, long) {
   return { ...bodyOf(page, panel, model), target: page.reference.trim() ? page.reference : null, long };
 }
 
-/** What an answer is about, but for the reference. @param {{asked: any, version: string}} answer */
-export function cutting({ asked: { reference: _, ...rest }, version }) {
+/** What an answer is about, but for reference and attention. @param {{asked: any, version: string}} answer */
+export function cutting({ asked: { reference: _, layer: _layer, head: _head, ...rest }, version }) {
   return { ...rest, version };
 }

@@ -4,7 +4,8 @@
  * `held` maps the offset of a gap to 1, a cut, or -1, a join.
  *
  * @typedef {Record<number, 1 | -1>} Held
- * @typedef {{model: string, rule: string, k: number, rate: number | null, held: Held}} Panel
+ * @typedef {{model: string, rule: string, k: number, rate: number | null,
+ *   layer: number | null, head: number | null, held: Held}} Panel where no layer is the model's usual attention
  * @typedef {{text: string, reference: string, panels: Panel[]}} Page
  * @typedef {{past: Page[], now: Page, future: Page[], last: {group: string, time: number} | null}} History
  */
@@ -17,7 +18,7 @@ const PAUSE = 1000; // milliseconds after which typing, or a slider, starts a st
 
 /** A model as it is on its own. @param {string} model @returns {Panel} */
 export function panelOf(model) {
-  return { model, rule: "own", k: 3, rate: null, held: {} };
+  return { model, rule: "own", k: 3, rate: null, layer: null, head: null, held: {} };
 }
 
 /** @param {Page} page @returns {History} */
@@ -67,6 +68,8 @@ export function change(page, action) {
       }));
     case "rate":
       return of(() => ({ rate: action.rate }));
+    case "look":
+      return of(() => ({ layer: action.layer, head: action.head }));
     case "models": {
       const known = new Map(page.panels.map((panel) => [panel.model, panel]));
       return { ...page, panels: action.models.map((model) => known.get(model) ?? panelOf(model)) };
