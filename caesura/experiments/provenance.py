@@ -24,7 +24,10 @@ from caesura.experiments.sweep_grid import SEED, at, shown
 MACHINE = ("device", "threads")  # keys of training that say what it is computed on
 TEXTS = ("train", "dev", "test")
 # Keys that caesura 0.1.0 did not have.
-NEWER = {"cuts", "imitation", "accumulate", "adam_betas", "weight_decay"}
+NEWER = {
+    *("cuts", "imitation", "accumulate", "adam_betas", "weight_decay", "byte_fallback"),
+    *("keep_best", "src_token_dropout", "trg_token_dropout"),
+}
 
 
 def note_provenance(member: Member) -> None:
