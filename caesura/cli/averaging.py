@@ -35,7 +35,10 @@ def average(
         typer.Option("--out", help="the new model folder; FOLDER-lastN or FOLDER-bestN by default"),
     ] = None,
 ) -> None:
-    """Average weights, and write them as a new model folder: a training's checkpoints, or several models."""
+    """Average the weights of checkpoints or of several models.
+
+    The result is a new model folder.
+    """
     refuse_closed_output()
     by, count = _asked(folders, last, best)
     if len(folders) > 1 and out is None:
