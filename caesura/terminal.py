@@ -333,9 +333,9 @@ def cuts(measures: CutMeasures, title: str) -> None:
     if moved and (g := moved.fidelity):
         error = "" if g.cosine_error is None else f"± {g.cosine_error:.3f}; "
         rows += [
-            ("cosine", g.cosine, ".3f", f"{error}between the scores' gradient by autograd and the true one")
+            ("cosine", g.cosine, ".3f", f"{error}between the scores' gradient in training and the true one")
         ]
-        rows += [("sum by autograd", g.autograd_sum, ".4f", "positive: longer segments lower the loss")]
+        rows += [("sum in training", g.autograd_sum, ".4f", "positive: longer segments lower the loss")]
         rows += [("true sum", g.true_sum, ".4f", "the same")]
     if moved and (f := moved.flips):
         rows += [("best flip", f.best, ".4f", "its gain in nats per target symbol")]

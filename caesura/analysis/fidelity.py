@@ -37,7 +37,7 @@ SURE = 2  # errors that a sum has to be away from 0, for its sign to count
 
 @dataclass(frozen=True)
 class Bin:
-    """Positions with similar gradients by autograd: the mean of these, and that of the true ones."""
+    """Positions with similar gradients in training: the mean of these, and that of the true ones."""
 
     autograd: float
     truth: float
@@ -47,26 +47,29 @@ class Bin:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How close autograd's gradient with respect to the scores comes to the true one.
+    """How close the gradient that training uses comes to the true one, both with respect to the scores.
+
+    Fields named `autograd` are those of training's gradient, also where training estimates it.
 
     A positive sum means that higher scores, which make shorter segments, raise the loss: training would make
     segments longer. Where the rate of each sentence is kept by scaling, no gradient can do so: sums are None.
     Errors are standard errors over sentences (the jackknife), None where there are too few.
     """
 
-    cosine: float | None  # between autograd and truth; None where noise hides the size of one of them
+    cosine: float | None  # between the two gradients; None where noise hides the size of one of them
     cosine_error: float | None
     autograd_sum: float | None  # over a sentence's positions, mean over sentences; nats per target symbol
     autograd_sum_error: float | None
     true_sum: float | None
     true_sum_error: float | None
     signs_agree: bool | None  # of the two sums; None where one of them is within two errors of 0
-    norm_ratio: float | None  # the length of autograd's gradient over that of the true one
+    norm_ratio: float | None  # the length of training's gradient over that of the true one
     bins: list[Bin]
     sentences: int
     positions: int  # gaps that the cutter is free to cut or join
     samples: int  # shifted copies of each sentence, or draws
     sigma: float | None  # standard deviation of the shifts of a logit; None where cuts are drawn
+    estimated: bool = False  # whether training estimates its gradient, by drawn cuts or by shifts of its own
 
 
 def fidelity(
@@ -77,7 +80,7 @@ def fidelity(
     seed: int = 0,
     progress: Callable[[int], None] = lambda copies: None,
 ) -> Fidelity:
-    """Compare autograd's gradient of the scores with the true one, by Stein's identity, dropout off.
+    """Compare training's gradient of the scores with the true one, by Stein's identity, dropout off.
 
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
     depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
@@ -100,7 +103,7 @@ def fidelity(
         with resting(model), _seeded(model, seed):
             p, noise, changes = _drawn(pairs, free, 2 * count)
             slopes = _estimated(pairs, count, progress)
-        return _compared(noise, changes, slopes * free, free, p * (1 - p))
+        return replace(_compared(noise, changes, slopes * free, free, p * (1 - p)), estimated=True)
     # Training's own shifts are of all gaps, also of those that are not free.
     shifted = positions_mask(pairs.batch.src_lengths, free.shape[1]).cpu() if model.segmenter.jitter else free
     noise, sigma = _noise(pairs.batch, shifted, count, seed), model.segmenter.jitter or sigma
@@ -109,7 +112,8 @@ def fidelity(
         if model.segmenter.jitter:
             slopes = _estimated(pairs, count)
     compared = _compared(noise, changes, slopes * free, free, torch.ones(()))
-    result = replace(compared, samples=2 * GROUPS * count, sigma=sigma)
+    estimated = bool(model.segmenter.jitter)
+    result = replace(compared, samples=2 * GROUPS * count, sigma=sigma, estimated=estimated)
     control = model.segmenter.control
     return _without_sums(result) if control is not None and control.by == "scaling" else result
 

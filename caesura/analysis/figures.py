@@ -104,7 +104,7 @@ def scores_figure(scores: HaltingStatistics) -> Figure:
 
 @styled
 def fidelity_figure(bins: Sequence[Bin]) -> Figure:
-    """The scores' true gradient against that of autograd, in bins of gaps; equal ones on a line."""
+    """The scores' true gradient against that of training, in bins of gaps; equal ones on a line."""
     figure, axes = blank(WIDTH, 2.8)
     axes.axline((0, 0), slope=1, color=AXIS, linewidth=1.0, linestyle=(0, (4, 2)), label="equal")
     x, y = [b.autograd for b in bins], [b.truth for b in bins]
@@ -113,7 +113,7 @@ def fidelity_figure(bins: Sequence[Bin]) -> Figure:
         color=COLOURS[0], label="mean of a bin ± standard error",
     )  # fmt: skip
     axes.ticklabel_format(scilimits=(-3, 3))
-    axes.set_xlabel("gradient by autograd, nats per target symbol")
+    axes.set_xlabel("gradient in training, nats per target symbol")
     axes.set_ylabel("true gradient")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     _legend(figure, axes)

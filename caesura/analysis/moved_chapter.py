@@ -22,8 +22,8 @@ def moved(models: Sequence[Analysis], figures: Figures) -> str:
         parts.append(
             "<p>A flip cuts one gap that the model joins, or joins one that it cuts; the other gaps stay as "
             "they are. The true gradient with respect to the scores is measured from losses of sentences "
-            "that are cut anew, so that it includes what autograd cannot see: the jumps of the loss where a "
-            "cut moves. "
+            "that are cut anew. So it includes the jumps of the loss where a cut moves, which "
+            "backpropagation cannot see. "
             "Losses are those of the references, in nats per target symbol.</p>"
         )
     parts += [_paragraph(a, a.moved) for a in models if a.moved]
@@ -41,10 +41,10 @@ def moved(models: Sequence[Analysis], figures: Figures) -> str:
 
 
 _NOTE = (
-    "Cosine: between autograd’s gradient and the true one, ± its standard error. Sums: over a sentence’s "
-    "gaps; positive means that longer segments lower the loss. Hardening: what it costs to make the model’s "
-    "own cuts hard. Best and greedy flips: what they gain. Direction known: the share of flips for which the "
-    "sign of the gradient is right."
+    "Cosine: between the gradient that training uses and the true one, ± its standard error. Sums: over a "
+    "sentence’s gaps; positive means that longer segments lower the loss. Hardening: what it costs to make "
+    "the model’s own cuts hard. Best and greedy flips: what they gain. Direction known: the share of flips "
+    "for which the sign of the gradient is right."
 )
 
 
@@ -59,13 +59,16 @@ def _paragraph(a: Analysis, m: Moved) -> str:
 
 def _gradient(g: Fidelity) -> str:
     if g.cosine is None:
-        close = "Noise hides how close autograd’s gradient with respect to the scores comes to the true one."
+        close = "Noise hides how close training’s gradient with respect to the scores comes to the true one."
     else:
         error = "" if g.cosine_error is None else f" ± {g.cosine_error:.2f}"
         close = (
-            f"The cosine between autograd’s gradient with respect to the scores and the true one is "
+            f"The cosine between training’s gradient with respect to the scores and the true one is "
             f"{g.cosine:.2f}{error}."
         )
+    if g.estimated:
+        source = "drawn cuts" if g.sigma is None else "shifted scores"
+        close += f" Training estimates this gradient from {source}."
     if g.autograd_sum is None:
         return f"{close} Its segment length is set by the rate, not by this gradient."
     if g.signs_agree is None:
@@ -102,8 +105,8 @@ def _gradient_figure(a: Analysis, figures: Figures) -> str:
         return ""
     g = a.moved.fidelity
     caption = (
-        f"{escape(a.name)}: the true gradient against autograd’s, {count(g.positions, 'gap')} in bins "
-        "by autograd’s. On the dashed line the two are equal."
+        f"{escape(a.name)}: the true gradient against training’s, {count(g.positions, 'gap')} in bins "
+        "by training’s. On the dashed line the two are equal."
     )
     return place(figures, f"gradient-{key(a)}", draw.fidelity_figure(g.bins), caption)
 

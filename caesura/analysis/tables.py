@@ -219,21 +219,21 @@ def moved(models: Sequence[Analysis]) -> Table:
             row += [f.hardening, f.best, f.greedy, f.gaining, f.agreeing] if f else [None] * 5
             rows.append(row)
     columns = [Column("model"), Column("sentences", ","), Column("cosine", ".2f"), Column("±", ".2f")]
-    columns += [Column("sum by autograd", ".4f"), Column("true sum", ".4f"), Column("hardening", ".4f")]
+    columns += [Column("sum in training", ".4f"), Column("true sum", ".4f"), Column("hardening", ".4f")]
     columns += [Column("best flip", ".4f"), Column("greedy flips", ".4f")]
     columns += [Column("flips that gain", ".0%"), Column("direction known", ".0%")]
     return _without_empty(Table("moved", "what moving the cuts would change", columns, rows))
 
 
 def gradients(models: Sequence[Analysis]) -> Table:
-    """Autograd's gradient with respect to the scores beside the true one."""
+    """Training's gradient with respect to the scores beside the true one."""
     rows: list[list[Cell]] = [
         [a.name, b.positions, b.autograd, b.truth, b.error]
         for a in models
         if a.moved and a.moved.fidelity
         for b in a.moved.fidelity.bins
     ]
-    columns = [Column("model"), Column("gaps", ".0f"), Column("autograd", ".6f"), Column("true", ".6f")]
+    columns = [Column("model"), Column("gaps", ".0f"), Column("training", ".6f"), Column("true", ".6f")]
     columns += [Column("±", ".6f")]
     return Table("gradients", "gradients with respect to the scores, in bins of gaps", columns, rows)
 

@@ -20,7 +20,7 @@ PACE, DECODING, BUDGET = "ms per update", "ms per sentence", "budget"
 # Columns that not every table has, and their explanations.
 OPTIONAL = {
     ASKED: "Asked: the characters per segment that the rate asks for; beside it, what came out.",
-    FIDELITY: "Fidelity: the cosine between the gradient that autograd gives the cutter's scores and the "
+    FIDELITY: "Fidelity: the cosine between the gradient that training gives the cutter's scores and the "
     "true one, which is measured by cutting the text anew; on dev, ± its standard error.",
     FLIP: "Best flip: what the best single cut, added or removed, would gain, in nats per target symbol; "
     "mean over sentences of dev.",

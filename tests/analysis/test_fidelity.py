@@ -262,7 +262,7 @@ def test_estimates_from_losses_are_those_of_the_loss(gradient: str) -> None:
     assert measures.cosine_error is not None
     assert measures.cosine == pytest.approx(1.0, abs=max(0.15, 3 * measures.cosine_error))
     assert measures.norm_ratio == pytest.approx(1.0, abs=0.2)
-    assert measures.sigma is None
+    assert (measures.sigma, measures.estimated) == (None, True)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
@@ -273,7 +273,7 @@ def test_steins_estimate_in_training_is_measured_and_not_plain_cifs_gradient(sha
     assert measures.cosine_error is not None
     assert measures.cosine == pytest.approx(1.0, abs=max(0.15, 3 * measures.cosine_error))
     assert measures.norm_ratio == pytest.approx(1.0, abs=0.2)
-    assert (measures.sigma, measures.samples) == (0.6, 1500)
+    assert (measures.sigma, measures.samples, measures.estimated) == (0.6, 1500, True)
     assert measures.autograd_sum is None  # its rate decides
     assert measures != fidelity(tiny_model(CIF), batch_of(), samples=1500, sigma=0.6)
 

@@ -150,6 +150,9 @@ def test_the_direction_of_training_is_told_in_words(analyses: list[Analysis]) ->
     assert "towards shorter segments, and the loss would fall" in right
     assert "Noise hides whether" in _gradient(replace(one, signs_agree=None))
     assert "Noise hides how close" in _gradient(replace(one, cosine=None))
+    assert "estimates" not in wrong
+    assert "from shifted scores" in _gradient(replace(one, estimated=True, sigma=0.5))
+    assert "from drawn cuts" in _gradient(replace(one, estimated=True, sigma=None))
     assert "set by the rate" in _gradient(replace(one, autograd_sum=None))
     assert analyses[1].moved.flips is not None
     costly = _flips(replace(analyses[1].moved.flips, best=-0.5, hardening=-0.25))
