@@ -145,8 +145,8 @@ def write_folder(
     write_whole(folder / CONFIG, config.dump())
     names = [name for name in (*_DESCRIPTION, *LEARNT_CUTS, WORDS) if (folder / name).is_file()]
     files = {name: checksum(folder / name) for name in names}
-    own = {"format": FORMAT, "version": __version__, "files": files}
-    save_tensors(folder / WEIGHTS, weights, {**(facts or {}), **own})
+    manifest = {"format": FORMAT, "version": __version__, "files": files}
+    save_tensors(folder / WEIGHTS, weights, {**(facts or {}), **manifest})
 
 
 def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:

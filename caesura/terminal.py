@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from caesura.evaluation.pieces import join_pieces
-from caesura.evaluation.rates import asked, off_rate
+from caesura.evaluation.rates import aim, off_rate
 from caesura.visible import each_line, escaped, one_line
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def validation_line(v: dict[str, Any]) -> str:
         f"BLEU {v['bleu']:5.2f}",
         f"chrF2 {v['chrf']:5.2f}",
         f"exact {v['exact']:6.1%}",
-        f"segments {v['segment_length']:.2f}{asked(v.get('target_length'))} (max {v['longest_segment']})",
+        f"segments {v['segment_length']:.2f}{aim(v.get('target_length'))} (max {v['longest_segment']})",
         *v.get("headline", ()),
     ]
     if v.get("output_segment_length") is not None:
@@ -298,7 +298,7 @@ def evaluation(result: Evaluation, title: str, figures: Sequence[Figure]) -> Non
         [
             "segment length",
             f"{result.segments.mean:.3f}",
-            f"characters{asked(result.target)}; longest {result.segments.longest}",
+            f"characters{aim(result.target)}; longest {result.segments.longest}",
         ],
     ]
     for figure in figures:

@@ -207,8 +207,8 @@ class BaseTranslator(nn.Module):
     @property
     def knobs(self) -> dict[str, Knob]:
         """The numbers that training may change, by the names of logs."""
-        own = {"tau": self.tau, "decoder_tau": self.decoder_tau, NAME: self.imitation}
-        return {name: knob for name, knob in own.items() if knob is not None} | {**self.segmenter.knobs}
+        knobs = {"tau": self.tau, "decoder_tau": self.decoder_tau, NAME: self.imitation}
+        return {name: knob for name, knob in knobs.items() if knob is not None} | {**self.segmenter.knobs}
 
     def follow(self, update: int) -> None:
         """Take what the schedules have for an update; `update` others came before."""

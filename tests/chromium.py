@@ -24,7 +24,7 @@ PATIENCE = 30_000  # milliseconds that anything may take
 def find_browser() -> str | None:
     """Where a browser of Chromium's kind is installed; $CAESURA_BROWSER first."""
     named = os.environ.get("CAESURA_BROWSER")
-    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
+    return named or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def needed_browser() -> str:
@@ -53,7 +53,7 @@ class Browser:
         except BaseException:
             self._playwright.stop()
             raise
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.requests: list[str] = []
 
     def __enter__(self) -> "Browser":
@@ -73,7 +73,7 @@ class Browser:
             for page in context.pages:
                 page.unroute_all(behavior="ignoreErrors")  # a test's route may be in the middle of an answer
             context.close()
-        self.said.clear()
+        self.messages.clear()
         self.requests.clear()
         context = self._chromium.new_context(
             viewport={"width": width, "height": height},
@@ -84,8 +84,8 @@ class Browser:
         )
         context.set_default_timeout(PATIENCE)
         self.page = context.new_page()
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda problem: self.said.append(str(problem)))
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda problem: self.messages.append(str(problem)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         return self.page
 

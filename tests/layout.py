@@ -41,7 +41,7 @@ def check_page(browser: Browser, report: Path) -> None:
     check_layout(browser)
     browser.unfold()
     check_layout(browser)
-    assert browser.said == []
+    assert browser.messages == []
     requests = [url for url in browser.requests if not url.startswith("data:")]
     assert requests == [report.resolve().as_uri()]
     drawn = sorted(path.stem for path in (report.parent / "figures").glob("*.png"))

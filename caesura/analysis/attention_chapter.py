@@ -96,18 +96,18 @@ def _choosable(html: str, name: str, seen: AttentionMap) -> str:
     heads = seen.heads
     assert heads is not None
     layers, count = range(1, heads.shape[0] + 1), range(heads.shape[1] + 1)  # 0: their mean
-    own = _IMAGE.search(html)
-    assert own is not None
+    image = _IMAGE.search(html)
+    assert image is not None
     rules = [f"#{name} .maps g,#{name} .maps image{{display:none}}#{name}:has(:checked) .own{{display:none}}"]
     rules += [f'#{name}:has(.layer [value="{i}"]:checked) .l{i}{{display:inline}}' for i in layers]
     rules += [f'#{name}:has(.head [value="{j}"]:checked) .h{j}{{display:inline}}' for j in count]
     groups = "".join(
-        f'<g class="l{i}">{"".join(_image(seen, i, j, own[1]) for j in count)}</g>' for i in layers
+        f'<g class="l{i}">{"".join(_image(seen, i, j, image[1]) for j in count)}</g>' for i in layers
     )
-    drawn = f'<g class="own">{own[0]}</g><g class="maps"><style>{"".join(rules)}</style>{groups}</g>'
+    drawn = f'<g class="own">{image[0]}</g><g class="maps"><style>{"".join(rules)}</style>{groups}</g>'
     buttons = _buttons("layer", name, [(i, str(i)) for i in layers], seen.layer or 1)
     buttons += _buttons("head", name, [(j, str(j) if j else "mean") for j in count], 0)
-    html, scroll = html[: own.start()] + drawn + html[own.end() :], '<div class="scroll">'
+    html, scroll = html[: image.start()] + drawn + html[image.end() :], '<div class="scroll">'
     return html.replace(scroll, f'<div class="choices">{buttons}</div>{scroll}', 1)
 
 

@@ -99,12 +99,12 @@ class _Written:
     text: str
     ids: list[int]  # without </s>
     spans: Spans
-    found: Hypothesis | None = None
+    hypothesis: Hypothesis | None = None
     attention: Tensor | None = None  # [U, S] of the steps that wrote it
 
     @property
     def finished(self) -> bool:
-        return self.found is None or self.found.finished
+        return self.hypothesis is None or self.hypothesis.finished
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,15 @@ def _search(
 
 def _look(model: Translator, encoded: Encoded, written: _Written, reference: str | None) -> _Seen:
     """What a forced pass of the decoder shows; if the search has shown it all, there is no such pass."""
-    known = written.found is not None and written.attention is not None and not model.decoder.segmenting
-    targets: list[Ids] = [] if known else [written.ids]
+    complete = (
+        written.hypothesis is not None and written.attention is not None and not model.decoder.segmenting
+    )
+    targets: list[Ids] = [] if complete else [written.ids]
     targets += [] if reference is None else [model.trg_vocabulary.encode(reference)]
     decoded, scores = _forced(model, encoded, targets) if targets else (None, [])
-    if written.found is not None:
-        scores = [written.found.log_prob, *(scores if known else scores[1:])]
-    if known or decoded is None:
+    if written.hypothesis is not None:
+        scores = [written.hypothesis.log_prob, *(scores if complete else scores[1:])]
+    if complete or decoded is None:
         return _Seen(scores, None, written.attention)
     size = len(written.ids) + written.finished
     attention = None if decoded.attention is None else decoded.attention[0, :size]

@@ -84,8 +84,8 @@ class Cache:
             tuple(part.movedim(1, 3)[index].movedim(3, 1).contiguous() for part in parts)
             for parts in (self.keys, self.values)
         )
-        own = torch.arange(ancestry.shape[1], dtype=torch.int16, device=ancestry.device)[:, None]
-        return replace(self, keys=keys, values=values, ancestry=own.expand_as(ancestry).contiguous())
+        slots = torch.arange(ancestry.shape[1], dtype=torch.int16, device=ancestry.device)[:, None]
+        return replace(self, keys=keys, values=values, ancestry=slots.expand_as(ancestry).contiguous())
 
     def _own(self) -> Tensor:
         """[K, 1]: the hypotheses themselves."""

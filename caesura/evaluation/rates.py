@@ -17,6 +17,6 @@ def off_rate(length: float, target: float | None) -> str | None:
     return f"segments have {length:.2f} characters where {target:g} were asked for ({error:+.0%})"
 
 
-def asked(target: float | None) -> str:
+def aim(target: float | None) -> str:
     """The target to print after a length, as in `4.02, asked 4`; empty without a target."""
     return "" if target is None else f", asked {target:.4g}"

@@ -23,7 +23,7 @@ from caesura.data.files import Errors, refuse_unwritable
 from caesura.data.sentences import Sentences
 from caesura.errors import InputError
 from caesura.evaluation.evaluate import Evaluation, evaluate
-from caesura.evaluation.rates import asked
+from caesura.evaluation.rates import aim
 from caesura.evaluation.scores import Comparison, paired_bootstrap, wordless
 from caesura.inference import Translator, search_name, search_settings
 from caesura.training.journal import training_seconds
@@ -245,7 +245,7 @@ def show_comparison(rows: Sequence[ComparisonRow], where: str) -> None:
             f"{result.scores.chrf:.2f}",
             f"{result.scores.exact:.1%}",
             f"{row.model.parameter_count():,}",
-            f"{result.segments.mean:.2f}{asked(result.target)} (max {result.segments.longest})",
+            f"{result.segments.mean:.2f}{aim(result.target)} (max {result.segments.longest})",
             "?" if row.training_seconds is None else terminal.duration(row.training_seconds),
             *(
                 figure.shown(result.figures[name]) if name in result.figures else ""

@@ -17,7 +17,7 @@ from caesura.components import resolve
 from caesura.data.files import read_tail, refuse_odd, write_whole
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
-from caesura.evaluation.rates import asked
+from caesura.evaluation.rates import aim
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.processes import Children, kill_notice
 from caesura.experiments.provenance import note_provenance
@@ -289,7 +289,7 @@ def progress_line(records: Sequence[dict[str, Any]], budget: float | None) -> st
     if validated and "bleu" in validated[-1]:
         parts.append(f"BLEU {validated[-1]['bleu']:.2f}")
     for record in validated[-1:]:
-        parts.append(f"segments {record['segment_length']:.2f}{asked(record.get('target_length'))}")
+        parts.append(f"segments {record['segment_length']:.2f}{aim(record.get('target_length'))}")
     parts.append(duration(seconds) if budget is None else f"{duration(max(0.0, budget - seconds))} left")
     return "  ".join(parts)
 

@@ -35,8 +35,8 @@ class Answers:
 
     def models(self) -> schema.ModelsAnswer:
         """The answer of /api/models."""
-        own = self.limits
-        limits = schema.Limits(characters=own.characters, texts=own.texts, flips=own.flips)
+        bounds = self.limits
+        limits = schema.Limits(characters=bounds.characters, texts=bounds.texts, flips=bounds.flips)
         models = [described(slot, self.shelf) for slot in self.shelf.slots.values()]
         return schema.ModelsAnswer(models=models, limits=limits)
 
@@ -135,8 +135,8 @@ class Answers:
         line, entropy = Line.of(request.text, model.src_vocabulary), self.shelf.entropy(model)
         rules = rules_of(model, entropy)
         if request.rule.name not in rules:
-            known = f"it can follow {', '.join(rules)}" if rules else "it can follow none"
-            raise Refused(422, f"this model cannot follow the rule '{request.rule.name}'; {known}", "rule")
+            choice = f"it can follow {', '.join(rules)}" if rules else "it can follow none"
+            raise Refused(422, f"this model cannot follow the rule '{request.rule.name}'; {choice}", "rule")
         if request.cuts and not model.segmenter.takes_cuts:
             raise Refused(422, "this model reads symbol by symbol, so it has no cuts to move", "cuts")
         return line, decisions(line, request.rule, request.cuts, entropy)

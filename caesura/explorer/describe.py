@@ -88,12 +88,12 @@ def kind_of(model: Translator) -> str:
 
 def examples(folder: Path, language: str) -> list[str]:
     """Sentences to start from: those of the newest validation, else some in the language of the source."""
-    found = []
+    sources = []
     for record in reversed(_records(folder)):
         if record["kind"] == "validation" and isinstance(rows := record.get("examples"), list):
-            found = [row["source"] for row in rows if isinstance(row, Mapping) and "source" in row]
+            sources = [row["source"] for row in rows if isinstance(row, Mapping) and "source" in row]
             break
-    short = [text for text in found if isinstance(text, str) and 0 < len(text) <= LONGEST]
+    short = [text for text in sources if isinstance(text, str) and 0 < len(text) <= LONGEST]
     return (short or [*SENTENCES.get(language, ())])[:EXAMPLES]
 
 

@@ -146,8 +146,8 @@ def _is_address(name: str) -> bool:
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = {name for name, _ in message.get("headers", [])}
-            more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in own]
+            names = {name for name, _ in message.get("headers", [])}
+            more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in names]
             message["headers"] = [*message.get("headers", []), *more]
         await send(message)
 

@@ -63,12 +63,12 @@ def characters(spans: Spans) -> list[tuple[int, int]]:
 def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
     """The rules that a model can follow, its usual one first."""
     needed = model.segmenter.needs_given() and model.cuts is None
-    own: list[RuleName] = ["own"] if model.cuts_any_text and not needed else []
+    first: list[RuleName] = ["own"] if model.cuts_any_text and not needed else []
     if not model.segmenter.takes_cuts:
-        return own
+        return first
     by_rule: list[RuleName] = ["characters", "words", "every"]
     by_entropy: list[RuleName] = [] if entropy is None else ["entropy"]
-    return [*own, *by_rule, *by_entropy]
+    return [*first, *by_rule, *by_entropy]
 
 
 def decisions(

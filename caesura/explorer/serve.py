@@ -51,8 +51,10 @@ class Address:
     def bind(self) -> socket.socket:
         """A socket that listens there."""
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, kind, protocol, _, place = found[0]
+            addresses = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            family, kind, protocol, _, place = addresses[0]
             bound = socket.socket(family, kind, protocol)
         except OSError as problem:
             raise InputError(f"--host {self.host}: {problem.strerror}") from problem

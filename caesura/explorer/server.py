@@ -148,12 +148,12 @@ class Explorer:
     def _asked(self, question: Question) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                asked = _parsed(question.request, await _body(request, self.limits))
+                content = _parsed(question.request, await _body(request, self.limits))
             except Refused as problem:
                 return _error(problem)
-            pool = self.slow if question.long(asked) else self.quick
+            pool = self.slow if question.long(content) else self.quick
             owner = request.client.host if request.client else ""
-            return await _answered(request, pool.run(lambda check: question.work(asked, check), owner))
+            return await _answered(request, pool.run(lambda check: question.work(content, check), owner))
 
         return endpoint
 

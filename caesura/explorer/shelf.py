@@ -37,7 +37,7 @@ class Loaded:
     version: str  # digest of the weights
     copies: dict[int, Translator] = field(default_factory=dict, compare=False, repr=False)  # by thread
 
-    def own(self) -> Translator:
+    def copy(self) -> Translator:
         """A copy for the calling thread alone, the same each time: threads share the weights only."""
         thread = threading.get_ident()
         if thread not in self.copies:
@@ -138,11 +138,11 @@ class Shelf:
     """All models, by name."""
 
     def __init__(self, folders: Sequence[Path], settings: Sequence[str] = ()) -> None:
-        found = [find_model(folder) for folder in folders]
-        if len({os.path.realpath(folder) for folder in found}) < len(found):
+        homes = [find_model(folder) for folder in folders]
+        if len({os.path.realpath(folder) for folder in homes}) < len(homes):
             raise InputError("explore: a model folder is named twice")
-        names = short_names(found)
-        self.slots = {name: Slot(name, folder, settings) for name, folder in zip(names, found, strict=True)}
+        names = short_names(homes)
+        self.slots = {name: Slot(name, folder, settings) for name, folder in zip(names, homes, strict=True)}
 
     def slot(self, name: str) -> Slot:
         """The folder of this name."""
@@ -162,7 +162,7 @@ class Shelf:
     def borrow(self, name: str, rate: float | None = None, texts: Sequence[str] = ()) -> Iterator[Loaded]:
         """The model for the calling thread alone, at a `rate` of its own for `texts`."""
         loaded = self.slot(name).current()
-        model = loaded.own()
+        model = loaded.copy()
         with _at_rate(model, rate, texts):
             yield replace(loaded, model=model)
 

@@ -41,19 +41,19 @@ def _pick(kind: str, kernel: str, args: tuple[Any, ...]) -> tuple[str, str]:
         raise InputError(f"{VARIABLE} is '{requested}'; allowed are {', '.join(CHOICES)}, or leave it unset")
     if requested == "triton" and not _has_triton():
         raise InputError(f"{VARIABLE} is 'triton', which is not installed; leave it unset, or install triton")
-    asked = f"{VARIABLE} asks for it"
+    reason = f"{VARIABLE} asks for it"
     if requested == "reference":
-        return requested, asked
+        return requested, reason
     against = None
     if requested == "triton" or (not requested and kind == "cuda" and _has_triton()):
         if kernel:  # imported here: Triton is not everywhere
             against = import_module(f"{__name__}.{kernel}_triton").unsupported(*args)
         if against is None:
-            return "triton", asked if requested else "a CUDA device, and Triton is installed"
+            return "triton", reason if requested else "a CUDA device, and Triton is installed"
     if torch.is_autocast_enabled(kind):
         return "reference", against or "autocast is on: it chooses dtypes a single operation at a time"
     if requested == "fused":
-        return requested, asked
+        return requested, reason
     return "fused", against or "the gradient written by hand needs fewer and larger operations"
 
 

@@ -139,8 +139,8 @@ class RateControl(nn.Module):
     @property
     def seen(self) -> Tensor:
         """[] segments per character of earlier updates; before the first, what is asked for."""
-        asked, some = 1 / self.target.value, self.characters > 0
-        return torch.where(some, self.segments_seen / self.characters.clamp(min=1e-9), asked)
+        goal, some = 1 / self.target.value, self.characters > 0
+        return torch.where(some, self.segments_seen / self.characters.clamp(min=1e-9), goal)
 
     @property
     def current_threshold(self) -> Tensor | None:

@@ -122,9 +122,9 @@ def _chosen(folder: Path, by: By, count: int) -> list[Path]:
     refuse_odd(paths)
     if len(paths) < count:
         fewer = f", or take --{by} {len(paths)}" if paths else ""
-        there = f"{len(paths)} checkpoint{'s' if len(paths) != 1 else ''}"
+        number = f"{len(paths)} checkpoint{'s' if len(paths) != 1 else ''}"
         raise InputError(
-            f"{home}: {there}, and --{by} {count} asks for {count}; train with {KEYS[by]}={count}{fewer}"
+            f"{home}: {number}, and --{by} {count} asks for {count}; train with {KEYS[by]}={count}{fewer}"
         )
     if by == "last":
         return paths[-count:]
@@ -162,8 +162,8 @@ def _refuse_strange(config: Config, path: Path, begun: Any) -> None:
 
 def _refuse_unmatched(first: Path, model: Translator, folder: Path, other: Translator) -> None:
     """Refuse a folder whose weights have no mean with those of the first."""
-    found = differences(resolve(model.config), resolve(other.config))
-    if changes := [change for change in found if change.startswith(SAME)]:
+    differing = differences(resolve(model.config), resolve(other.config))
+    if changes := [change for change in differing if change.startswith(SAME)]:
         raise InputError(
             f"{folder}: has no mean with {first} ({'; '.join(changes)}); choose models of one architecture "
             "and one training.seed, which begin with the same weights"

@@ -14,7 +14,7 @@ from caesura import __version__
 from caesura.config import Config, Files, SegmenterComponent
 from caesura.data.files import write_whole
 from caesura.evaluation.evaluate import Evaluation
-from caesura.evaluation.rates import asked, off_rate
+from caesura.evaluation.rates import aim, off_rate
 from caesura.inference import Translator
 from caesura.schedules import is_schedule, shown
 from caesura.segmenters.figures import Figure
@@ -116,7 +116,7 @@ def figures(record: Mapping[str, Any], segmenter_figures: Iterable[Figure]) -> s
         f"chrF2 {scores['chrf']:.2f} (`{scores['signatures']['chrf']}`)",
         f"chrF, order 2: {scores['chrf_bigram']:.2f} (`{scores['signatures']['chrf_bigram']}`)",
         f"exactly right: {scores['exact']:.1%} of {scores['sentences']} lines",
-        f"segment length: mean {cut['mean']:.3f}{asked(cut.get('target'))}, "
+        f"segment length: mean {cut['mean']:.3f}{aim(cut.get('target'))}, "
         f"longest {cut['longest']} characters",
     ]
     if off := off_rate(cut["mean"], cut.get("target")):

@@ -28,7 +28,7 @@ from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.evaluation.boundaries import segment_length
 from caesura.evaluation.evaluate import figure_values, output_live
-from caesura.evaluation.rates import asked
+from caesura.evaluation.rates import aim
 from caesura.inference import Translator
 from caesura.kernels import pick
 from caesura.kernels.cores import own_cores, use_threads
@@ -399,7 +399,7 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
         "kernels": list(pick(run.model.device)),
     }
     longest = f"(longest {segments.longest})"
-    messages = [f"segments start at {segments.mean:.2f} characters{asked(target)} {longest}"]
+    messages = [f"segments start at {segments.mean:.2f} characters{aim(target)} {longest}"]
     if remark := run.model.segmenter.remark(figures.get(LIVE.name), segments.mean, first=True):
         messages.append(remark)
     if run.model.decoder.segmenting:
@@ -453,10 +453,10 @@ def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
 
 def _device(config: Config, world: World) -> torch.device:
     requested = config.training.device
-    there = requested != "cpu" and torch.cuda.is_available()
-    if world.any(there) and world.any(not there):
+    has_gpu = requested != "cpu" and torch.cuda.is_available()
+    if world.any(has_gpu) and world.any(not has_gpu):
         many = "some processes have no GPU; start as many on each machine as it has GPUs"
         raise config.error("training.device", f"{many}, or train on cpu")
-    if requested == "cuda" and not there:
+    if requested == "cuda" and not has_gpu:
         raise config.error("training.device", "no CUDA device here; auto or cpu would work")
-    return torch.device("cuda" if there else "cpu")
+    return torch.device("cuda" if has_gpu else "cpu")

@@ -88,10 +88,10 @@ def test_measures_and_reports_of_bytes(folder: Path, model: Path, tmp_path: Path
 def test_the_explorer_shows_bytes(model: Path) -> None:
     with serving(model) as explorer:
         body = {"model": "model", "text": "九𠮷 и ü"}
-        told = answer(explorer, "/segment", **body)
-        assert [gap["offset"] for gap in told["gaps"]] == [*range(1, 6)]
-        assert "".join(told["pieces"]) == body["text"]
-        assert told["unknown"] == []
+        reply = answer(explorer, "/segment", **body)
+        assert [gap["offset"] for gap in reply["gaps"]] == [*range(1, 6)]
+        assert "".join(reply["pieces"]) == body["text"]
+        assert reply["unknown"] == []
         words = answer(explorer, "/segment", **body, rule={"name": "words"}, cuts={"1": 1})
         assert [gap["cut"] for gap in words["gaps"]] == [True, False, True, False, True]
         assert words["pieces"] == ["九", "𠮷 ", "и ", "ü"]

@@ -138,11 +138,11 @@ def test_the_largest_weights_are_exact_and_larger_ones_refused() -> None:
 def test_training_is_repeatable_leaves_the_random_state_and_learns() -> None:
     lines = ["ab ab ab", "ab ab", "ab ab ab ab"] * 4
     before = torch.get_rng_state()
-    heard: list[int] = []
-    one, two = (train_gru(lines, 4, 3, progress=heard.append) for _ in range(2))
+    listener: list[int] = []
+    one, two = (train_gru(lines, 4, 3, progress=listener.append) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(np.array_equal(one.weights[name], two.weights[name]) for name in one.weights)
-    assert heard == [0, 12, 24] * 2
+    assert listener == [0, 12, 24] * 2
     learnt = train_gru(lines, 16, 160).entropies(["ab ab ab"])[0]
     assert learnt.max() < 1.5 < math.log2(5)
 

@@ -53,8 +53,8 @@ def test_it_is_pytorchs_own_in_values_and_all_gradients(dtype: torch.dtype, with
     ours, theirs = (encoded.states.nan_to_num(0).to(dtype).requires_grad_() for _ in range(2))
     layers = [layer(block, nn.TransformerDecoderLayer) for block in decoder.blocks]
     norm, output, embedding = nn.LayerNorm(8), nn.Linear(8, V), nn.Embedding(V, 8)
-    for module, own in ((norm, decoder.norm), (output, decoder.output), (embedding, decoder.embedding)):
-        module.to(dtype).load_state_dict(own.state_dict())
+    for module, part in ((norm, decoder.norm), (output, decoder.output), (embedding, decoder.embedding)):
+        module.to(dtype).load_state_dict(part.state_dict())
     states = embedding(TARGETS) * 8**0.5 + sinusoids(torch.arange(6), 8).to(dtype)
     causal = nn.Transformer.generate_square_subsequent_mask(6, dtype=dtype)
     for one in layers:
@@ -71,9 +71,9 @@ def test_it_is_pytorchs_own_in_values_and_all_gradients(dtype: torch.dtype, with
         for name, gradient, wanted in gradients(block, one):
             assert wanted.any()
             close(gradient, wanted, within, f"{name} of layer {i}")
-    for module, own in ((norm, decoder.norm), (output, decoder.output), (embedding, decoder.embedding)):
+    for module, part in ((norm, decoder.norm), (output, decoder.output), (embedding, decoder.embedding)):
         for name, parameter in module.named_parameters():
-            close(own.get_parameter(name).grad, parameter.grad, within, name)
+            close(part.get_parameter(name).grad, parameter.grad, within, name)
 
 
 @every_form

@@ -84,8 +84,8 @@ def test_padding_and_batch_mates_do_not_change_what_it_returns(
     total = torch.zeros((), dtype=torch.float64)
     alone = []
     for b, n in enumerate(lengths):
-        own = at[b : b + 1, :n] if places == "symbols" else None
-        one = encoder(vectors[b : b + 1, :n], sizes[b : b + 1], own)
+        positions = at[b : b + 1, :n] if places == "symbols" else None
+        one = encoder(vectors[b : b + 1, :n], sizes[b : b + 1], positions)
         close(together.states[b, :n], one.states[0], what="states")
         alone.append(one.states[0].square().sum())
         total = total + together.states[b, :n].square().sum()

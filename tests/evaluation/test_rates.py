@@ -2,7 +2,7 @@
 
 import pytest
 
-from caesura.evaluation.rates import TOLERANCE, asked, off_rate
+from caesura.evaluation.rates import TOLERANCE, aim, off_rate
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_both_lengths_are_in_the_sentence() -> None:
     message = off_rate(4.4, 4.0)
     assert message is not None
     assert all(number in message for number in ("4.40", " 4 ", "+10%"))
-    assert [asked(None), asked(4.0), asked(2.5)] == ["", ", asked 4", ", asked 2.5"]
+    assert [aim(None), aim(4.0), aim(2.5)] == ["", ", asked 4", ", asked 2.5"]

@@ -64,11 +64,11 @@ def kept(of: Member, other: bool = False, **given: Any) -> Outcome:
 
 def test_what_was_kept_of_the_same_config_is_not_trained_again(tmp_path, monkeypatch):
     one, two = member(tmp_path, "one"), member(tmp_path, "two")
-    experiment, fleet, heard = Remembering(tmp_path, one=kept(one)), Fleet(monkeypatch), Heard()
+    experiment, fleet, listener = Remembering(tmp_path, one=kept(one)), Fleet(monkeypatch), Heard()
     experiment.check([one, two])
-    assert experiment.run([one, two], Limits(), heard)
+    assert experiment.run([one, two], Limits(), listener)
     assert fleet.trained == [["two"]]
-    assert [text.partition(":")[0] for text in heard.messages] == ["one"]
+    assert [text.partition(":")[0] for text in listener.messages] == ["one"]
     assert experiment.outcome(one) == kept(one)
     assert experiment.outcome(two).status == "not run"
 
@@ -82,14 +82,14 @@ def test_results_of_another_config_are_refused_with_what_differs_before_anything
 @pytest.mark.parametrize("lost", [{"status": "failed"}, {"status": "stopped", "progress": Progress()}])
 def test_another_configs_failure_or_start_is_replaced_and_not_shown(tmp_path, monkeypatch, lost):
     one = member(tmp_path, "one")
-    experiment, fleet, heard = (
+    experiment, fleet, listener = (
         Remembering(tmp_path, one=kept(one, other=True, **lost)),
         Fleet(monkeypatch),
         Heard(),
     )
     experiment.check([one])
-    assert experiment.run([one], Limits(), heard)
-    assert (fleet.trained, heard.messages) == ([["one"]], [])
+    assert experiment.run([one], Limits(), listener)
+    assert (fleet.trained, listener.messages) == ([["one"]], [])
     assert not experiment.outcome(one).kept
 
 

@@ -30,15 +30,15 @@ def outcomes(members: list[Member]) -> list[dict]:
 
 def test_all_members_are_trained_and_tested_and_then_left_alone(tmp_path: Path) -> None:
     members = [member(tmp_path, name, *QUICK, system=name) for name in ("word", "char")]
-    heard = Heard()
-    assert run_fleet(members, Limits(parallel=2), heard)
+    listener = Heard()
+    assert run_fleet(members, Limits(parallel=2), listener)
     for outcome in outcomes(members):
         assert (outcome["status"], outcome["reason"], outcome["updates"]) == ("finished", "20 updates", 20)
         assert outcome["best"]["seconds"] <= outcome["seconds"]
         assert outcome["measured"]["test"]["scores"]["signatures"]["bleu"].startswith("BLEU|")
-    assert {name for name, _ in heard.validations} == {"word", "char"}
-    assert sum("test BLEU" in message for message in heard.messages) == 2
-    assert sorted(m for m in heard.messages if "testing" in m) == ["char: testing", "word: testing"]
+    assert {name for name, _ in listener.validations} == {"word", "char"}
+    assert sum("test BLEU" in message for message in listener.messages) == 2
+    assert sorted(m for m in listener.messages if "testing" in m) == ["char: testing", "word: testing"]
     assert not list((tmp_path / "runs").glob("*.out"))
     logs = [m.log.read_bytes() for m in members]
     again = Heard()
@@ -92,13 +92,15 @@ def test_weights_that_were_trained_on_are_measured_again(tmp_path: Path) -> None
 def test_one_that_fails_leaves_the_others_alone_and_is_tried_again(tmp_path: Path) -> None:
     bad = member(tmp_path, "bad", *QUICK, "training.learning_rate=1e30", "training.max_skipped=1")
     good = member(tmp_path, "good", *QUICK, system="char")
-    heard = Heard()
-    assert run_fleet([bad, good], Limits(parallel=2), heard)
+    listener = Heard()
+    assert run_fleet([bad, good], Limits(parallel=2), listener)
     failed, finished = outcomes([bad, good])
     assert (failed["status"], finished["status"]) == ("failed", "finished")
     assert "not finite" in failed["reason"]
     assert failed["reason"].endswith("(status 1)")
-    assert any(message.startswith("bad: failed: ") and str(bad.log) in message for message in heard.messages)
+    assert any(
+        message.startswith("bad: failed: ") and str(bad.log) in message for message in listener.messages
+    )
     run_fleet([bad, good], Limits(parallel=2), Heard())
     assert bad.log.read_text().count("$ ") == 2
     assert good.log.read_text().count("$ ") == 2  # one training, one test
@@ -147,16 +149,16 @@ def test_the_time_limit_stops_all_with_their_states_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = [member(tmp_path, name, *ENDLESS) for name in ("one", "two", "three")]
-    heard, clock = Heard(), Clock()
+    listener, clock = Heard(), Clock()
     monkeypatch.setattr(fleet, "time", clock)
 
     def enough(lines: dict[str, str]) -> None:
-        if {name for name, _ in heard.validations} == {"one", "two"}:
+        if {name for name, _ in listener.validations} == {"one", "two"}:
             clock.jump = 1000.0
 
-    heard.running = enough  # type: ignore[method-assign]
-    assert not run_fleet(members, Limits(budget=1000, parallel=2, time_limit=500), heard)
-    assert heard.messages[-1].startswith("stopped by the time limit")
+    listener.running = enough  # type: ignore[method-assign]
+    assert not run_fleet(members, Limits(budget=1000, parallel=2, time_limit=500), listener)
+    assert listener.messages[-1].startswith("stopped by the time limit")
     outcome = [read_outcome(m, 1000) for m in members]
     assert [f.status for f in outcome] == ["stopped", "stopped", "not run"]
     assert all("stopped by the signal SIGTERM" in m.log.read_text() for m in members[:2])
@@ -165,10 +167,10 @@ def test_the_time_limit_stops_all_with_their_states_saved(
 @pytest.mark.usefixtures("no_ignored_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> None:
-    one, heard = member(tmp_path, "one", *ENDLESS), Heard()
-    heard.validation = interrupt_once(number)  # type: ignore[method-assign]
+    one, listener = member(tmp_path, "one", *ENDLESS), Heard()
+    listener.validation = interrupt_once(number)  # type: ignore[method-assign]
     with pytest.raises(Interrupted) as stopped:
-        run_fleet([one], Limits(), heard)
+        run_fleet([one], Limits(), listener)
     assert stopped.value.number == number
     assert read_outcome(one).status == "stopped"
     assert not one.failure.exists()
@@ -179,17 +181,17 @@ def test_a_signal_stops_all_and_is_passed_on(tmp_path: Path, number: int) -> Non
 def test_what_a_third_ctrl_c_kills_is_said_and_fails_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: bool
 ) -> None:
-    one, heard = member(tmp_path, "one", *(QUICK if measured else ENDLESS)), Heard()
+    one, listener = member(tmp_path, "one", *(QUICK if measured else ENDLESS)), Heard()
     monkeypatch.setattr(signals, "HASTE", 0.0)
 
     class Thrice(Children):
         def start(self, *given: Any) -> None:
             super().start(*given)
-            if "one: testing" in heard.messages:
+            if "one: testing" in listener.messages:
                 self.insist()
 
         def ended(self) -> dict[str, int]:
-            if heard.validations and not measured and self.signal is None:
+            if listener.validations and not measured and self.signal is None:
                 self.insist()
             return super().ended()
 
@@ -206,9 +208,9 @@ def test_what_a_third_ctrl_c_kills_is_said_and_fails_nobody(
 
     monkeypatch.setattr(fleet, "Children", Thrice)
     with pytest.raises(Interrupted):
-        run_fleet([one], Limits(), heard)
+        run_fleet([one], Limits(), listener)
     outcome = read_outcome(one)
-    assert heard.messages[-1] == (
+    assert listener.messages[-1] == (
         "one: killed; testing begins anew"
         if measured
         else f"one: killed; goes on from update {outcome.progress.update}, its last checkpoint"

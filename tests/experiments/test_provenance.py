@@ -85,8 +85,8 @@ def test_a_new_option_of_a_part_changes_no_mark(act: Path, monkeypatch: pytest.M
 
 def test_a_part_that_is_not_registered_is_left_as_it_is(act: Path) -> None:
     stranger = tree(act)
-    own = {"type": "elsewhere", "tau": 0.0, "imitation": None, "halting_bias": 1.0}
-    stranger["model"]["segmenter"] = own
+    segmenter = {"type": "elsewhere", "tau": 0.0, "imitation": None, "halting_bias": 1.0}
+    stranger["model"]["segmenter"] = segmenter
     assert with_defaults(stranger)["model"]["segmenter"] == stranger["model"]["segmenter"]
     assert digest(stranger) != digest(tree(act))
 

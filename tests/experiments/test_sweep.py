@@ -77,9 +77,9 @@ def test_a_sweep_over_cutters_has_the_figures_of_each(configs, tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
-    out, heard = tmp_path / "sweep", Heard()
+    out, listener = tmp_path / "sweep", Heard()
     more = {"beside": [configs["word"]], "limits": Limits(parallel=2)}
-    assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), heard)
+    assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), listener)
     results = load(out / "sweep.json")
     assert [run.name for run in results.runs] == ["tau=0 seed=1", "word seed=1"]
     run, word = results.runs[0], results.runs[-1]
@@ -143,9 +143,9 @@ def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):
 
 def test_another_grid_or_other_settings_in_a_folder_are_told(configs, tmp_path):
     def differences(*over, **more):
-        heard = Heard()
-        GridSweep(request_of(configs, tmp_path, *over, test=False, **more)).begin(heard.say)
-        return heard.messages
+        listener = Heard()
+        GridSweep(request_of(configs, tmp_path, *over, test=False, **more)).begin(listener.say)
+        return listener.messages
 
     written(request_of(configs, tmp_path, f"{TAU}=0,0.5"))
     assert differences(f"{TAU}=0,0.5") == differences(f"{TAU}=0,0.5,0.7") == []

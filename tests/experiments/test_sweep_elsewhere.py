@@ -28,10 +28,10 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
     folder.mkdir()
     brought = load(tmp_path / "here" / "sweep.json")
     save(replace(brought, made=["Made elsewhere."]), folder / "sweep.json")
-    heard = Heard()
-    assert run_sweep(request_of(configs, folder, f"{TAU}=0,1", **more), heard)
-    assert {name for name, _ in heard.validations} == {"tau=1 seed=1"}
-    assert any("tau=0 seed=1" in text and "not trained again" in text for text in heard.messages)
+    listener = Heard()
+    assert run_sweep(request_of(configs, folder, f"{TAU}=0,1", **more), listener)
+    assert {name for name, _ in listener.validations} == {"tau=1 seed=1"}
+    assert any("tau=0 seed=1" in text and "not trained again" in text for text in listener.messages)
     results = load(folder / "sweep.json")
     one, other = results.runs
     assert one == brought.runs[0]
@@ -41,9 +41,9 @@ def test_on_another_machine_the_json_alone_tells_what_is_done(configs, tmp_path)
     # As where a folder came back without its weights.
     for path in (tmp_path / "here").rglob("*.safetensors"):
         path.unlink()
-    before, heard = contents(tmp_path / "here"), Heard()
-    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), heard)
-    assert "not trained again" in heard.messages[0]
+    before, listener = contents(tmp_path / "here"), Heard()
+    assert run_sweep(request_of(configs, tmp_path / "here", f"{TAU}=0", **more), listener)
+    assert "not trained again" in listener.messages[0]
     assert contents(tmp_path / "here") == before
 
 
@@ -116,13 +116,13 @@ def test_the_further_one_of_two_is_kept(tmp_path, fields, status, updates, measu
 
 def left_to_train(request, measures, monkeypatch):
     """Those that a call trains, and what it says first."""
-    trained, heard = [], Heard()
+    trained, listener = [], Heard()
     monkeypatch.setattr(engine, "run_fleet", lambda members, *_: trained.extend(m.name for m in members))
     experiment = GridSweep(request)
     monkeypatch.setattr(experiment, "measures", measures)
     monkeypatch.setattr(experiment, "write", lambda **_: None)
-    experiment.run([*experiment.points], request.limits, heard)
-    return trained, heard.messages
+    experiment.run([*experiment.points], request.limits, listener)
+    return trained, listener.messages
 
 
 def test_a_budget_is_spent_where_it_was_not_raised(configs, tmp_path, monkeypatch):
@@ -201,7 +201,7 @@ def test_what_was_not_measured_elsewhere_is_trained_again(configs, tmp_path, mon
     monkeypatch.setattr(engine, "run_fleet", lambda members, *_: trained.append([m.name for m in members]))
     for measured in ([], ["cuts"]):
         save(sweep([replace(ended, measured=measured)]), tmp_path / "sweep.json")
-        heard = Heard()
-        assert run_sweep(request, heard)
-        assert ("without its cuts" in heard.messages[0]) == (not measured)
+        listener = Heard()
+        assert run_sweep(request, listener)
+        assert ("without its cuts" in listener.messages[0]) == (not measured)
     assert trained == [["tau=0 seed=1"], []]

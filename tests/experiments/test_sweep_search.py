@@ -91,11 +91,11 @@ def test_a_search_is_a_sweep_that_goes_on(optuna, tmp_path, monkeypatch):
     assert run_sweep(asked(2), Heard())
     first = [run.name for run in load(out / "sweep.json").runs]
     assert len(first) == 2
-    heard = Heard()
-    assert run_sweep(asked(3), heard)
+    listener = Heard()
+    assert run_sweep(asked(3), listener)
     runs = load(out / "sweep.json").runs
     assert [run.name for run in runs][:2] == first
-    assert {name for name, _ in heard.validations} == {runs[2].name}
+    assert {name for name, _ in listener.validations} == {runs[2].name}
     assert all(run.best is not None and 0.01 <= run.settings[TAU] <= 1 for run in runs)
     with refuses(InputError, "", f"({TAU}: 0.01:1:log -> 0.01:2:log)"):
         run_sweep(asked(3, f"{TAU}=0.01:2:log"), Heard())

@@ -108,7 +108,7 @@ class Window:
 
     def clean(self) -> bool:
         """Whether the page complained of nothing and asked no other machine."""
-        assert self.browser.said == []
+        assert self.browser.messages == []
         away = [u for u in self.browser.requests if not u.startswith((self.address, "data:", "blob:"))]
         assert away == []
         return True

@@ -30,10 +30,10 @@ def model_of(explorer: Explorer, name: str) -> Translator:
 
 
 def test_models_say_what_may_be_asked_of_them(explorer: Explorer) -> None:
-    told = client(explorer).get("/api/models").json()
-    models = {model["name"]: model for model in told["models"]}
+    reply = client(explorer).get("/api/models").json()
+    models = {model["name"]: model for model in reply["models"]}
     assert [*models] == [OWN, *KINDS]
-    assert told["limits"] == {"characters": 500, "texts": 32, "flips": 120}
+    assert reply["limits"] == {"characters": 500, "texts": 32, "flips": 120}
     assert models["char"]["rules"] == ["own"]
     assert not models["char"]["takes_cuts"]
     assert models["cif"]["kind"] == "bigru ▸ cif ▸ weighted"
@@ -50,13 +50,13 @@ def test_models_say_what_may_be_asked_of_them(explorer: Explorer) -> None:
 def test_answers_agree_with_the_translator(explorer: Explorer, text: str, name: str, beam: int) -> None:
     model = model_of(explorer, name)
     [output] = model.process([text], model.searcher(beam))
-    told = answer(explorer, "/segment", model=name, text=text)
-    assert told["pieces"] == model.segment([text])[0]
-    assert "".join(told["symbols"]) == text
+    reply = answer(explorer, "/segment", model=name, text=text)
+    assert reply["pieces"] == model.segment([text])[0]
+    assert "".join(reply["symbols"]) == text
     one = answer(explorer, "/explain", model=name, text=text, beam=beam, reference="ab")
-    assert one["segmentation"] == {key: told[key] for key in one["segmentation"]}
+    assert one["segmentation"] == {key: reply[key] for key in one["segmentation"]}
     assert one["translation"] == output.best == model.translate([text], beam)[0]
-    assert one["version"] == told["version"]
+    assert one["version"] == reply["version"]
     assert one["output"]["pieces"] == (output.targets[0].pieces if output.targets else None)
     [scored] = model.score([text], ["ab"])
     if text:
@@ -65,7 +65,7 @@ def test_answers_agree_with_the_translator(explorer: Explorer, text: str, name: 
         rows = len(one["output"]["symbols"]) + one["output"]["finished"]
         assert len(one["attention"]) == rows
         assert all(sum(row) == pytest.approx(1) for row in one["attention"])
-        assert {len(row) - len(told["pieces"]) for row in one["attention"]} <= {0, 1}
+        assert {len(row) - len(reply["pieces"]) for row in one["attention"]} <= {0, 1}
     else:
         assert one["reference"]["log_probability"] is None
     [same] = answer(explorer, "/translate", model=name, texts=[text], beam=beam)["translations"]
@@ -73,10 +73,10 @@ def test_answers_agree_with_the_translator(explorer: Explorer, text: str, name: 
 
 
 def test_attention_is_that_of_the_layer_and_head_that_are_asked_for(explorer: Explorer) -> None:
-    told = {
+    reply = {
         model["name"]: model["attention"] for model in client(explorer).get("/api/models").json()["models"]
     }
-    assert told == dict.fromkeys([OWN, *KINDS]) | {"heads": {"layers": 2, "heads": 2, "shown": 1}}
+    assert reply == dict.fromkeys([OWN, *KINDS]) | {"heads": {"layers": 2, "heads": 2, "shown": 1}}
     asked = {"model": "heads", "text": "abcdefgh", "cuts": {"3": 1}, "beam": 1}
     usual = answer(explorer, "/explain", **asked)
     model = model_of(explorer, "heads")
@@ -119,13 +119,13 @@ def test_locks_hold_and_the_model_decides_the_rest(
     model = model_of(explorer, name)
     locks = data.draw(st.dictionaries(st.integers(1, max(1, len(text) - 1)), st.sampled_from([1, -1])))
     locks = {offset: value for offset, value in locks.items() if offset < len(text)}
-    told = answer(explorer, "/segment", model=name, text=text, cuts=locks)
-    assert told["pieces"] == model.segment([text], [locks or None])[0]
-    gaps = {gap["offset"]: gap for gap in told["gaps"]}
+    reply = answer(explorer, "/segment", model=name, text=text, cuts=locks)
+    assert reply["pieces"] == model.segment([text], [locks or None])[0]
+    gaps = {gap["offset"]: gap for gap in reply["gaps"]}
     assert [*gaps] == [*range(1, len(text))]
     assert {at: gap["locked"] for at, gap in gaps.items() if gap["locked"]} == locks
     assert all(gaps[at]["cut"] == (value > 0) for at, value in locks.items())
-    bounds = [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+    bounds = [len("".join(reply["pieces"][:i])) for i in range(1, len(reply["pieces"]))]
     assert bounds == [at for at, gap in gaps.items() if gap["cut"]]
 
 
@@ -140,59 +140,59 @@ def test_locks_hold_and_the_model_decides_the_rest(
 )
 def test_rules_cut_where_they_say(explorer: Explorer, rule: dict[str, Any], pieces: list[str]) -> None:
     for name in MOVABLE:
-        told = answer(explorer, "/segment", model=name, text="ab cde", rule=rule)
-        assert told["pieces"] == pieces
-    told = answer(explorer, "/segment", model="cif", text="ab cde", rule=rule, cuts={"5": 1, "3": -1})
-    bounds = [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+        reply = answer(explorer, "/segment", model=name, text="ab cde", rule=rule)
+        assert reply["pieces"] == pieces
+    reply = answer(explorer, "/segment", model="cif", text="ab cde", rule=rule, cuts={"5": 1, "3": -1})
+    bounds = [len("".join(reply["pieces"][:i])) for i in range(1, len(reply["pieces"]))]
     assert 5 in bounds
     assert 3 not in bounds
 
 
 @pytest.mark.parametrize("rate", [1.0, 1.5, 3.0, 100.0])
 def test_a_rate_is_of_its_request_alone(explorer: Explorer, rate: float) -> None:
-    own = answer(explorer, "/segment", model=OWN, text=SENTENCE)
-    told = answer(explorer, "/segment", model=OWN, text=SENTENCE, rate=rate)
-    assert len(told["pieces"]) == max(1, round(len(SENTENCE) / rate))
+    before = answer(explorer, "/segment", model=OWN, text=SENTENCE)
+    reply = answer(explorer, "/segment", model=OWN, text=SENTENCE, rate=rate)
+    assert len(reply["pieces"]) == max(1, round(len(SENTENCE) / rate))
     assert answer(explorer, "/explain", model=OWN, text=SENTENCE, rate=rate)["segmentation"] == {
-        key: told[key] for key in answer(explorer, "/explain", model=OWN, text=SENTENCE)["segmentation"]
+        key: reply[key] for key in answer(explorer, "/explain", model=OWN, text=SENTENCE)["segmentation"]
     }
-    assert answer(explorer, "/segment", model=OWN, text=SENTENCE) == own
+    assert answer(explorer, "/segment", model=OWN, text=SENTENCE) == before
 
 
 def test_flips_are_those_of_the_oracle(explorer: Explorer) -> None:
     for name in MOVABLE:
-        told = answer(explorer, "/flips", model=name, text="abcd efgh", target="abc")
+        reply = answer(explorer, "/flips", model=name, text="abcd efgh", target="abc")
         one = flips(model_of(explorer, name), "abcd efgh", "abc", rounds=0)
-        assert told["offsets"] == [*range(1, 9)]
-        assert told["base"] == pytest.approx(one.hard)
-        assert told["changes"] == pytest.approx(one.changes)
+        assert reply["offsets"] == [*range(1, 9)]
+        assert reply["base"] == pytest.approx(one.hard)
+        assert reply["changes"] == pytest.approx(one.changes)
         assert one.pull is not None
         signs = [-1 if cut else 1 for cut in one.cuts]
         promised = [sign * slope for sign, slope in zip(signs, one.pull.gradient, strict=True)]
-        assert told["gradient"] == pytest.approx(promised)
-        least = min(told["changes"])
-        assert told["best"] == (told["offsets"][told["changes"].index(least)] if least < -1e-6 else None)
+        assert reply["gradient"] == pytest.approx(promised)
+        least = min(reply["changes"])
+        assert reply["best"] == (reply["offsets"][reply["changes"].index(least)] if least < -1e-6 else None)
 
 
 def test_flips_start_from_the_cuts_that_were_asked_for(explorer: Explorer) -> None:
     model, cuts = model_of(explorer, "cif"), {3: 1, 4: -1}
-    told = answer(explorer, "/flips", model="cif", text="abcdefgh", cuts=cuts)
+    reply = answer(explorer, "/flips", model="cif", text="abcdefgh", cuts=cuts)
     target = model.process(["abcdefgh"], model.searcher(1), cuts=[cuts])[0].best
-    assert told["target"] == target
+    assert reply["target"] == target
     one = flips(model, "abcdefgh", target, rounds=0, cuts=cuts)
-    assert told["base"] == pytest.approx(one.hard)
+    assert reply["base"] == pytest.approx(one.hard)
     flipped = {**{at: 1 if cut else -1 for at, cut in enumerate(one.cuts, 1)}, 3: -1}
     loss = -model.score(["abcdefgh"], [target], [flipped])[0] / (len(target) + 1)
-    assert told["changes"][2] == pytest.approx(loss - one.hard)
+    assert reply["changes"][2] == pytest.approx(loss - one.hard)
 
 
 def test_several_texts_have_cuts_of_their_own(explorer: Explorer) -> None:
     model, texts = model_of(explorer, "cif"), ["abcd", "efgh", "", "ab"]
     cuts: list[Any] = [None, [2], None, {1: -1}]
-    told = answer(explorer, "/translate", model="cif", texts=texts, cuts=cuts, beam=2)
+    reply = answer(explorer, "/translate", model="cif", texts=texts, cuts=cuts, beam=2)
     outputs = model.process(texts, model.searcher(2), cuts=cuts)
-    assert [one["text"] for one in told["translations"]] == [output.best for output in outputs]
-    assert told["translations"][2]["log_probability"] == 0
+    assert [one["text"] for one in reply["translations"]] == [output.best for output in outputs]
+    assert reply["translations"][2]["log_probability"] == 0
 
 
 def test_halting_sums_end_segments(explorer: Explorer) -> None:
@@ -202,9 +202,9 @@ def test_halting_sums_end_segments(explorer: Explorer) -> None:
 
 
 def test_unknown_symbols_are_named_by_offset(explorer: Explorer) -> None:
-    told = ask(explorer, "/segment", model="cif", text="aあb😀")
-    assert told["unknown"] == [1, 3]
-    assert told["segment_length"] == pytest.approx(4 / len(told["pieces"]))
+    reply = ask(explorer, "/segment", model="cif", text="aあb😀")
+    assert reply["unknown"] == [1, 3]
+    assert reply["segment_length"] == pytest.approx(4 / len(reply["pieces"]))
     assert ask(explorer, "/segment", model="cif", text="")["segment_length"] is None
 
 
@@ -258,8 +258,8 @@ def refused(explorer: Explorer, path: str, body: dict[str, Any], status: int) ->
 
 
 def test_long_lines_are_flipped_on_request(explorer: Explorer) -> None:
-    told = answer(explorer, "/flips", model="act", text="ab" * 61, target="a", long=True)
-    assert len(told["changes"]) == 121
+    reply = answer(explorer, "/flips", model="act", text="ab" * 61, target="a", long=True)
+    assert len(reply["changes"]) == 121
 
 
 @pytest.mark.parametrize("path", ["/segment", "/explain", "/translate", "/flips"])

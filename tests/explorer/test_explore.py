@@ -125,8 +125,8 @@ def test_bad_addresses_are_one_sentence() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        said = refusal(caesura("explore", OWN, "--port", port))
-        assert f"--port {port}" in wording(said, port)
+        message = refusal(caesura("explore", OWN, "--port", port))
+        assert f"--port {port}" in wording(message, port)
     wording(refusal(caesura("explore", OWN, "--host", "no.such.host.invalid")).partition(":")[0])
 
 

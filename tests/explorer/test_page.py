@@ -57,8 +57,8 @@ def test_another_translation_is_marked_as_a_whole(window: Window) -> None:
 
 
 def test_a_click_toggles_and_holds_and_the_padlock_lets_go(window: Window) -> None:
-    own = window.cuts()
-    offset = own[0]
+    cuts = window.cuts()
+    offset = cuts[0]
     window.toggle(offset)
     assert offset not in window.cuts()
     assert window.held() == [offset]
@@ -68,13 +68,13 @@ def test_a_click_toggles_and_holds_and_the_padlock_lets_go(window: Window) -> No
     assert window.held() == [offset]
     window.gap(offset).locator(".lock").click()
     window.settle()
-    assert (window.held(), window.cuts()) == ([], own)
+    assert (window.held(), window.cuts()) == ([], cuts)
 
 
 def test_a_drag_moves_a_cut(window: Window) -> None:
-    own = window.cuts()
-    offset = own[1]
-    to = next(at for at in range(offset + 2, len(SENTENCE)) if at not in own)
+    cuts = window.cuts()
+    offset = cuts[1]
+    to = next(at for at in range(offset + 2, len(SENTENCE)) if at not in cuts)
     source, target = window.gap(offset).bounding_box(), window.gap(to).bounding_box()
     assert source
     assert target
@@ -122,8 +122,8 @@ def test_keys_do_all_that_a_pointer_does(window: Window) -> None:
 
 
 def test_shift_and_an_arrow_move_a_cut(window: Window) -> None:
-    own = window.cuts()
-    offset = next(at for at in own if at + 1 not in own)
+    cuts = window.cuts()
+    offset = next(at for at in cuts if at + 1 not in cuts)
     window.box(offset).focus()
     window.press("Shift+ArrowRight")
     window.settle()
@@ -133,19 +133,19 @@ def test_shift_and_an_arrow_move_a_cut(window: Window) -> None:
 
 
 def test_undo_redo_and_reset(window: Window) -> None:
-    own = window.cuts()
+    cuts = window.cuts()
     window.toggle(4)
     window.toggle(9)
     window.press("Control+z")
     window.settle()
     assert window.held() == [4]
     window.click("undo")
-    assert (window.held(), window.cuts()) == ([], own)
+    assert (window.held(), window.cuts()) == ([], cuts)
     window.press("Control+Shift+z", "Control+y")
     window.settle()
     assert window.held() == [4, 9]
     window.click("reset")
-    assert (window.held(), window.cuts()) == ([], own)
+    assert (window.held(), window.cuts()) == ([], cuts)
     window.click("undo")
     assert window.held() == [4, 9]
     window.page.locator("#text").press_sequentially("xyz")
@@ -234,16 +234,16 @@ def test_keys_go_through_the_translation_and_say_what_it_attends_to(window: Wind
     assert window.page.evaluate("document.activeElement.dataset.index") == "2"
     shaded = "cells => Math.max(...cells.map(cell => Number(cell.style.getPropertyValue('--attention'))))"
     assert window.panel().locator(".cell").evaluate_all(shaded) > 0.1
-    said = window.panel().locator(".at")
-    assert said.inner_text().startswith(f"“{outs.nth(2).inner_text()}” attends most to “")
-    assert outs.nth(2).get_attribute("aria-describedby") == said.get_attribute("id")
+    caption = window.panel().locator(".at")
+    assert caption.inner_text().startswith(f"“{outs.nth(2).inner_text()}” attends most to “")
+    assert outs.nth(2).get_attribute("aria-describedby") == caption.get_attribute("id")
     window.press("End")
     last = window.page.evaluate("document.activeElement.dataset.index")
     assert last == str(outs.count() - 1)
     window.press("Home", "Tab")
     assert window.panel().locator(".out:focus").count() == 0
     assert window.panel().locator(".cell").evaluate_all(shaded) == 0
-    assert "attends" not in said.inner_text()
+    assert "attends" not in caption.inner_text()
 
 
 def test_a_layer_and_a_head_are_chosen_with_keys(window: Window) -> None:
@@ -287,10 +287,10 @@ def test_a_link_has_it_all(window: Window) -> None:
     window.page.locator("#reference").fill("a+b=c&d")
     window.page.wait_for_function("() => location.hash.includes('reference=')")
     window.settle()
-    there = [window.page.url, window.cuts(), window.cuts(1), window.held(), window.held(1)]
+    before = [window.page.url, window.cuts(), window.cuts(1), window.held(), window.held(1)]
     window.page.reload()
     window.settle()
-    assert [window.page.url, window.cuts(), window.cuts(1), window.held(), window.held(1)] == there
+    assert [window.page.url, window.cuts(), window.cuts(1), window.held(), window.held(1)] == before
     assert window.held() == [3]
     assert window.held(1) == [5]
     assert window.page.locator("#text").input_value() == "Ein Häuschen & 50% #1 +2"

@@ -19,8 +19,10 @@ ODD = "<script>alert(1)</script><img src=x onerror=alert(2)> é 한 👩‍👩�
 
 
 def violations(window: Window) -> list[tuple[str, list[Any]]]:
-    found = Axe().run(window.page, options={"resultTypes": ["violations"]}).response["violations"]
-    return [(rule["id"], [node["html"][:120] for node in rule["nodes"]][:3]) for rule in found]
+    response = Axe().run(window.page, options={"resultTypes": ["violations"]}).response
+    return [
+        (rule["id"], [node["html"][:120] for node in rule["nodes"]][:3]) for rule in response["violations"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +124,8 @@ def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address
     assert window.panel(1).locator(".out.piece").count() == 0
     assert window.panel(1).locator(".cell.sums").count() == 9  # the running sum of ACT
     window.box(4, place=1).focus()
-    said = window.panel(1).locator(".at").inner_text()
-    sums = re.search(r"running sum (\d\.\d\d at d, \d\.\d\d at e)", said)
+    caption = window.panel(1).locator(".at").inner_text()
+    sums = re.search(r"running sum (\d\.\d\d at d, \d\.\d\d at e)", caption)
     assert sums
     assert sums[1] in (window.box(4, place=1).get_attribute("aria-label") or "")
     window.toggle(4, place=1)
@@ -335,4 +337,4 @@ def test_the_page_of_the_api_has_every_path(browser: Browser, address: str) -> N
     assert {"POST /segment", "POST /explain", "POST /flips", "POST /translate"} <= {*headings}
     links = page.locator("a[href^='#']").evaluate_all("all => all.map(a => a.getAttribute('href').slice(1))")
     assert {*links} <= {*headings}
-    assert browser.said == []
+    assert browser.messages == []

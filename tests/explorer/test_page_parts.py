@@ -125,9 +125,9 @@ def test_the_history_goes_back_and_forth(parts: Window) -> None:
 
 
 def test_words_that_differ_are_marked(parts: Window) -> None:
-    found = call(parts, "compare", "I forgot it in the train.", "I forgot it on the tram.")
+    sides = call(parts, "compare", "I forgot it in the train.", "I forgot it on the tram.")
     for side, words in (("before", ["in", "train"]), ("after", ["on", "tram"])):
-        assert [word["text"] for word in found[side] if word["changed"]] == words
+        assert [word["text"] for word in sides[side] if word["changed"]] == words
     assert call(parts, "compare", "", "") == {"before": [], "after": []}
 
 

@@ -147,8 +147,8 @@ def test_a_training_is_watched_from_before_its_first_weights(tmp_path: Path) -> 
         [model] = client(explorer).get("/api/models").json()["models"]
         assert model["problem"]
         assert model["history"]
-        told = answer(explorer, "/training", model="m")
-        assert (told["version"], told["update"], told["curves"]) == (None, 0, {})
+        reply = answer(explorer, "/training", model="m")
+        assert (reply["version"], reply["update"], reply["curves"]) == (None, 0, {})
         save(folder)
         examples = [{"source": "ab"}, {"source": ""}, {"source": "x" * 200}, {"source": 7}]
         log(
@@ -158,10 +158,10 @@ def test_a_training_is_watched_from_before_its_first_weights(tmp_path: Path) -> 
             {"kind": "validation", "update": 10, "segment_length": 1.5, "bleu": 3.0, "examples": examples},
             {"kind": "train", "update": 10, "loss": 2.5, "note": "text", "odd": float("nan")},
         )
-        told = answer(explorer, "/training", model="m")
-        assert told["version"] == answer(explorer, "/segment", **BODY)["version"]
-        assert told["update"] == 10
-        assert told["curves"] == {"segment_length": [[0, 2.0], [10, 1.5]], "loss": [[5, 3.5], [10, 2.5]]}
+        reply = answer(explorer, "/training", model="m")
+        assert reply["version"] == answer(explorer, "/segment", **BODY)["version"]
+        assert reply["update"] == 10
+        assert reply["curves"] == {"segment_length": [[0, 2.0], [10, 1.5]], "loss": [[5, 3.5], [10, 2.5]]}
         [model] = client(explorer).get("/api/models").json()["models"]
         assert model["examples"] == ["ab"]
 
@@ -201,9 +201,9 @@ def by_entropy(tmp_path: Path) -> Path:
     return tmp_path / "entropy"
 
 
-def bounds_of(told: dict[str, Any]) -> list[int]:
+def bounds_of(reply: dict[str, Any]) -> list[int]:
     """Where an answer cuts."""
-    return [len("".join(told["pieces"][:i])) for i in range(1, len(told["pieces"]))]
+    return [len("".join(reply["pieces"][:i])) for i in range(1, len(reply["pieces"]))]
 
 
 def test_a_model_that_cuts_by_entropy_lends_its_cuts(folder: Path, by_entropy: Path) -> None:
@@ -217,22 +217,22 @@ def test_a_model_that_cuts_by_entropy_lends_its_cuts(folder: Path, by_entropy: P
         expected = cuts.offsets(BODY["text"])
         assert expected
         assert bounds_of(answer(explorer, "/segment", **BODY, rule={"name": "entropy"})) == expected
-        own = {**BODY, "model": "entropy"}
-        assert bounds_of(answer(explorer, "/segment", **own)) == expected
-        assert answer(explorer, "/flips", **own)["changes"]
+        body = {**BODY, "model": "entropy"}
+        assert bounds_of(answer(explorer, "/segment", **body)) == expected
+        assert answer(explorer, "/flips", **body)["changes"]
 
 
 def test_cuts_by_entropy_have_a_rate_too(by_entropy: Path) -> None:
     with serving(by_entropy) as explorer:
         [model] = client(explorer).get("/api/models").json()["models"]
         assert model["live_rate"] == {"target": 2.0}
-        own = {**BODY, "model": "entropy"}
-        counts = [len(answer(explorer, "/segment", **own, rate=rate)["pieces"]) for rate in (1.0, 2.0, 4.0)]
+        body = {**BODY, "model": "entropy"}
+        counts = [len(answer(explorer, "/segment", **body, rate=rate)["pieces"]) for rate in (1.0, 2.0, 4.0)]
         assert counts == sorted(counts, reverse=True)
         assert counts[0] == len(BODY["text"])
         assert counts[0] > counts[-1]
-        assert counts[1] == len(answer(explorer, "/segment", **own)["pieces"])
-        assert ask(explorer, "/segment", 422, **own, rate=100.0)["field"] == "rate"
+        assert counts[1] == len(answer(explorer, "/segment", **body)["pieces"])
+        assert ask(explorer, "/segment", 422, **body, rate=100.0)["field"] == "rate"
 
 
 @pytest.mark.parametrize(

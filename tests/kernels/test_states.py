@@ -39,7 +39,7 @@ class Moves:
 class State:
     """A field of every kind."""
 
-    own: Tensor  # [B, K, 2]
+    notes: Tensor  # [B, K, 2]
     layers: tuple[Tensor, ...]  # [B, K] each
     source: Tensor = field(metadata=SENTENCE)  # [B, 3]
     sources: tuple[Tensor, ...] = field(metadata=SENTENCE)  # [B] each
@@ -53,7 +53,7 @@ def state(B: int, K: int) -> State:
     torch.manual_seed(B)
     each = torch.arange(B)
     return State(
-        own=torch.randn(B, K, 2),
+        notes=torch.randn(B, K, 2),
         layers=(torch.randn(B, K), torch.randn(B, K)),
         source=torch.randn(B, 3),
         sources=(each, each + 1),
@@ -75,13 +75,13 @@ def test_every_field_moves_as_it_says(data: st.DataObject, B: int, K: int) -> No
     after = reordered(before, sentences, hypotheses)
     for b, (row, choice) in enumerate(zip(rows, chosen, strict=True)):
         for k, parent in enumerate(choice):
-            assert torch.equal(after.own[b, k], before.own[row, parent])
+            assert torch.equal(after.notes[b, k], before.notes[row, parent])
             for layer, old in zip(after.layers, before.layers, strict=True):
                 assert layer[b, k] == old[row, parent]
         assert torch.equal(after.source[b], before.source[row])
         assert [int(part[b]) for part in after.sources] == [row, row + 1]
         assert after.pair.one[b] == before.pair.one[row]
-    assert after.own.shape[:2] == (len(rows), width)
+    assert after.notes.shape[:2] == (len(rows), width)
     assert after.table is before.table
     assert after.pair.name == "name"
     assert after.none is None

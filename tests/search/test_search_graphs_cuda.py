@@ -91,14 +91,14 @@ def test_a_cache_in_graphs_gives_what_is_found_on_a_cpu(monkeypatch: pytest.Monk
     decoder, limits = Attentive(), torch.arange(30) * 7 % 60 + 1
     with torch.no_grad():
         decoder.output.bias[EOS] -= 12
-    found = []
+    results = []
     for device in ("cpu", "cuda", "cuda", "cuda"):  # there plain, captured, replayed
         decoder.to(device)
         source = sources(30, device=device)
         pools = beam_search(decoder, source, limits.to(device), 4)
-        found.append([*pools, greedy(decoder, source, limits.to(device))])
-        same(found[-1], found[0], 1e-9)
-    assert {len(h.symbols) for pool in found[0] for h in pool} >= {57, 1}
+        results.append([*pools, greedy(decoder, source, limits.to(device))])
+        same(results[-1], results[0], 1e-9)
+    assert {len(h.symbols) for pool in results[0] for h in pool} >= {57, 1}
     assert len(graphs._graphs[decoder].graphs) > 4
 
 

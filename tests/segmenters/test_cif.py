@@ -259,10 +259,10 @@ def stein(share: float, **options: float) -> Segmenter:
     return layer
 
 
-def losses_of(found: Segments, jump: float) -> Tensor:
+def losses_of(segments: Segments, jump: float) -> Tensor:
     """A loss per row of two segments: smooth in the vectors, and `jump` more if the first has one symbol."""
-    probe = torch.randn(found.vectors.shape[1:], generator=torch.Generator().manual_seed(3)).double()
-    return (found.vectors.tanh() * probe).sum((1, 2)) + jump * found.ends[:, 0]
+    probe = torch.randn(segments.vectors.shape[1:], generator=torch.Generator().manual_seed(3)).double()
+    return (segments.vectors.tanh() * probe).sum((1, 2)) + jump * segments.ends[:, 0]
 
 
 @pytest.mark.parametrize(("share", "jump"), [(1.0, 0.5), (0.4, 0.0)])
@@ -286,10 +286,10 @@ def test_the_mean_of_steins_estimate_is_the_gradient_of_the_smoothed_loss(share:
     layer.train()
     torch.manual_seed(6)
     shift = torch.zeros(8_000, 4, dtype=torch.float64, requires_grad=True)
-    found = shifted(shift)
-    assert found.cuts.copies == layer.cuttings == 2
-    losses = losses_of(found, jump).view(2, -1)
-    term = layer.feedback(found.cuts, losses)
+    segments = shifted(shift)
+    assert segments.cuts.copies == layer.cuttings == 2
+    losses = losses_of(segments, jump).view(2, -1)
+    term = layer.feedback(segments.cuts, losses)
     assert not term.any()  # it adds nothing to the loss
     (estimates,) = torch.autograd.grad(losses.mean(0).sum() + term.sum(), shift)
     mean, error = estimates[:, :3].mean(0), estimates[:, :3].std(0) / len(shift) ** 0.5

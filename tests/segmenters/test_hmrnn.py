@@ -134,8 +134,8 @@ def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:
             assert not segments.vectors[b, count:].any()
             close(segments.vectors[b, :count], alone.vectors[0])
             for name in ("ends", "weights", "live", "scores"):
-                whole, own = getattr(segments, name), getattr(alone, name)
-                close(whole[b, :n].double(), own[0].double(), 1e-12, name)
+                whole, lone = getattr(segments, name), getattr(alone, name)
+                close(whole[b, :n].double(), lone[0].double(), 1e-12, name)
                 assert not whole[b, n:].any(), name
         segments.vectors.square().sum().backward()
         for name, parameter in layer.named_parameters():
@@ -160,8 +160,8 @@ def test_pieces_are_the_whole(sizes: list[list[int]], some: bool, seed: int) -> 
     state, at = None, torch.zeros(3, dtype=torch.long)
     for number, piece in enumerate(map(torch.tensor, sizes)):
         places = (at[:, None] + torch.arange(int(piece.max()))).clamp(max=symbols.shape[1] - 1)
-        own = None if cuts is None else cuts.gather(1, places)
-        part = layer(symbols.gather(1, places), piece, state, number == len(sizes) - 1, own)
+        piece_cuts = None if cuts is None else cuts.gather(1, places)
+        part = layer(symbols.gather(1, places), piece, state, number == len(sizes) - 1, piece_cuts)
         for b, count in enumerate(part.lengths.tolist()):
             vectors[b] += [*part.vectors[b, :count]]
         state, at = part.state, at + piece

@@ -36,12 +36,12 @@ def test_the_loss_is_its_loop() -> None:
         torch.arange(9) >= lengths[:, None], math.nan
     )
     wanted = torch.randint(0, 2, (5, 9), generator=generator).to(torch.int8)
-    found = imitation(logits.requires_grad_(), wanted, lengths)
+    losses = imitation(logits.requires_grad_(), wanted, lengths)
     for b, n in enumerate(lengths.tolist()):
         p = torch.sigmoid(logits[b]).tolist()
         costs = [-math.log(p[t] if wanted[b, t] else 1 - p[t]) for t in range(n - 2)]
-        assert found[b].item() == pytest.approx(sum(costs) / max(1, len(costs)), abs=1e-12)
-    (gradient,) = torch.autograd.grad(found.sum(), logits)
+        assert losses[b].item() == pytest.approx(sum(costs) / max(1, len(costs)), abs=1e-12)
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
     assert gradient[0, :4].sign().equal(torch.where(wanted[0, :4] > 0, -1.0, 1.0).double())
     assert not gradient[0, 4:].any()
 

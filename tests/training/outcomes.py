@@ -76,20 +76,20 @@ def configured(corpus: Path, system: str = "word", *settings: str) -> Config:
 
 def run(config: Config, folder: Path, *stops: int) -> Listener:
     """Train to the end, called again after each stop."""
-    heard = Listener(*stops)
+    listener = Listener(*stops)
     for _ in stops:
         with pytest.raises(Interrupted):
-            train(config, folder, heard)
-    assert train(config, folder, heard) == "finished"
-    return heard
+            train(config, folder, listener)
+    assert train(config, folder, listener) == "finished"
+    return listener
 
 
 def stopped(config: Config, folder: Path, update: int) -> Listener:
     """Train until after this update, where a signal stops it."""
-    heard = Listener(update)
+    listener = Listener(update)
     with pytest.raises(Interrupted):
-        train(config, folder, heard)
-    return heard
+        train(config, folder, listener)
+    return listener
 
 
 def records(folder: Path, *kinds: str) -> list[dict[str, Any]]:

@@ -49,8 +49,8 @@ def test_a_run_whose_bound_is_raised_equals_one_that_had_the_higher_one(
     settings = ("model.encoder.dropout=0.3", "training.learning_rate=0.02")
     run(configured(corpus, "act", *settings, *low), tmp_path / "raised")
     raised = configured(corpus, "act", *settings, *high)
-    heard = run(raised, tmp_path / "raised")
-    assert heard.rates, "it went on"
+    listener = run(raised, tmp_path / "raised")
+    assert listener.rates, "it went on"
     run(raised, tmp_path / "whole")
     assert outcome(tmp_path / "raised") == outcome(tmp_path / "whole")
     Translator.from_pretrained(tmp_path / "raised")
@@ -74,16 +74,16 @@ def test_a_run_that_its_schedule_has_ended_stays_so(corpus: Path, tmp_path: Path
     settings = ("training.learning_rate=1e-9", "training.patience=1", "training.max_halvings=1")
     message = run(configured(corpus, "word", *settings), tmp_path / "out").messages[-1]
     assert "no new best" in message
-    heard = run(configured(corpus, "word", *settings, "training.updates=99"), tmp_path / "out")
-    assert (heard.rates, heard.messages[-1]) == ([], message)
+    listener = run(configured(corpus, "word", *settings, "training.updates=99"), tmp_path / "out")
+    assert (listener.rates, listener.messages[-1]) == ([], message)
 
 
 def test_what_is_kept_and_shown_may_be_another(corpus: Path, tmp_path: Path) -> None:
     run(configured(corpus), tmp_path / "whole")
     stopped(configured(corpus), tmp_path / "out", 5)
     others = ("training.examples=1", "training.keep_last=3", "training.checkpoint_minutes=null")
-    heard = run(configured(corpus, "word", *others), tmp_path / "out")
-    assert {len(examples) for examples in heard.examples} == {1}
+    listener = run(configured(corpus, "word", *others), tmp_path / "out")
+    assert {len(examples) for examples in listener.examples} == {1}
     assert len(list_checkpoints(tmp_path / "out" / "checkpoints")) == 3
     result, whole = outcome(tmp_path / "out"), outcome(tmp_path / "whole")
     del result["metrics"], whole["metrics"]  # which have the examples

@@ -55,8 +55,8 @@ def test_a_time_limit_ends_a_run_between_updates(
         def update(self, progress: Progress, loss: float | None) -> None:
             now[0] += 1.0
 
-    assert train(config, tmp_path / "parts", heard := Clock(), time_limit=6.5) == "time limit"
-    assert heard.messages[-1].startswith("stopped by the time limit after 7 updates")
+    assert train(config, tmp_path / "parts", listener := Clock(), time_limit=6.5) == "time limit"
+    assert listener.messages[-1].startswith("stopped by the time limit after 7 updates")
     assert train(config, tmp_path / "parts", Clock(), time_limit=100) == "finished"
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
     assert records(tmp_path / "parts")[-1]["seconds"] == 14, "the clock goes on where it was"
@@ -71,9 +71,9 @@ def test_a_time_limit_ends_a_validation_between_its_batches(
     config = configured(corpus, "word", *DROPOUT, "testing.batch_size=2")
     run(config, tmp_path / "whole")
     with in_batch(5, wait):  # of three before training and three in the first validation
-        assert train(config, tmp_path / "parts", heard := Ticking(clock), time_limit=100) == "time limit"
-    assert heard.messages[-1].startswith("stopped by the time limit after 4 updates")
-    assert heard.validations == []
+        assert train(config, tmp_path / "parts", listener := Ticking(clock), time_limit=100) == "time limit"
+    assert listener.messages[-1].startswith("stopped by the time limit after 4 updates")
+    assert listener.validations == []
     run(config, tmp_path / "parts")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
@@ -82,9 +82,9 @@ def test_a_budget_ends_with_a_validation_of_what_was_learned_off_the_clock(
     corpus: Path, tmp_path: Path, clock: list[float]
 ) -> None:
     config, folder = configured(corpus, "word", "training.validation_freq=60"), tmp_path / "out"
-    assert train(config, folder, heard := Ticking(clock), budget=3) == "budget"
-    assert heard.messages[-1].startswith("stopped by the budget after 3 updates; one with a larger budget")
-    assert [(v.update, v.seconds) for v in heard.validations] == [(3, 3.0)]
+    assert train(config, folder, listener := Ticking(clock), budget=3) == "budget"
+    assert listener.messages[-1].startswith("stopped by the budget after 3 updates; one with a larger budget")
+    assert [(v.update, v.seconds) for v in listener.validations] == [(3, 3.0)]
     assert (folder / "model.safetensors").exists()
     [checkpoint] = list_checkpoints(folder / "checkpoints")
     progress = read_progress(checkpoint)
@@ -117,12 +117,12 @@ def test_the_last_validation_of_a_budget_is_made_again_where_it_was_interrupted(
 ) -> None:
     config = configured(corpus, "word", "testing.batch_size=5")
     with in_batch(2, ask_to_end), pytest.raises(Interrupted):  # the first is measured before training
-        train(config, tmp_path / "out", heard := Ticking(clock), budget=3)
-    assert heard.messages[-1].startswith("stopped by the signal SIGTERM after 3 updates")
+        train(config, tmp_path / "out", listener := Ticking(clock), budget=3)
+    assert listener.messages[-1].startswith("stopped by the signal SIGTERM after 3 updates")
     member = Member("one", tmp_path / "word.yaml", (), tmp_path / "out")
     assert read_outcome(member, 3.0).status == "stopped"
-    assert train(config, tmp_path / "out", heard := Ticking(clock), budget=3) == "budget"
-    assert [v.update for v in heard.validations] == [3]
+    assert train(config, tmp_path / "out", listener := Ticking(clock), budget=3) == "budget"
+    assert [v.update for v in listener.validations] == [3]
     assert read_outcome(member, 3.0).status == "budget"
 
 
@@ -164,10 +164,12 @@ def test_a_budget_that_an_update_exceeds_is_explained_before_and_after(
             super().update(progress, loss)
 
     config = configured(corpus, "word", "training.validation_freq=60")
-    assert train(config, tmp_path, heard := Slow(clock), budget=5) == "budget"
-    assert [message for message in heard.messages if message.startswith("5s of training: ")]
-    assert heard.messages[-1].startswith("stopped by the budget after 1 updates in 300s, more than the 5s ")
-    assert [v.update for v in heard.validations] == [1]
+    assert train(config, tmp_path, listener := Slow(clock), budget=5) == "budget"
+    assert [message for message in listener.messages if message.startswith("5s of training: ")]
+    assert listener.messages[-1].startswith(
+        "stopped by the budget after 1 updates in 300s, more than the 5s "
+    )
+    assert [v.update for v in listener.validations] == [1]
     assert train(config, tmp_path, longer := Ticking(clock), budget=303) == "budget"
     assert not any("of training: " in message for message in longer.messages)
     assert "more than" not in longer.messages[-1]

@@ -183,8 +183,8 @@ def test_a_run_says_so_at_the_validation_and_in_its_log(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configured(corpus, "act", "model.segmenter.halting_bias=9", "training.updates=9")
-    heard = run(config, tmp_path, 6)
-    first, *later = heard.validations
+    listener = run(config, tmp_path, 6)
+    first, *later = listener.validations
     assert len(first.notices) == 1
     assert "model.segmenter.tau" in first.notices[0]
     assert later

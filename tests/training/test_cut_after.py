@@ -40,9 +40,9 @@ def test_what_is_trained_cuts_the_same_once_it_is_loaded(corpus: Path, tmp_path:
 
 
 def test_words_are_segments_where_the_unit_never_halts(corpus: Path, tmp_path: Path) -> None:
-    heard = run(cutting(corpus, " ", *WORDS), tmp_path)
+    listener = run(cutting(corpus, " ", *WORDS), tmp_path)
     assert (
-        heard.messages.count("model.segmenter.learn_halting is false: where segments end will not change")
+        listener.messages.count("model.segmenter.learn_halting is false: where segments end will not change")
         == 1
     )
     assert ", cut_after ' '" in (tmp_path / "README.md").read_text()

@@ -53,14 +53,14 @@ def test_the_unit_stays_as_it_is_while_all_else_learns(corpus: Path, tmp_path: P
 
 
 def test_no_character_is_said_to_be_live(corpus: Path, tmp_path: Path) -> None:
-    heard = run(fixed(corpus), tmp_path)
-    assert not any("live" in validation.figures for validation in heard.validations)
+    listener = run(fixed(corpus), tmp_path)
+    assert not any("live" in validation.figures for validation in listener.validations)
     logged = records(tmp_path, "start", "train", "validation")
     assert all("remainder" in record for record in logged)
     assert all(2 < record["segment_length"] <= 4 for record in logged)
     assert not any("live" in record for record in logged)
-    assert "model.segmenter.learn_halting is false: where segments end will not change" in heard.messages
-    assert not any("a lower model.segmenter.halting_bias" in line for line in heard.messages)
+    assert "model.segmenter.learn_halting is false: where segments end will not change" in listener.messages
+    assert not any("a lower model.segmenter.halting_bias" in line for line in listener.messages)
     card = (tmp_path / "README.md").read_text()
     assert "remainder:" in card
     assert "live:" not in card

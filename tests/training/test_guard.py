@@ -44,9 +44,9 @@ def test_a_poisoned_batch_is_named_and_kept_and_training_goes_on(
 ) -> None:
     config = configured(corpus, "word", f"training.clip_grad_norm={clipping}")
     with poison(3, 8):
-        heard = run(config, tmp_path)
+        listener = run(config, tmp_path)
     assert [r["update"] for r in records(tmp_path, "skipped")] == [3, 8]
-    assert [line.split(":")[0] for line in heard.messages if "skipped" in line] == [
+    assert [line.split(":")[0] for line in listener.messages if "skipped" in line] == [
         "update 3 skipped",
         "update 8 skipped",
     ]

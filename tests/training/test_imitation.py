@@ -75,9 +75,9 @@ def test_a_model_learns_the_cuts_and_cuts_new_text_by_itself(corpus: Path, tmp_p
     text = (corpus / "dev.de").read_text(encoding="utf-8").splitlines()
     assert model.segment(text) != model.segment(text, cuts=[[]] * len(text))
     cuts = [{at for at, _ in enumerate(line) if line[at] == " "} for line in text]
-    found = [{len("".join(pieces[:k])) for k in range(1, len(pieces))} for pieces in model.segment(text)]
-    both = sum(len(a & b) for a, b in zip(cuts, found, strict=True))
-    assert 2 * both / (sum(map(len, cuts)) + sum(map(len, found))) > 0.9
+    bounds = [{len("".join(pieces[:k])) for k in range(1, len(pieces))} for pieces in model.segment(text)]
+    both = sum(len(a & b) for a, b in zip(cuts, bounds, strict=True))
+    assert 2 * both / (sum(map(len, cuts)) + sum(map(len, bounds))) > 0.9
     done = caesura("segment", tmp_path, stdin=b"neun eins\n")
     assert (done.status, done.lines) == (0, ["neun|␣eins"])  # though its cuts were in files
     assert "on char symbols, imitation 5, " in describe(model)

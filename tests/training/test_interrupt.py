@@ -42,9 +42,9 @@ def test_what_is_ignored_still_is(remembers: type[Interrupt | Children], ignored
     with remembers() as interrupt:
         os.kill(os.getpid(), ignored)
         assert interrupt.signal is None
-        heard = next(number for number in FIRST if number != ignored)
-        os.kill(os.getpid(), heard)
-        assert interrupt.signal == heard
+        signal_number = next(number for number in FIRST if number != ignored)
+        os.kill(os.getpid(), signal_number)
+        assert interrupt.signal == signal_number
     assert signal.getsignal(ignored) is signal.SIG_IGN
 
 

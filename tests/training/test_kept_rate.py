@@ -65,9 +65,9 @@ def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_
 
 
 def test_a_resumed_run_of_hmrnn_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
-    own = "type: hmrnn, embedding_dim: 6, size: 8, output_dim: 6, rate: {target: 3.0}"
+    segmenter = "type: hmrnn, embedding_dim: 6, size: 8, output_dim: 6, rate: {target: 3.0}"
     slope = "slope: {start: 1.0, end: 5.0, updates: 12}"
-    config = configured(corpus, "act", f"model.segmenter={{{own}, {slope}}}", *DROPOUT)
+    config = configured(corpus, "act", f"model.segmenter={{{segmenter}, {slope}}}", *DROPOUT)
     run(config, tmp_path / "whole")
     run(config, tmp_path / "stopped", 3, 10)
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
@@ -105,8 +105,8 @@ def test_the_threshold_is_set_on_training_text_and_kept(by: str, corpus: Path, t
 def test_act_enc_is_kept_at_its_rate_by_tau(corpus: Path, tmp_path: Path) -> None:
     rate = "model.segmenter.rate={target: 2.0, by: pi, gain: 20.0}"
     bounds = ("training.updates=60", "training.validation_freq=300")
-    heard = run(configured(corpus, "act", "model.segmenter.tau=0", rate, *bounds), tmp_path, 5)
-    assert heard.validations[-1].target_length == 2.0
+    listener = run(configured(corpus, "act", "model.segmenter.tau=0", rate, *bounds), tmp_path, 5)
+    assert listener.validations[-1].target_length == 2.0
     state = load_tensors(list_checkpoints(tmp_path / "checkpoints")[-1])[0]
     control = {name.rpartition(".")[2]: value for name, value in state.items() if "rate_control" in name}
     assert control["value"].dtype == torch.float64

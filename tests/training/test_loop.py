@@ -116,9 +116,9 @@ def test_a_run_that_is_stopped_among_dev_lines_measures_them_again_and_equals_an
 ) -> None:
     config, before = configured(corpus, system, *SETTINGS), 2 if system == "act-act" else 1
     with in_batch(3 * (before + validation) + batch, ask_to_end), pytest.raises(Interrupted):
-        train(config, tmp_path, heard := Listener())
-    assert heard.messages[-1].startswith(f"stopped by the signal SIGTERM {where};")
-    assert len(heard.validations) == validation
+        train(config, tmp_path, listener := Listener())
+    assert listener.messages[-1].startswith(f"stopped by the signal SIGTERM {where};")
+    assert len(listener.validations) == validation
     log = [record["kind"] for record in records(tmp_path)]
     assert log.count("validation") == validation, "none is logged by halves"
     assert len(list_checkpoints(tmp_path / "checkpoints")) == log.count("start") == (batch > 0)
@@ -136,8 +136,8 @@ def test_a_damaged_model_is_not_replaced_by_weights_of_a_later_update(corpus: Pa
     config, weights = configured(corpus), tmp_path / "model.safetensors"
     stopped(config, tmp_path, 5)
     weights.write_bytes(b"")
-    heard = stopped(config, tmp_path, 6)
-    [warning] = [text for text in heard.messages if str(weights) in text]
+    listener = stopped(config, tmp_path, 6)
+    [warning] = [text for text in listener.messages if str(weights) in text]
     assert warning.endswith("there is no best model until the next one")
     assert weights.read_bytes() == b""
 
@@ -170,11 +170,11 @@ def test_the_learning_rate_halves_and_training_ends_as_the_schedule_says(
     # At this rate nothing is learned: the first validation is the best one.
     settings = ("training.learning_rate=1e-9", "training.patience=2", "training.max_halvings=3")
     config = configured(corpus, "word", *settings, "training.updates=100", "training.validation_freq=15")
-    heard = run(config, tmp_path / "out")
-    verdicts = [validation.verdict for validation in heard.validations]
+    listener = run(config, tmp_path / "out")
+    verdicts = [validation.verdict for validation in listener.validations]
     assert verdicts == ["best", "wait", "halve", "wait", "halve", "wait", "stop"]
-    assert heard.rates == [1e-9] * 6 + [0.5e-9] * 4 + [0.25e-9] * 4
-    assert "no new best through 3 halvings" in heard.messages[-1]
+    assert listener.rates == [1e-9] * 6 + [0.5e-9] * 4 + [0.25e-9] * 4
+    assert "no new best through 3 halvings" in listener.messages[-1]
     header, *rows = [
         line.split("\t") for line in (tmp_path / "out" / "validations.tsv").read_text().splitlines()
     ]
@@ -192,9 +192,9 @@ def test_the_rate_that_was_lowered_is_the_one_that_adam_uses(corpus: Path, tmp_p
             super().validation(validation, examples)
             saved.append(list_checkpoints(tmp_path / "out" / "checkpoints")[-1].read_bytes())
 
-    heard = Watcher()
-    train(config, tmp_path / "out", heard)
-    assert [v.verdict for v in heard.validations][:2] == ["best", "halve"]
+    listener = Watcher()
+    train(config, tmp_path / "out", listener)
+    assert [v.verdict for v in listener.validations][:2] == ["best", "halve"]
     best = Translator.from_pretrained(tmp_path / "out").state_dict()
     third, last = (load(content) for content in (saved[2], saved[-1]))
     assert any(not third[f"model.{name}"].equal(value) for name, value in best.items())
@@ -215,11 +215,11 @@ def test_the_rate_that_is_logged_is_the_one_that_adam_had(
     # Lowered after the second validation, while it still rises.
     settings = ("training.patience=1", "training.learning_rate=1e-9", "training.warmup=10")
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
-    heard = run(config, tmp_path / "whole")
-    assert [v.verdict for v in heard.validations][:3] == ["best", "halve", "halve"]
+    listener = run(config, tmp_path / "whole")
+    assert [v.verdict for v in listener.validations][:3] == ["best", "halve", "halve"]
     bases = [1e-9] * 4 + [0.5e-9] * 2 + [0.25e-9] * 2 + [0.125e-9] * 2 + [2**-4 * 1e-9, 2**-4 * 1e-9]
     assert used == pytest.approx([base * min(1, (i + 1) / 10) for i, base in enumerate(bases)])
-    assert [v.learning_rate for v in heard.validations] == used[1::2]
+    assert [v.learning_rate for v in listener.validations] == used[1::2]
     logged = records(tmp_path / "whole", "train")
     assert [r["learning_rate"] for r in logged] == [used[r["update"] - 1] for r in logged]
     run(config, tmp_path / "parts", *range(1, 13))
@@ -240,13 +240,13 @@ def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(
     kind, *others = decay
     settings = (f"training.decay={kind}", "training.patience=null", "training.learning_rate=1e-3", *others)
     config = configured(corpus, "word", *settings, "training.validation_freq=15", "training.updates=12")
-    heard = run(config, tmp_path / "whole")
+    listener = run(config, tmp_path / "whole")
     logged = records(tmp_path / "whole", "train")
     assert [r["learning_rate"] for r in logged] == pytest.approx(
         [1e-3 * shares[r["update"] - 1] for r in logged]
     )
-    assert {v.verdict for v in heard.validations} <= {"best", "wait"}
-    assert heard.messages[-1] == "training finished: 12 updates"
+    assert {v.verdict for v in listener.validations} <= {"best", "wait"}
+    assert listener.messages[-1] == "training finished: 12 updates"
     run(config, tmp_path / "parts", *range(1, 13))
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
@@ -309,11 +309,11 @@ def test_a_changed_training_text_is_refused_when_resuming(tmp_path: Path) -> Non
 def test_a_validation_comes_with_the_first_sentences_as_examples(
     corpus: Path, tmp_path: Path, count: int
 ) -> None:
-    heard = run(configured(corpus, "act", f"training.examples={count}"), tmp_path / "out")
+    listener = run(configured(corpus, "act", f"training.examples={count}"), tmp_path / "out")
     dev = read_sentences(parallel_text(configured(corpus).data.dev), "strict")
     logged = records(tmp_path / "out", "validation")
-    assert len(logged) == len(heard.examples) == 4
-    for record, examples in zip(logged, heard.examples, strict=True):
+    assert len(logged) == len(listener.examples) == 4
+    for record, examples in zip(logged, listener.examples, strict=True):
         assert [source for source, _, _ in examples] == dev.sources[:count]
         assert [reference for _, _, reference in examples] == dev.references[:count]
         assert ["".join(e["pieces"]) for e in record["examples"]] == dev.sources[:count]
@@ -337,9 +337,9 @@ def test_the_model_in_the_folder_is_the_one_of_the_best_validation(tmp_path: Pat
     settings = ("training.updates=60", "training.validation_freq=40", "training.learning_rate=2e-2")
     write_corpus(tmp_path, train=45, dev=5, digits=5)
     config = configured(tmp_path, "word", *settings)
-    heard = run(config, tmp_path / "out")
-    best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
-    assert best.bleu == max(validation.bleu for validation in heard.validations) > 0
+    listener = run(config, tmp_path / "out")
+    best = [validation for validation in listener.validations if validation.verdict == "best"][-1]
+    assert best.bleu == max(validation.bleu for validation in listener.validations) > 0
     model = Translator.from_pretrained(tmp_path / "out")
     dev = read_sentences(parallel_text(config.data.dev), "strict")
     evaluation = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
@@ -363,14 +363,14 @@ def test_a_run_reads_the_dev_set_once_and_the_next_run_its_own(
     monkeypatch.setattr(WordVocabulary, "encode_spans", counted)
     for name in ("a", "b"):
         dev = read_sentences(parallel_text(config.data.dev), "strict")
-        heard = run(config, tmp_path / name)
+        listener = run(config, tmp_path / name)
         assert read == dev.sources
-        assert len(heard.validations) == 4
-        best = [validation for validation in heard.validations if validation.verdict == "best"][-1]
+        assert len(listener.validations) == 4
+        best = [validation for validation in listener.validations if validation.verdict == "best"][-1]
         model = Translator.from_pretrained(tmp_path / name)
         evaluation = evaluate(model, dev.sources, dev.references, search=model.searcher(beam=1))
         assert (best.bleu, best.chrf) == (evaluation.scores.bleu, evaluation.scores.chrf)
-        for examples in heard.examples:
+        for examples in listener.examples:
             assert [source for source, *_ in examples] == dev.sources[:3]
             assert ["".join(output.segmentation.pieces) for _, output, _ in examples] == dev.sources[:3]
         read.clear()
@@ -380,7 +380,7 @@ def test_a_run_reads_the_dev_set_once_and_the_next_run_its_own(
 
 
 def test_a_bound_in_epochs_sees_every_sentence_as_often(corpus: Path, tmp_path: Path) -> None:
-    heard = run(configured(corpus, "word", "training.updates=null", "training.epochs=2"), tmp_path / "out")
-    assert heard.messages[-1] == "training finished: 2 epochs"
-    assert heard.validations[-1].sentences == 2 * 45
-    assert heard.validations[-1].update == 2 * 5
+    listener = run(configured(corpus, "word", "training.updates=null", "training.epochs=2"), tmp_path / "out")
+    assert listener.messages[-1] == "training finished: 2 epochs"
+    assert listener.validations[-1].sentences == 2 * 45
+    assert listener.validations[-1].update == 2 * 5

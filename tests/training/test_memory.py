@@ -198,8 +198,8 @@ def test_a_validation_that_fails_loses_no_update(tmp_path: Path, monkeypatch: py
                 train(config, tmp_path / "parts", Listener())
             [checkpoint] = list_checkpoints(tmp_path / "parts" / "checkpoints")
             assert read_progress(checkpoint).update == 4, "that of the first validation"
-    heard = run(config, tmp_path / "parts")
-    assert heard.messages[0].startswith("going on from update 4 ")
+    listener = run(config, tmp_path / "parts")
+    assert listener.messages[0].startswith("going on from update 4 ")
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
@@ -223,8 +223,8 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(monkeypatch: pytest.Mon
 def test_training_goes_on_with_split_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_corpus(tmp_path, train=45, dev=5, digits=5)
     too_large(monkeypatch, 4)
-    heard = run(configured(tmp_path, "act"), tmp_path / "out")
-    assert [line for line in heard.messages if "does not fit" in line] == [
+    listener = run(configured(tmp_path, "act"), tmp_path / "out")
+    assert [line for line in listener.messages if "does not fit" in line] == [
         "a batch of 10 sentences does not fit into memory; such are split now"
     ]
     assert (tmp_path / "out" / "model.safetensors").exists()

@@ -103,11 +103,11 @@ def test_boundaries_count_only_where_every_line_has_them(tmp_path: Path) -> None
 
 
 def test_reading_reports_how_far_it_is(folder: Path) -> None:
-    heard = []
+    listener = []
     config = load_config(write_config(folder / "c.yaml"))
     (folder / "out").mkdir()
-    prepare(config, folder / "out", False, lambda what, done: heard.append((what, done)))
-    assert ("numbering the training text", 60) in heard
+    prepare(config, folder / "out", False, lambda what, done: listener.append((what, done)))
+    assert ("numbering the training text", 60) in listener
 
 
 @pytest.mark.parametrize(

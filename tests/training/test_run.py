@@ -46,8 +46,8 @@ def test_without_tensorboard_its_extra_is_named(
 def test_a_tau_below_0_is_allowed_and_noted(corpus: Path, tmp_path: Path, part: str) -> None:
     for name, tau in (("below", -0.5), ("not", 0.0)):
         config = configured(corpus, "act-act", f"model.{part}.tau={tau}")
-        train(config, tmp_path / name, heard := Listener(), time_limit=0)
-        noted = [line for line in heard.messages if "tau" in line]
+        train(config, tmp_path / name, listener := Listener(), time_limit=0)
+        noted = [line for line in listener.messages if "tau" in line]
         expected = f"model.{part}.tau is -0.5: below 0 the penalty rewards longer segments"
         assert noted == ([expected] if tau < 0 else [])
 
@@ -57,15 +57,15 @@ def test_a_start_that_leaves_the_halting_unit_little_to_learn_from_is_noted(
     corpus: Path, tmp_path: Path, bias: float, little: bool
 ) -> None:
     config = configured(corpus, "act", f"model.segmenter.halting_bias={bias}")
-    train(config, tmp_path / "run", heard := Listener(), time_limit=0)
-    assert any("a lower model.segmenter.halting_bias" in line for line in heard.messages) == little
+    train(config, tmp_path / "run", listener := Listener(), time_limit=0)
+    assert any("a lower model.segmenter.halting_bias" in line for line in listener.messages) == little
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_bfloat16_on_a_cpu_is_noted(corpus: Path, tmp_path: Path, precision: str) -> None:
     config = configured(corpus, "word", f"training.precision={precision}", "training.device=cpu")
-    train(config, tmp_path / "run", heard := Listener(), time_limit=0)
-    assert any("slow on a CPU" in line for line in heard.messages) == (precision == "bfloat16")
+    train(config, tmp_path / "run", listener := Listener(), time_limit=0)
+    assert any("slow on a CPU" in line for line in listener.messages) == (precision == "bfloat16")
 
 
 def test_a_run_takes_the_threads_that_are_free_and_goes_on_with_as_many(
@@ -80,9 +80,9 @@ def test_a_run_takes_the_threads_that_are_free_and_goes_on_with_as_many(
     for load, threads in ((4.1, 3), (0.0, 3), (60.0, 3)):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
         taken.append(8)  # a new process
-        train(config, tmp_path / "run", heard := Listener(), time_limit=0)
+        train(config, tmp_path / "run", listener := Listener(), time_limit=0)
         assert taken[-1] == threads
-        assert any("--threads 8" in line for line in heard.messages) == (load == 4.1)
+        assert any("--threads 8" in line for line in listener.messages) == (load == 4.1)
     train(
         config.model_copy(update={"training": config.training.model_copy(update={"threads": 2})}),
         tmp_path / "run",

@@ -99,9 +99,9 @@ def test_of_a_checkpoint_without_the_chrf_of_its_best_a_tie_is_no_new_best() -> 
 def test_training_is_judged_by_bleu_and_where_it_is_equal_by_chrf(tmp_path: Path) -> None:
     write_corpus(tmp_path, train=45, dev=5, digits=5)
     settings = ("training.patience=1", "training.validation_freq=15", "training.learning_rate=0.02")
-    heard = run(configured(tmp_path, "word", *settings), tmp_path / "out")
-    scores = [(validation.bleu, validation.chrf) for validation in heard.validations]
-    verdicts = [validation.verdict for validation in heard.validations]
+    listener = run(configured(tmp_path, "word", *settings), tmp_path / "out")
+    scores = [(validation.bleu, validation.chrf) for validation in listener.validations]
+    verdicts = [validation.verdict for validation in listener.validations]
     assert verdicts == restated(scores, patience=1, max_halvings=10)
     bleus = [(bleu, 0.0) for bleu, _ in scores]
     assert verdicts != restated(bleus, patience=1, max_halvings=10), "chrF had a say"

@@ -68,10 +68,10 @@ def together(size: int, *jobs: dict[str, Any]) -> list[str]:
 
 
 def job(corpus: Path, folder: Path, system: str, *settings: str, **wrong: Any) -> dict[str, Any]:
-    name, own = SYSTEMS[system]
+    name, options = SYSTEMS[system]
     config = write_config(corpus / f"{name}.yaml", name)
     bounds = "training.updates=10", "training.validation_freq=50"
-    return {"config": str(config), "folder": str(folder), "settings": [*bounds, *own, *settings], **wrong}
+    return {"config": str(config), "folder": str(folder), "settings": [*bounds, *options, *settings], **wrong}
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_updates_go_on_meanwhile_and_the_next_validation_waits(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint of the first validation, after update 4, is held up; the second is after update 8."""
-    heard, opened, evaluated = Listener(), threading.Event(), []
+    listener, opened, evaluated = Listener(), threading.Event(), []
     evaluate = loop.evaluate
 
     def watched(*given: object, **named: object) -> object:
@@ -79,7 +79,7 @@ def test_updates_go_on_meanwhile_and_the_next_validation_waits(
 
     def wait() -> None:
         deadline = time.monotonic() + 300
-        while len(heard.rates) < 8:  # updates, all that come before the second validation
+        while len(listener.rates) < 8:  # updates, all that come before the second validation
             assert time.monotonic() < deadline, "training waits for its checkpoint"
             time.sleep(0.01)
         time.sleep(0.2)
@@ -87,7 +87,7 @@ def test_updates_go_on_meanwhile_and_the_next_validation_waits(
 
     monkeypatch.setattr(loop, "evaluate", watched)
     Gate(monkeypatch, 4, wait)
-    train(configured(corpus), tmp_path / "out", heard)
+    train(configured(corpus), tmp_path / "out", listener)
     assert evaluated == [False, True, True, True]
 
 
@@ -152,10 +152,10 @@ def test_a_checkpoint_that_could_not_be_written_ends_training(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     Gate(monkeypatch, 4, fail)
-    heard, folder = Listener(), tmp_path / "out"
+    listener, folder = Listener(), tmp_path / "out"
     with pytest.raises(OSError, match="No space"):
-        train(configured(corpus), folder, heard)
-    assert len(heard.validations) == 1, "it ends before the next validation"
+        train(configured(corpus), folder, listener)
+    assert len(listener.validations) == 1, "it ends before the next validation"
     assert [read_progress(path).update for path in list_checkpoints(folder / "checkpoints")] == [0]
 
 

@@ -79,14 +79,14 @@ class Cif(Cutter):
         scores = logits(self.score, reading, self.temperature)
         if not self.stein or not self.training:
             return self._cut(scores, reading, gaps)
-        own = self._cut(scores, reading, gaps)
+        centre = self._cut(scores, reading, gaps)
         noise = self.noise * torch.randn_like(scores)
         shared = scores.detach() + (1 - self.stein) * (scores - scores.detach())
         plus, minus = (self._cut(shared + apart, reading, gaps) for apart in (noise, -noise))
         assert plus.spill is not None
         assert minus.spill is not None
         return replace(
-            own,
+            centre,
             ends=torch.cat((plus.ends, minus.ends)),
             weights=torch.cat((plus.weights, minus.weights)),
             spill=torch.cat((plus.spill, minus.spill)),

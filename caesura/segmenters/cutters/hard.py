@@ -13,9 +13,9 @@ from caesura.segmenters.spans import even_weights
 
 
 class HardCutter(Cutter):
-    """A cutter that does not learn and weighs a segment's symbols alike; a subclass defines `own`."""
+    """A cutter that does not learn and weighs a segment's symbols alike; a subclass defines `choose`."""
 
-    def own(self, reading: Reading) -> Tensor:
+    def choose(self, reading: Reading) -> Tensor:
         """[B, T] bool: where it would cut, were it free everywhere."""
         raise NotImplementedError
 
@@ -25,7 +25,7 @@ class HardCutter(Cutter):
 
     def forward(self, reading: Reading, gaps: Gaps) -> Cuts:
         """Its own cuts where nothing else is decided."""
-        ends = gaps.settle(self.own(reading))
+        ends = gaps.settle(self.choose(reading))
         full = torch.promote_types(reading.states.dtype, torch.float32)
         return Cuts(ends, even_weights(ends, reading.mask, full))
 
@@ -33,7 +33,7 @@ class HardCutter(Cutter):
 class Every(HardCutter):
     """After every symbol."""
 
-    def own(self, reading: Reading) -> Tensor:
+    def choose(self, reading: Reading) -> Tensor:
         """Everywhere."""
         return torch.ones_like(reading.mask)
 
@@ -55,7 +55,7 @@ class Fixed(HardCutter):
         """Its length."""
         return f"k={self.k:g}"
 
-    def own(self, reading: Reading) -> Tensor:
+    def choose(self, reading: Reading) -> Tensor:
         """Where the number of symbols passes a multiple of k."""
         size, device = reading.mask.shape[1] + 1, reading.mask.device
         counts = torch.arange(size, dtype=torch.float64, device=device)
@@ -88,7 +88,7 @@ class Random(HardCutter):
         """Its options."""
         return f"seed={self.seed}" + ("" if self.control is None else f", rate={self.control.rate}")
 
-    def own(self, reading: Reading) -> Tensor:
+    def choose(self, reading: Reading) -> Tensor:
         """The gaps inside the text whose hashes are smallest."""
         assert self.control is not None
         places = torch.arange(reading.mask.shape[1], device=reading.mask.device)
@@ -117,7 +117,7 @@ class Given(HardCutter):
             raise ValueError("cutter given needs cuts: pass them as `given`, or set data.cuts in a config")
         return super().forward(reading, gaps)
 
-    def own(self, reading: Reading) -> Tensor:
+    def choose(self, reading: Reading) -> Tensor:
         """Nowhere."""
         return torch.zeros_like(reading.mask)
 
