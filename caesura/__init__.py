@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from caesura.segmenters.readers.lookup import Lookup as Lookup
     from caesura.segmenters.readers.recurrent import BiGru as BiGru
     from caesura.segmenters.readers.recurrent import Gru as Gru
+    from caesura.segmenters.readers.transformer import Transformer as Transformer
 
 __version__ = "0.2.0.dev0"
 
@@ -65,6 +66,7 @@ _HOME = {
     "Segmenter": "caesura.segmenters.parts",
     "Segments": "caesura.segmenters.base",
     "Start": "caesura.segmenters.pooling",
+    "Transformer": "caesura.segmenters.readers.transformer",
     "Translator": "caesura.inference",
     "Weighted": "caesura.segmenters.pooling",
     "explain": "caesura.analysis.explain",

@@ -31,6 +31,7 @@ READERS: dict[str, str | type[Reader]] = {
     "bigru": "caesura.segmenters.readers.recurrent:BiGru",
     "conv": "caesura.segmenters.readers.conv:Conv",
     "blocks": "caesura.segmenters.readers.blocks:Blocks",
+    "transformer": "caesura.segmenters.readers.transformer:Transformer",
 }
 CUTTERS: dict[str, str | type[Cutter]] = {
     "every": "caesura.segmenters.cutters.hard:Every",

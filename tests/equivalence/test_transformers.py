@@ -12,6 +12,7 @@ from helpers import (
     BIGRU,
     LOOKUP,
     RECURRENT,
+    SIZES,
     TRANSFORMER,
     close,
     make_config,
@@ -40,6 +41,12 @@ SEGMENTERS: dict[str, dict[str, Any]] = {
     "fixed": {"reader": READER, "cutter": {"type": "fixed", "k": 2.5}, "pooling": "mean"},
     "cif": {"reader": READER, "cutter": "cif", "pooling": "weighted", "rate": {"target": 2.0}},
     "routing": {"reader": READER, "cutter": "routing", "pooling": "last"},
+    "near": {
+        "reader": {"type": "transformer", "window": 2} | SIZES,
+        "cutter": "cif",
+        "pooling": "weighted",
+        "rate": {"target": 2.0},
+    },
     "bernoulli": {"reader": READER, "cutter": {"type": "bernoulli", "cuttings": 3}, "pooling": "mean"},
 }
 BY_SYMBOLS = TRANSFORMER | {"places": "symbols"}
@@ -69,7 +76,10 @@ def gradients(model: Translator) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize(
     ("segmenter", "mix"),
-    [*((s, "both, by symbols") for s in SEGMENTERS), *((s, m) for s in ("act", "fixed") for m in MIXES)],
+    [
+        *((s, "both, by symbols") for s in SEGMENTERS),
+        *((s, m) for s in ("act", "fixed", "near") for m in MIXES),
+    ],
 )
 def test_the_loss_and_gradients_of_a_batch_are_those_of_its_sentences(segmenter: str, mix: str) -> None:
     model = model_of(segmenter, mix, training={"normalization": "sentences"})
@@ -88,7 +98,7 @@ def test_the_loss_and_gradients_of_a_batch_are_those_of_its_sentences(segmenter:
 
 
 @every_mix
-@pytest.mark.parametrize("segmenter", ["cif", "act"])
+@pytest.mark.parametrize("segmenter", ["cif", "act", "near"])
 def test_padding_in_every_direction_changes_neither_sums_nor_gradients(segmenter: str, mix: str) -> None:
     model = model_of(segmenter, mix)
     step, values = Step(model, model.config.training), []

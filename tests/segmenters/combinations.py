@@ -25,6 +25,7 @@ from caesura.segmenters.readers.blocks import Blocks
 from caesura.segmenters.readers.conv import Conv
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import BiGru, Gru
+from caesura.segmenters.readers.transformer import Transformer
 
 VOCABULARY, WIDTH, LENGTH = 11, 4, 2.5
 READERS: dict[str, Callable[[], Reader]] = {
@@ -34,6 +35,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "deep": lambda: BiGru(VOCABULARY, 3, WIDTH // 2, num_layers=2, residual=True, norm=True),
     "conv": lambda: Conv(VOCABULARY, 3, [1, 2, 1], highway_layers=1),
     "blocks": lambda: Blocks(VOCABULARY, WIDTH, largest=3, width=2, calibrate=True),
+    "transformer": lambda: Transformer(VOCABULARY, WIDTH, 2, 5, window=2, dropout=0.0),
 }
 CUTTERS: dict[str, Callable[[], Cutter]] = {
     "every": Every,
@@ -64,7 +66,8 @@ COMBINATIONS = [
     for reader, cutter, pooling in product(READERS, CUTTERS, POOLINGS)
     if (cutter not in LEARNING or pooling == "weighted")
     and (
-        (
+        (reader == "transformer" and pooling == "weighted")
+        or (
             reader in ("lookup", "gru", "bigru")
             and cutter not in ROUTING
             and pooling in ("mean", "weighted", "last")

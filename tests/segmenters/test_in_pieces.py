@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 import torch
 from helpers import close
 from hypothesis import given, settings
@@ -15,12 +16,15 @@ from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
 from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import Gru
+from caesura.segmenters.readers.transformer import Transformer
 
 READERS = {
     "lookup": lambda: Lookup(9, 4),
     "gru": lambda: Gru(9, 3, 4),
     "deep": lambda: Gru(9, 3, 4, num_layers=3),
     "deeper": lambda: Gru(9, 3, 4, num_layers=3, residual=True, norm=True),
+    "rotary": lambda: Transformer(9, 4, 2, 5, window=2, dropout=0.0, causal=True),
+    "sinusoidal": lambda: Transformer(9, 4, 2, 5, 3, 2, 0.0, "sinusoidal", causal=True),
 }
 CUTTERS = {"every": Every, "fixed 2": lambda: Fixed(2), "fixed 2.5": lambda: Fixed(2.5), "given": Given}
 POOLINGS = {"mean": Mean, "weighted": Weighted, "last": Last, "start": Start, "max": Max}
@@ -33,7 +37,7 @@ def layer(reader: str, cutter: str, pooling: str) -> Segmenter:
     return Segmenter(*parts, output_dim=3).double()
 
 
-@settings(max_examples=30)
+@settings(max_examples=45)
 @given(
     st.sampled_from(sorted(READERS)),
     st.sampled_from(sorted(CUTTERS)),
@@ -69,8 +73,9 @@ def test_pieces_are_the_whole(
         close(torch.stack(parts[b]), whole.vectors[b, :count], 1e-12)
 
 
-def test_gradients_pass_from_piece_to_piece() -> None:
-    segmenter, symbols = layer("gru", "fixed 2.5", "mean"), torch.randint(9, (2, 9))
+@pytest.mark.parametrize("reader", ["gru", "rotary"])
+def test_gradients_pass_from_piece_to_piece(reader: str) -> None:
+    segmenter, symbols = layer(reader, "fixed 2.5", "mean"), torch.randint(9, (2, 9))
     bounds, expected = (0, 2, 3, 7, 9), {}
     segmenter(symbols, [9, 9]).vectors.square().sum().backward()
     for name, parameter in segmenter.named_parameters():

@@ -25,6 +25,7 @@ from caesura.segmenters.readers.blocks import Blocks
 from caesura.segmenters.readers.conv import Conv
 from caesura.segmenters.readers.lookup import Lookup
 from caesura.segmenters.readers.recurrent import BiGru, Gru
+from caesura.segmenters.readers.transformer import Transformer
 
 
 def one_sentence(problem: pytest.ExceptionInfo[Exception], *words: str) -> None:
@@ -64,6 +65,9 @@ def one_sentence(problem: pytest.ExceptionInfo[Exception], *words: str) -> None:
         (lambda: Conv(9, 4, highway_layers=-1), "highway_layers"),
         (lambda: Blocks(9, 4, largest=0), "largest"),
         (lambda: Blocks(9, 4, width=0), "width"),
+        (lambda: Transformer(9, 8, 2, 4, window=0), "window"),
+        (lambda: Transformer(9, 8, 3, 4), "heads"),
+        (lambda: Transformer(0, 8, 2, 4), "vocab_size"),
         (lambda: Attention(4, 0), "size"),
     ],
 )

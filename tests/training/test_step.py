@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, BIGRU, LOOKUP, RECURRENT, TRANSFORMER, sentences, tiny_model
+from helpers import ACT, ACT_DECODER, BIGRU, LOOKUP, RECURRENT, SIZES, TRANSFORMER, sentences, tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -250,14 +250,23 @@ def test_graphs_serve_every_cutter(
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     ("reader", "smoothing", "pooling"),
-    [("conv", "segment", "start"), ("conv", "character", "max"), ("blocks", "character", "attention")],
+    [
+        ("conv", "segment", "start"),
+        ("conv", "character", "max"),
+        ("blocks", "character", "attention"),
+        ("transformer", "segment", "mean"),
+    ],
 )
 def test_graphs_serve_every_part(
     reader: str, smoothing: str, pooling: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"filters": [3, 3], "highway_layers": 1} if reader == "conv" else {"calibrate": True}
+    options = {
+        "conv": {"embedding_dim": 6, "filters": [3, 3], "highway_layers": 1},
+        "blocks": {"embedding_dim": 6, "calibrate": True},
+        "transformer": {**SIZES, "window": 2},
+    }
     segmenter = {
-        "reader": {"type": reader, "embedding_dim": 6, **options},
+        "reader": {"type": reader, **options[reader]},
         "cutter": {"type": "routing", "smoothing": smoothing},
         "pooling": pooling,
         "output_dim": 5,
