@@ -76,31 +76,14 @@ def problems(
     messages: dict[Key, list[str]] = {}
     absent, guessed = set(), set()
     for error in invalid.errors(include_url=False):
-        # <: a union's tag; [key]: the name of an entry, not its value
-        path = tuple(str(part) for part in error["loc"] if str(part) != "[key]")
-        key = tuple(part for part in path[:-1] if not part.startswith("<"))
-        if error["type"] == "extra_forbidden" or not path[-1:] or not path[-1].startswith("<"):
-            key += path[-1:]  # an unknown key is named as it is
+        path, key = _path_and_key(error)
         if section:
             path = key = key[:1]
         if error["type"] == "rule" and error["ctx"]["key"]:
             key = (*key, _broken_at(error["ctx"], section + key, places))
         if error["type"] == "extra_forbidden":
-            names = dict.fromkeys(_keys(whole)) if whole else {}
-            elsewhere = [".".join(name) for name in names if name[-1] == key[-1]]
-            fields = _fields(model, path[:-1]) | (_fields(whole, section) if whole and section else {})
-            alias = ALIASES.get(key[-1].lower().replace("-", "_"), "") if whole and not elsewhere else ""
-            here = alias.split(".")[-1]
-            if alias and here not in fields:
-                elsewhere = [alias]
-            guess = None if elsewhere else here or nearest(key[-1], fields)
+            text, guess = _unknown(key, section, path[:-1], model, whole)
             guessed.add((*key[:-1], guess))
-            meant = f"'{guess}'" if guess else " or ".join(elsewhere)
-            text = "unknown key" + (f"; did you mean {meant}?" if meant else "")
-            if section and not meant and (options := _fields(model, path[:-1])):
-                text += f"; it takes {', '.join(options)}"
-            if section + key in names:
-                text = "not a key of this type"
             if key[-1] in given:
                 text = "the program sets this itself; remove it"
         elif error["type"] == "missing":
@@ -115,6 +98,37 @@ def problems(
     return [
         Problem(place_of(places, section + k), section + k, "; ".join(texts)) for k, texts in messages.items()
     ]
+
+
+def _path_and_key(error: ErrorDetails) -> tuple[Key, Key]:
+    """Where pydantic saw an error, in its words and as the user's key."""
+    # <: a union's tag; [key]: the name of an entry, not its value
+    path = tuple(str(part) for part in error["loc"] if str(part) != "[key]")
+    key = tuple(part for part in path[:-1] if not part.startswith("<"))
+    if error["type"] == "extra_forbidden" or not path[-1:] or not path[-1].startswith("<"):
+        key += path[-1:]  # an unknown key is named as it is
+    return path, key
+
+
+def _unknown(
+    key: Key, section: Key, home: Key, model: type[BaseModel], whole: type[BaseModel] | None
+) -> tuple[str, str | None]:
+    """What to say of an unknown key in the section `home` of `model`, and the key there that it may mean."""
+    names = dict.fromkeys(_keys(whole)) if whole else {}
+    elsewhere = [".".join(name) for name in names if name[-1] == key[-1]]
+    options = _fields(model, home)
+    fields = options | (_fields(whole, section) if whole and section else {})
+    alias = ALIASES.get(key[-1].lower().replace("-", "_"), "") if whole and not elsewhere else ""
+    here = alias.split(".")[-1]
+    if alias and here not in fields:
+        elsewhere = [alias]
+    guess = None if elsewhere else here or nearest(key[-1], fields)
+    if section + key in names:
+        return "not a key of this type", guess
+    meant = f"'{guess}'" if guess else " or ".join(elsewhere)
+    if meant:
+        return f"unknown key; did you mean {meant}?", guess
+    return "unknown key" + (f"; it takes {', '.join(options)}" if section and options else ""), guess
 
 
 def _broken_at(context: Mapping[str, Any], section: Key, places: Mapping[Key, Place]) -> str:

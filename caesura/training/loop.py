@@ -27,8 +27,9 @@ from caesura.training.feed import Planned, feed
 from caesura.training.interrupt import BUDGET, ON_TOP, SHORT, Interrupt, Stop, overrun
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
-from caesura.training.run import Reporter, Run, open_run, settle_all
+from caesura.training.run import Reporter, Run, settle_all
 from caesura.training.schedule import Verdict, bound_reached, rate_at
+from caesura.training.start import open_run
 from caesura.training.step import SUMS, Step
 from caesura.training.validation import ValidationExample, log_record, summarise, translated
 from caesura.training.world import World

@@ -23,7 +23,7 @@ from caesura.data.files import read_json
 from caesura.errors import InputError
 from caesura.experiments.processes import Children
 from caesura.training.lock import LOCK
-from caesura.training.run import FILES, FOLDERS
+from caesura.training.start import FILES, FOLDERS
 
 WITHIN = ("cache/train.idx", "cache/train.bin", "checkpoints/000000010.safetensors", "skipped/000000001.json")
 SOURCE = b"eins zwei\n"

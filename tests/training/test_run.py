@@ -14,7 +14,7 @@ from wording import refuses
 
 from caesura.errors import InputError
 from caesura.training.loop import train
-from caesura.training.run import _going_on, output_ratio
+from caesura.training.start import _going_on, output_ratio
 
 
 @given(st.integers(0, 300), st.integers(0, 900), st.integers(1, 60))

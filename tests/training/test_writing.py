@@ -17,7 +17,7 @@ from wording import refuses
 
 from caesura.errors import InputError
 from caesura.inference import Translator
-from caesura.training import loop
+from caesura.training import loop, start
 from caesura.training import run as module
 from caesura.training.checkpoint import (
     Progress,
@@ -128,7 +128,7 @@ def test_a_run_is_closed_though_ctrl_c_comes_as_soon_as_it_is_open(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*given: Any) -> None:
-        run, _ = module.open_run(*given)
+        run, _ = start.open_run(*given)
         Gate(monkeypatch, 0, lambda: time.sleep(0.3))
         run.save()
         raise KeyboardInterrupt
