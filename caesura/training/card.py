@@ -11,7 +11,8 @@ import sacrebleu
 import torch
 
 from caesura import __version__
-from caesura.config import Config, Files, SegmenterComponent
+from caesura.config import Config, Files
+from caesura.config.sections import SegmenterComponent
 from caesura.data.files import write_whole
 from caesura.evaluation.evaluate import Evaluation
 from caesura.evaluation.rates import aim, off_rate
