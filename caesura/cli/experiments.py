@@ -71,7 +71,10 @@ def demo(
 
 def reproduce(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="iwslt14, multi30k, reading, answer, or a folder")
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="iwslt14, zh-en, ja-en, fr-en, multi30k, reading, answer, or a folder"
+        ),
     ],
     data: Data = None,
     out: Annotated[

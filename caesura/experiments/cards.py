@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from caesura.config import load_config
@@ -25,14 +25,14 @@ It is not for uses in which a wrong translation does harm. Its segments are thos
 morphemes. The text has terms of its own, which may bind its models too."""
 
 
-def keep_cards(out: Path, results: Sequence[SystemResult], about: Sequence[str]) -> None:
+def keep_cards(out: Path, results: Sequence[SystemResult], about: Callable[[list[str]], list[str]]) -> None:
     """Write cards/NAME.md for the best finished seed of each system; a card outlives its model folder."""
     for result in results:
         best = result.best
         if best is not None and best.trained and best.start and (best.member.folder / WEIGHTS).exists():
             path = _path(out, result.system)
             path.parent.mkdir(exist_ok=True)
-            write_whole(path, _card(out, result, best, about).encode(errors="replace"))
+            write_whole(path, _card(out, result, best, about([result.system.text])).encode(errors="replace"))
 
 
 def links(out: Path, results: Sequence[SystemResult]) -> str:

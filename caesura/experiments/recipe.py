@@ -51,12 +51,18 @@ class RecipeTable(Section):
     settings: list[str] = Field(
         default=[], description="such as training.precision=bfloat16, over all configs"
     )
+    text: Name | None = Field(
+        default=None, description="its text's folder in that of --data; null: --data names it itself"
+    )
     rows: dict[Name, RecipeRow] = Field(min_length=1, description="its systems, by their names")
 
 
 class Splits(Section):
     """Sentences of the paper's text."""
 
+    name: str | None = Field(
+        default=None, description="its name, where ours is another text, not a part of it"
+    )
     train: int = Field(ge=1, description="sentences")
     dev: int = Field(ge=1, description="sentences")
     test: int = Field(ge=1, description="sentences")
@@ -79,6 +85,11 @@ class Recipe(Section):
     def name(self) -> str:
         """The name of its folder."""
         return self._folder.resolve().name
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of its tables, each once; "" is the one that --data names itself."""
+        return [*dict.fromkeys(table.text or "" for table in self.tables.values())]
 
     def wanted(self, gold: str | None = None) -> tuple[Measure, ...]:
         """The measures of every model: the test, and those that the recipe names; `gold` is for cuts."""
@@ -114,6 +125,7 @@ class RecipeSystem:
     paper: Paper | None
     members: dict[int, Member]  # by seed
     series: str | None = None  # its line in the figure of BLEU and segment length
+    text: str = ""  # the folder of its text in that of --data
 
     @property
     def name(self) -> str:
@@ -185,14 +197,15 @@ def _system(
     except InputError as problem:
         message = str(problem).replace("\n", "; ")
         raise recipe.error(key, f"cannot be trained: {message}") from problem
-    text = () if chosen.data is None else tuple(text_settings(chosen.data, config))
+    data = chosen.data and chosen.data / (rows.text or "")
+    text = () if data is None else tuple(text_settings(data, config))
     members = {}
     for seed in chosen.seeds or row.seeds or rows.seeds:
         over = (*settings, *text, *chosen.settings, f"training.seed={seed}")
         member = f"{table}-{name}-{seed}"
         members[seed] = Member(member, path, over, chosen.out / member.replace(" ", "_"))
         members[seed].load()
-    return RecipeSystem(table, name, row.title or name, row.paper, members, row.series)
+    return RecipeSystem(table, name, row.title or name, row.paper, members, row.series, rows.text or "")
 
 
 def unique_titles(chosen: Sequence[RecipeSystem]) -> list[str]:

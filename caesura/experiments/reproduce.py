@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool, gold: str
     selected = systems(recipe, chosen)
     members = _in_turn(selected)
     shown = _with_earlier(recipe, chosen, selected)
-    experiment = Reproduction(recipe, chosen.out, shown, members[0].load(), gold)
+    experiment = Reproduction(recipe, chosen.out, shown, gold)
     experiment.check(members)
     experiment.results()  # what cannot be read is refused before anything starts
     with hold(chosen.out, lambda _: None):
@@ -109,8 +109,7 @@ def redraw(name: str, out: Path) -> list[Path]:
     if not shown:
         remedy = f"`caesura reproduce {recipe.name} --out DIR` makes some"
         raise InputError(f"{out / 'metrics'}: no results of recipe {recipe.name} to draw; {remedy}")
-    first = next(iter(shown[0].members.values()))
-    experiment = Reproduction(recipe, out, shown, first.load())
+    experiment = Reproduction(recipe, out, shown)
     experiment.splits = kept_text(out / TABLE)
     with hold(out, lambda _: None):
         experiment.write(drawn=True)
@@ -178,11 +177,11 @@ class Reproduction(Experiment):
         recipe: Recipe,
         out: Path,
         shown: Sequence[RecipeSystem],
-        config: Config,
         gold: str | None = None,
     ) -> None:
         super().__init__(out, recipe.wanted(gold))
-        self.recipe, self.shown, self.config = recipe, shown, config
+        self.recipe, self.shown = recipe, shown
+        self.configs: dict[str, Config] = {}  # one per text of the members that were checked
         self.splits: list[Split] = []
 
     def kept(self, member: Member) -> Outcome | None:
@@ -197,7 +196,13 @@ class Reproduction(Experiment):
         except InputError as problem:
             raise InputError(f"{problem}, or all of it: --data FOLDER") from problem
         super().check(members)
-        self.splits = measure_text(self.config)
+        for system in self.shown:
+            if chosen := [member for member in system.members.values() if member in members]:
+                self.configs.setdefault(system.text, chosen[0].load())
+        before = kept_text(self.out / TABLE) if len(self.recipe.texts) > 1 else []
+        by_text = {text: [s for s in before if s.text == text] for text in self.recipe.texts}
+        by_text |= {text: measure_text(config, text) for text, config in self.configs.items()}
+        self.splits = [split for splits in by_text.values() for split in splits]
 
     def results(self) -> list[SystemResult]:
         """The current results."""
@@ -207,7 +212,7 @@ class Reproduction(Experiment):
         """Write metrics/, cards/, table.md, table.json and table.csv; `drawn`: the figures too."""
         results = self.results()
         keep_metrics(self.out, results)
-        keep_cards(self.out, results, self._about())
+        keep_cards(self.out, results, self._about)
         content = {
             "recipe": self.recipe.name,
             "title": self.recipe.title,
@@ -256,20 +261,30 @@ class Reproduction(Experiment):
         terminal.say(f"\nThe tables: {out}/table.md, .json and .csv; the models: {out}/*/")
 
     def report(self, time_limit: float | None) -> None:
-        """Write the report of all systems, each with its best seed that has weights, if it is out of date."""
-        results = self.results()
+        """Write the report of each text of this call, if it is out of date."""
+        began, results = time.monotonic(), self.results()
+        for text, config in self.configs.items():
+            left = None if time_limit is None else time_limit - (time.monotonic() - began)
+            self._report(
+                [r for r in results if r.system.text == text], self.out / "report" / text, config, left
+            )
+
+    def _report(
+        self, results: Sequence[SystemResult], folder: Path, config: Config, time_limit: float | None
+    ) -> None:
+        """Write a report of systems, each with its best seed that has weights."""
         names = unique_titles([result.system for result in results])
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
         folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
         if not folders:
             terminal.say("no report: no system has weights")
             return
-        page, made_from = self.out / "report" / PAGE, self.out / "report" / "made_from.json"
+        page, made_from = folder / PAGE, folder / "made_from.json"
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
         before = _made_from(made_from) if page.exists() else {}
         if not facts.items() <= before.items():  # one of more systems stays when a folder is deleted
             clear(page.parent)
-            problem = self._compare(folders, page.parent, time_limit)
+            problem = self._compare(folders, page.parent, time_limit, config)
             if problem:
                 terminal.say(one_line(f"no report: {problem}"))
                 return
@@ -280,9 +295,10 @@ class Reproduction(Experiment):
         what = f"without {lacking}, whose weights are not there" if lacking else "of all systems"
         terminal.say(one_line(f"The report {what}: {page}"))
 
-    def _compare(self, folders: Mapping[str, Path], out: Path, time_limit: float | None) -> str:
+    def _compare(
+        self, folders: Mapping[str, Path], out: Path, time_limit: float | None, config: Config
+    ) -> str:
         """Run `caesura compare` in a process of its own; the error message, if there is one."""
-        config = self.config
         test = config.data.test
         if test is None:
             return "the configs name no data.test"
@@ -316,7 +332,7 @@ class Reproduction(Experiment):
             notes, changed = self._notes(listed, table), self._changed(listed)
             tables.append(_Shown(table, notes, links(self.out, listed), changed))
         for table in (text_table(self.splits, self.recipe.paper_text), reading_table(results)):
-            tables.append(_Shown(table, self._about()))
+            tables.append(_Shown(table, self._about(self.recipe.texts)))
         return [shown for shown in tables if shown.table.rows]
 
     def _changed(self, results: Sequence[SystemResult]) -> str:
@@ -333,15 +349,16 @@ class Reproduction(Experiment):
         ]
         return f"Other than in the recipe: {'; '.join(listed)}." if listed else ""
 
-    def _about(self) -> list[str]:
-        notes = (self.splits and like_for_like(self.splits, self.recipe.paper_text), self.recipe.note)
-        return [note for note in notes if note]
+    def _about(self, texts: Iterable[str]) -> list[str]:
+        paper = self.recipe.paper_text
+        notes = [like_for_like(self.splits, paper, text) for text in dict.fromkeys(texts)]
+        return [note for note in (*notes, self.recipe.note) if note]
 
     def _notes(self, results: Sequence[SystemResult], table: Table | None = None) -> list[str]:
         outcomes = [outcome for result in results for outcome in result.outcomes.values()]
         beams = sorted({o.made.get("beam") or o.member.load().testing.beam_size for o in outcomes})
         notes = [
-            *self._about(),
+            *self._about(result.system.text for result in results),
             "BLEU and chrF2 (order 6; of order 2: table.json) on the test set with beam "
             f"{', '.join(map(str, beams))}, dev greedily; ± is the standard deviation over seeds; "
             "segment length on dev, at the best validation there.",

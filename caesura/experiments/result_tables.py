@@ -122,7 +122,10 @@ def _lengths(result: SystemResult) -> str:
 def _papers_lengths(paper: Paper) -> str | None:
     if paper.segment_length is None:
         return None
-    return _segments(f"{paper.segment_length:.2f}", paper.longest_segment)
+    mean = f"{paper.segment_length:.2f}"
+    if float(mean) != paper.segment_length:
+        mean = str(paper.segment_length)  # such as 1.0007
+    return _segments(mean, paper.longest_segment)
 
 
 def _alone(name: str, show: Callable[[float], str], timed: bool = False) -> Ours:

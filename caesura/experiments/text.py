@@ -31,9 +31,10 @@ class Split:
     sentences: int
     src: Lengths
     trg: Lengths
+    text: str = ""  # which one, where a recipe has several
 
 
-def measure_text(config: Config) -> list[Split]:
+def measure_text(config: Config, text: str = "") -> list[Split]:
     """Count the sentences and characters of a config's text."""
     splits = []
     for name in ("train", "dev", "test"):
@@ -48,7 +49,8 @@ def measure_text(config: Config) -> list[Split]:
                 sums[side] += length
                 longest[side] = max(longest[side], length)
         means = [total / max(1, count) for total in sums]
-        splits.append(Split(name, count, *(Lengths(m, n) for m, n in zip(means, longest, strict=True))))
+        src, trg = (Lengths(m, n) for m, n in zip(means, longest, strict=True))
+        splits.append(Split(name, count, src, trg, text))
     return splits
 
 
@@ -68,21 +70,34 @@ def kept_text(path: Path) -> list[Split]:
 def text_table(splits: Sequence[Split], paper: Splits | None) -> Table:
     """The paper's Table 1 for this text, with lengths."""
     columns = [Column("split"), Column("sentences", ",")]
+    several = len({s.text for s in splits}) > 1
     for side in ("source", "target"):
         columns += [Column(f"{side} characters", ".1f"), Column("longest", "d")]
     rows: list[list[Cell]] = [
-        [s.name, s.sentences, s.src.mean, s.src.longest, s.trg.mean, s.trg.longest] for s in splits
+        [
+            f"{s.text}, {s.name}" if several else s.name,
+            *(s.sentences, s.src.mean, s.src.longest, s.trg.mean, s.trg.longest),
+        ]
+        for s in splits
     ]
     if paper is not None:
-        columns.append(Column("the paper's sentences", ","))
+        columns.append(Column(f"the paper's sentences{f' ({paper.name})' if paper.name else ''}", ","))
         rows = [[*row, getattr(paper, split.name)] for row, split in zip(rows, splits, strict=True)]
     return Table("text", "Table 1: the text (mean length and longest line, in characters)", columns, rows)
 
 
-def like_for_like(splits: Sequence[Split], paper: Splits | None) -> str:
-    """A note where the training text differs from the paper's, which makes scores hard to compare."""
-    train = next(split.sentences for split in splits if split.name == "train")
-    if paper is None or train == paper.train:
+def like_for_like(splits: Sequence[Split], paper: Splits | None, text: str) -> str:
+    """A note where a training text differs from the paper's, which makes scores hard to compare."""
+    train = next((s.sentences for s in splits if (s.name, s.text) == ("train", text)), None)
+    if paper is None or train is None:
+        return ""
+    if paper.name:
+        ours = f"{text or 'other text'} ({train:,} pairs)"
+        return (
+            f"The paper's text is {paper.name} ({paper.train:,} pairs), ours is {ours}: compare the order of "
+            "the systems; no score is like for like."
+        )
+    if train == paper.train:
         return ""
     share = f"{train / paper.train:.0%} of the paper's {paper.train:,}"
     read = "of which each system reads those within its limits"

@@ -431,3 +431,31 @@ def test_the_small_recipes_share_everything_but_the_system() -> None:
         for part in ("encoder", "decoder"):
             dropout, shared = (getattr(c.model, part).options["dropout"] for c in (config, base))
             assert dropout == shared > 0
+
+
+def test_tables_of_several_texts_take_each_theirs_from_one_folder(recipe: Path) -> None:
+    (recipe / "texts").mkdir()
+    for name in ("one", "two"):
+        shutil.copytree(recipe / "data", recipe / "texts" / name)
+    train = [recipe / "texts" / "two" / f"train.{side}" for side in ("de", "en")]
+    for file in train:
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:40]))
+    content = RECIPE.replace("    title: The first", "    text: one\n    title: The first")
+    content = content.replace("    title: The second", "    text: two\n    title: The second")
+    (recipe / FILE).write_text(content.replace("{train: 120", "{name: Figures, train: 120"), "utf-8")
+    options = ("--out", recipe.parent / "out", "--data", recipe / "texts", "--no-report")
+    assert caesura("reproduce", recipe, *options, "--only", "word").status == 0
+    assert caesura("reproduce", recipe, *options, "--only", "act").status == 0
+    made = json.loads((recipe.parent / "out" / "table.json").read_bytes())
+    counted = [(split["text"], split["name"], split["sentences"]) for split in made["text"]]
+    assert [row for row in counted if row[1] == "train"] == [("one", "train", 60), ("two", "train", 40)]
+    text = (recipe.parent / "out" / "table.md").read_text(encoding="utf-8")
+    first, second = text[text.index("## The first") :].split("## The second")
+    assert "The paper's text is Figures (120 pairs), ours is one (60 pairs): " in first
+    assert "ours is two (40 pairs)" not in first
+    assert "ours is two (40 pairs)" in second.split("\n## ")[0]
+    pairs = {row["system"]: row["pairs"] for row in rows(recipe) if row["by"] == "ours"}
+    assert pairs == {"word": "60", "act": "40"}
+    shutil.rmtree(recipe / "texts" / "two")
+    message = refusal(caesura("reproduce", recipe, *options))
+    assert str(recipe / "texts" / "two") in message
