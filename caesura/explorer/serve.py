@@ -21,14 +21,13 @@ import uvicorn
 from caesura.errors import InputError, Interrupted
 from caesura.explorer.guard import LOOPBACK
 from caesura.explorer.limits import Limits
+from caesura.explorer.protocol import HEAD_BYTES, Protocol
 from caesura.explorer.server import Explorer
 from caesura.explorer.shelf import Shelf
 from caesura.signals import restore_signals, take_signals
 from caesura.visible import one_line
 
 ENDING = 5  # seconds that requests have to end
-CONNECTIONS = 512
-HEADERS = 16 << 10  # bytes of a request's headers
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def server_settings() -> dict[str, Any]:
     """How uvicorn should serve: quietly, and within bounds."""
     return {
         "loop": "asyncio",
-        "http": "h11",
+        "http": Protocol,
         "ws": "none",
         "lifespan": "off",
         "log_config": None,
@@ -158,8 +157,7 @@ def server_settings() -> dict[str, Any]:
         "access_log": False,
         "server_header": False,
         "proxy_headers": False,
-        "limit_concurrency": CONNECTIONS,
-        "h11_max_incomplete_event_size": HEADERS,
+        "h11_max_incomplete_event_size": HEAD_BYTES,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": ENDING,
     }

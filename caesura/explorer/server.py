@@ -150,7 +150,7 @@ class Explorer:
             try:
                 content = _parsed(question.request, await _body(request, self.limits))
             except Refused as problem:
-                return _error(problem)
+                return error_response(problem)
             pool = self.slow if question.long(content) else self.quick
             owner = request.client.host if request.client else ""
             return await _answered(request, pool.run(lambda check: question.work(content, check), owner))
@@ -173,16 +173,16 @@ async def _answered(request: Request, work: Awaitable[BaseModel]) -> Response:
             return Response(status_code=499)  # nobody reads it
         return Response(answer.result().model_dump_json(), media_type="application/json")
     except Refused as problem:
-        return _error(problem)
+        return error_response(problem)
     except InputError as problem:
-        return _error(Refused(422, str(problem)))
+        return error_response(Refused(422, str(problem)))
     except Stopped:
-        return _error(Refused(503, "the server is shutting down"))
+        return error_response(Refused(503, "the server is shutting down"))
     except Exception as problem:
         if out_of_memory(problem):
-            return _error(Refused(503, "there is not enough memory for this; try a shorter text"))
+            return error_response(Refused(503, "there is not enough memory for this; try a shorter text"))
         print(each_line("".join(traceback.format_exception(problem))), end="", file=sys.stderr)
-        return _error(Refused(500, f"{type(problem).__name__}; the server's terminal shows where"))
+        return error_response(Refused(500, f"{type(problem).__name__}; the server's terminal shows where"))
     finally:
         answer.cancel()
         gone.cancel()
@@ -228,7 +228,8 @@ def _parsed(kind: type[BaseModel], content: bytes) -> Any:
         raise Refused(422, text, key or None) from None
 
 
-def _error(problem: Refused) -> Response:
+def error_response(problem: Refused) -> Response:
+    """A refusal as an answer in JSON."""
     answer = schema.ErrorAnswer(error=schema.Problem(message=str(problem), field=problem.field))
     headers = {429: {"retry-after": "1"}, 503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}
     return Response(
@@ -240,14 +241,14 @@ def _error(problem: Refused) -> Response:
 
 
 def _refusal(problem: Refused) -> App:
-    return _error(problem)
+    return error_response(problem)
 
 
 async def _http_problem(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     sentences = {404: "there is nothing at this address", 405: "this address takes another method"}
     text = sentences.get(problem.status_code, str(problem.detail))
-    return _error(Refused(problem.status_code, text))
+    return error_response(Refused(problem.status_code, text))
 
 
 def _constant(text: str) -> Callable[[Request], Awaitable[Response]]:

@@ -75,7 +75,7 @@ class Slot:
     def current(self) -> Loaded:
         """The model of the folder as it is now; Refused if there is none.
 
-        While one thread reads new weights, the others use the old ones.
+        While one thread reads new weights, the others use the old ones, or refuse if there are none.
         """
         stamp = _stamp(self.folder / WEIGHTS)
         if stamp is None:
@@ -83,8 +83,9 @@ class Slot:
         if stamp == self._stamp and self.latest is not None:
             return self.latest
         before = self.latest
-        if not self._lock.acquire(blocking=before is None):
-            assert before is not None
+        if not self._lock.acquire(blocking=False):
+            if before is None:
+                raise Refused(503, f"{self.name} is being loaded; try again in a moment")
             return before
         try:
             return self._renewed()

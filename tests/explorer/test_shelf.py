@@ -21,6 +21,7 @@ from wording import wording
 from caesura.config import EntropyCuts
 from caesura.data.entropy import NgramCuts
 from caesura.data.held import LOCK
+from caesura.explorer.refused import Refused
 from caesura.explorer.server import Explorer
 from caesura.explorer.shelf import PAUSE, short_names
 from caesura.inference import Translator
@@ -100,6 +101,11 @@ def test_one_thread_reads_new_weights_while_others_use_the_old_ones(
         try:
             assert reading.wait(30)
             assert threads.submit(slot.current).result(30) is before
+            slot.latest = None  # as before the first weights of a training
+            with pytest.raises(Refused) as refused:
+                threads.submit(slot.current).result(30)
+            assert refused.value.status == 503
+            wording(str(refused.value))
         finally:
             go.set()
         assert first.result(30).version != before.version

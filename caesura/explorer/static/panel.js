@@ -301,7 +301,7 @@ export class Panel {
         const running = this.element.querySelector(".running");
         const state = training.running ? `in training, update ${training.update}` : "trained";
         if (running) running.textContent = state;
-        if (training.running) this.#watch(POLL);
+        if (training.running || this.model.problem) this.#watch(POLL);
         this.model = { ...this.model, running: training.running };
         if (this.model.version === training.version || !training.version) return;
         if (this.model.problem) return this.on.replaced(this.name, training.version); // its first weights
