@@ -36,6 +36,7 @@ class HmrnnState:
     hidden: Tensor  # [B, H] h
     cell: Tensor  # [B, H]   c
     cut: Tensor  # [B]       z: 1 where the last symbol ended a segment
+    owed: Tensor  # [B]      segments that the rate asks for and that have not come; 0 without a rate
 
 
 class HmrnnSegmenter(BaseSegmenter):
@@ -44,8 +45,8 @@ class HmrnnSegmenter(BaseSegmenter):
     A segment ends where the detector's logit s is above 0, and at the sentence's last symbol. Its vector is a
     projection of the state there. Backwards, a cut has the gradient of the hard sigmoid of `slope` times s.
 
-    Without a `rate`, the first segments have about two symbols. With one, they are about as long as it asks,
-    and log(2 threshold) is subtracted from s.
+    Without a `rate`, the first segments have about two symbols. With one, they are about as long as it asks:
+    each segment that it asks for and that has not come yet raises s by about its spread.
     """
 
     figures = (LIVE,)
@@ -168,7 +169,7 @@ class HmrnnSegmenter(BaseSegmenter):
             live=mask & ((slope * logits).abs() < 1) & (forced != END),
             logits=logits,
         )
-        after = None if final else _after(at, hidden, cells, cut, lengths)
+        after = None if final else self._after(at, hidden, cells, cut, lengths)
         # 1 at a cut, with the gradient of the cut: what the layer above reads is z h.
         return Draft(cuts, (hidden * cut[..., None], after))
 
@@ -183,27 +184,42 @@ class HmrnnSegmenter(BaseSegmenter):
         bias = self.cell.bias_ih + self.cell.bias_hh
         gates = F.linear(embedded, self.cell.weight_ih, bias)  # of the symbols, all at once
         read = F.linear(embedded, self.boundary.weight[:, :inputs] * self.scale, self.boundary.bias)
-        if self.control is not None and (threshold := self.control.current_threshold) is not None:
-            read = read - (2 * threshold).log().to(read.dtype)
+        unit = self._unit(read)
+        if (control := self.control) is not None and (threshold := control.current_threshold) is not None:
+            asked = torch.arange(1, 1 + read.shape[1], device=read.device) / control.target.value
+            due = at.owed[:, None].double() + asked - (2 * threshold).log()
+            read = read + unit * due[..., None].to(read.dtype)
         if shift is not None:
             read = read + shift[..., None]
         both = torch.cat((gates, read), 2)
         recurrent = torch.cat((self.cell.weight_hh, self.boundary.weight[:, inputs:] * self.scale))
         slope = self.slope.value.to(both.dtype)
-        h, c, z = at.hidden, at.cell, at.cut[:, None]
+        h, c, z, made = at.hidden, at.cell, at.cut[:, None], torch.zeros_like(at.cut[:, None])
         results: list[tuple[Tensor, ...]] = []
         for x, decided in zip(both.unbind(1), forced.unbind(1), strict=True):
             i, f, g, o, s = (x + F.linear(h, recurrent)).split((width, width, width, width, 1), 1)
             c = (1 - z) * torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)  # FLUSH where z is 1
             h = torch.sigmoid(o) * torch.tanh(c)
+            s = s - made
             soft = _hard_sigmoid(s, slope)
             chosen = torch.where(decided[:, None] == 0, s > 0, decided[:, None] > 0)
+            made = made + unit * chosen
             z = chosen + (soft - soft.detach()) * (decided[:, None] != END)
             results.append((h, c, z, s))
         if not results:  # no symbols: the shapes of nothing
             return both[..., :width], both[..., :width], both[..., -1], both[..., -1]
         hidden, cells, cut, logits = (torch.stack(parts, 1) for parts in zip(*results, strict=True))
         return hidden, cells, cut.squeeze(2), logits.squeeze(2)
+
+    def _unit(self, like: Tensor) -> Tensor:
+        """[]: what each segment that is owed adds to the logits; 0 without a rate.
+
+        About the spread of the logits, which it follows as the weights grow. Without it, the state after some
+        symbols without a cut lowers the logits further, and a long sentence is never cut again.
+        """
+        if self.control is None:
+            return like.new_zeros(())
+        return self.boundary.weight.detach().norm().to(like.dtype) * self.scale
 
     def emit(self, draft: Draft, size: int) -> Segments:
         """Project the state at each cut."""
@@ -220,8 +236,27 @@ class HmrnnSegmenter(BaseSegmenter):
 
     def start(self, size: int, like: Tensor) -> HmrnnState:
         """The state before the first symbol of `size` sentences, with the dtype and device of `like`."""
-        zeros = like.new_zeros(size, self.cell.hidden_size)
-        return HmrnnState(zeros, zeros, like.new_zeros(size))
+        zeros, none = like.new_zeros(size, self.cell.hidden_size), like.new_zeros(size)
+        return HmrnnState(zeros, zeros, none, none)
+
+    def _after(
+        self, at: HmrnnState, hidden: Tensor, cells: Tensor, cut: Tensor, lengths: Tensor
+    ) -> HmrnnState:
+        """The state after each sentence's last symbol so far."""
+        if not hidden.shape[1]:
+            return at
+        last, some = (lengths - 1).clamp(min=0)[:, None], lengths > 0
+
+        def picked(values: Tensor, before: Tensor) -> Tensor:
+            wide = last[..., None].expand(-1, 1, values.shape[2])
+            return torch.where(some[:, None], values.gather(1, wide).squeeze(1), before)
+
+        owed = at.owed
+        if self.control is not None:
+            asked = lengths / self.control.target.value
+            owed = owed + (asked - cut.detach().cumsum(1).gather(1, last).squeeze(1) * some).to(owed.dtype)
+        moved = torch.where(some, cut.gather(1, last).squeeze(1), at.cut)
+        return HmrnnState(picked(hidden, at.hidden), picked(cells, at.cell), moved, owed)
 
 
 def _forced(lengths: Tensor, mask: Tensor, final: bool, given: Tensor | None) -> Tensor:
@@ -238,17 +273,3 @@ def _forced(lengths: Tensor, mask: Tensor, final: bool, given: Tensor | None) ->
 def _hard_sigmoid(logits: Tensor, slope: Tensor) -> Tensor:
     """The paper's: max(0, min(1, (slope * logits + 1) / 2)); above one half where a logit is above 0."""
     return ((slope * logits + 1) / 2).clamp(0, 1)
-
-
-def _after(at: HmrnnState, hidden: Tensor, cells: Tensor, cut: Tensor, lengths: Tensor) -> HmrnnState:
-    """The state after each sentence's last symbol so far."""
-    if not hidden.shape[1]:
-        return at
-    last, some = (lengths - 1).clamp(min=0)[:, None], lengths > 0
-
-    def picked(values: Tensor, before: Tensor) -> Tensor:
-        wide = last[..., None].expand(-1, 1, values.shape[2])
-        return torch.where(some[:, None], values.gather(1, wide).squeeze(1), before)
-
-    moved = torch.where(some, cut.gather(1, last).squeeze(1), at.cut)
-    return HmrnnState(picked(hidden, at.hidden), picked(cells, at.cell), moved)

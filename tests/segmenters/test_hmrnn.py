@@ -43,18 +43,24 @@ def listing(layer: HmrnnSegmenter, x: Tensor, marks: list[int]) -> tuple[Tensor,
     h = c = torch.zeros(H, dtype=torch.float64)
     z = torch.zeros((), dtype=torch.float64)
     vectors, ends, scores = [], [], []
+    owed = unit = 0.0
+    if (control := layer.control) is not None:  # ours: docs/paper_notes.md, 20
+        owed = -math.log(2 * control.training_threshold.value)  # type: ignore[union-attr]
+        unit = math.sqrt((w @ w + u @ u).item() / (E + H))
     for t, symbol in enumerate(x.tolist()):
         e = layer.embedding.weight[symbol]
         s_t = W @ e + U @ h + b  # eq. 4, without the top-down term
         i, f, g, o = (s_t[k * H : (k + 1) * H] for k in range(4))
         i, f, o, g = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o), torch.tanh(g)
-        s = (w @ e + u @ h) / math.sqrt(E + H) + layer.boundary.bias[0]
+        owed += 1 / layer.target if layer.target else 0
+        s = (w @ e + u @ h) / math.sqrt(E + H) + layer.boundary.bias[0] + unit * owed
         soft = torch.clamp((a * s + 1) / 2, 0, 1)
         # eq. 2: UPDATE and FLUSH, chosen by z of the step before; in the backward pass a mixture of both.
         update, flush = f * c + i * g, i * g
         c = (1 - z) * update + z * flush
         h = o * torch.tanh(c)  # eq. 3
         z = Step.apply(soft, marks[t]) if t < len(x) - 1 else torch.ones_like(soft)  # eq. 7, and the end
+        owed -= bool(z)
         scores.append(soft.item())
         ends.append(bool(z))
         if z:
@@ -69,12 +75,14 @@ def marked(symbols: Tensor, some: bool) -> Tensor | None:
 
 
 @pytest.mark.parametrize("some", [False, True], ids=["free", "given"])
-@pytest.mark.parametrize("slope", [0.7, 1.5])
+@pytest.mark.parametrize(("slope", "rate"), [(0.7, None), (1.5, None), (0.7, Rate(2.5))])
 @pytest.mark.parametrize("seed", range(2))
 def test_it_is_the_papers_equations_in_outputs_and_in_every_gradient(
-    seed: int, slope: float, some: bool
+    seed: int, slope: float, rate: Rate | None, some: bool
 ) -> None:
-    layer, generator = hmrnn(seed, slope=slope), torch.Generator().manual_seed(seed)
+    layer, generator = hmrnn(seed, slope=slope, rate=rate), torch.Generator().manual_seed(seed)
+    if layer.control is not None:
+        layer.control.start_at(0.7)
     symbols, lengths = ragged([n for n in LENGTHS if n], VOCABULARY, generator)
     cuts = marked(symbols, some)
     segments = layer(symbols, lengths, given=cuts)
@@ -151,7 +159,8 @@ def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:
 )
 def test_pieces_are_the_whole(sizes: list[list[int]], some: bool, seed: int) -> None:
     """`sizes`: for each piece, how many symbols each of three sentences has in it."""
-    layer, sizes = hmrnn(seed), [*sizes, [1, 2, 1]]  # the last one has </s>
+    rate = Rate(2.5) if seed % 2 else None
+    layer, sizes = hmrnn(seed, rate=rate), [*sizes, [1, 2, 1]]  # the last one has </s>
     lengths = torch.tensor(sizes).sum(0)
     symbols, _ = ragged(lengths.tolist(), VOCABULARY, torch.Generator().manual_seed(seed))
     cuts = marked(symbols, some)
@@ -273,14 +282,32 @@ def test_where_the_length_jumps_about_the_nearest_threshold_is_kept() -> None:
     assert threshold_near(lambda at: (160, 10), 3.0, 0.7) == 0.7  # nothing helps
 
 
-def test_a_threshold_is_taken_off_the_logits() -> None:
+def test_a_threshold_is_taken_off_the_logits_in_units_of_their_spread() -> None:
     layer = hmrnn(rate=Rate(2.0))
     symbols, lengths = ragged([12], VOCABULARY, torch.Generator().manual_seed(0))
-    shift = torch.full(symbols.shape, -math.log(2 * 0.8), dtype=torch.float64)
+    unit = layer.boundary.weight.detach().norm() / math.sqrt(layer.boundary.in_features)
+    shift = torch.full(symbols.shape, -math.log(2 * 0.8), dtype=torch.float64) * unit
     wanted = layer.shifted(symbols, lengths, shift)
     layer.control.start_at(0.8)  # type: ignore[union-attr]
     close(layer(symbols, lengths).vectors, wanted.vectors, 1e-12)
     close(layer(symbols, lengths).cuts.logits, wanted.cuts.logits, 1e-12)  # type: ignore[arg-type]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 99), st.sampled_from([0.1, 3.0, 1000.0]), st.sampled_from([1.0, 2.0, 4.0, 9.0]))
+def test_no_weights_keep_a_sentence_far_from_its_rate(seed: int, scale: float, target: float) -> None:
+    """A logit is at most the norms of weights and inputs, and each segment that is owed adds the weights'."""
+    layer = hmrnn(seed, rate=Rate(target))
+    with torch.no_grad():
+        layer.boundary.weight.mul_(scale)
+        layer.boundary.weight[:, 4:] -= 3 * scale  # one state would cut always, and one never
+    symbols, lengths = ragged([150, 90, 33], VOCABULARY, torch.Generator().manual_seed(seed))
+    ends, inner = layer(symbols, lengths).ends, torch.arange(150) < lengths[:, None] - 1
+    owed = torch.arange(1, 151) / target - (ends & inner).cumsum(1)
+    unit = layer.boundary.weight.norm().item() / 3  # of 4 + 5 inputs
+    largest = math.sqrt(layer.embedding.weight.norm(dim=1).max().item() ** 2 + 5)  # no state is beyond 1
+    bound = largest + abs(layer.boundary.bias.item()) / unit + 1
+    assert owed[inner].abs().max() < bound
 
 
 def test_the_slope_decides_how_much_is_learned_and_not_where_cuts_are() -> None:
