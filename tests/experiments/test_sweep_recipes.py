@@ -17,11 +17,20 @@ from caesura.experiments.sweep_results import chosen, load, merge
 
 ROOT = Path(__file__).parents[2]
 LONG = {"grid-telling.yaml", "grid-fixed-long.yaml"}  # trained to the end, and scored on the test set
-COMMANDS = [
-    (path.name, line)
-    for path in sorted((ROOT / "recipes" / "freedom").glob("grid-*.yaml"))
-    for line in re.findall(r"^# \$ caesura sweep (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-]
+
+
+def commands(folder: str) -> list[tuple[str, str]]:
+    """The grids of a folder of recipes, each with a command that stands above it."""
+    return [
+        (path.name, line)
+        for path in sorted((ROOT / "recipes" / folder).glob("grid-*.yaml"))
+        for line in re.findall(r"^# \$ caesura sweep (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
+COMMANDS = commands("freedom")
+TAUS = "-0.5 0 0.001 0.3 0.4 0.45 0.49 0.5 0.505 0.55 0.6 0.7 0.75 0.8 0.85 0.9 1.0 1.5"
+SEARCHES = {"grid-act-size.yaml": ("act_size", "25 50 75 100 150"), "grid-tau.yaml": ("tau", TAUS)}
 
 
 def test_every_grid_has_its_command():
@@ -53,6 +62,14 @@ def test_every_run_can_be_built(name, line):
     plan = planned(name, line)
     assert len(plan) >= 4
     assert len({point.folder for point in plan}) == len(plan)
+
+
+@pytest.mark.parametrize(("name", "line"), commands("iwslt14"))
+def test_the_papers_searches_have_its_values(name, line):
+    option, values = SEARCHES[name]
+    plan = planned(name, line)
+    layers = [point.config.model.segmenter.model_dump() for point in plan]
+    assert [layer[option] for layer in layers] == [float(value) for value in values.split()]
 
 
 def test_no_run_is_trained_twice():
@@ -140,8 +157,8 @@ def planned(name: str, line: str, data: Path | None = None) -> list[Point]:
     """The runs of a command, with the text of a folder."""
     config, options = parsed(line)
     assert {*options} <= {"--list", "--beside", "--data", "--gold", "--out", "--parallel", "--seeds"}
-    assert options["--list"] == f"recipes/freedom/{name}"
+    assert Path(options["--list"]).name == name
     beside = [ROOT / path for path in re.findall(r"--beside (\S+)", line)]
     seeds = [int(seed) for seed in options["--seeds"].split(",")] if "--seeds" in options else None
-    rows = read_rows(ROOT / "recipes" / "freedom" / name)
+    rows = read_rows(ROOT / options["--list"])
     return points(Plan(ROOT / config, rows, beside=beside, seeds=seeds, data=data))
