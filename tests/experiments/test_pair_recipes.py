@@ -9,6 +9,7 @@ import torch
 
 from caesura.components import build_parts
 from caesura.experiments.recipe import FILE, Chosen, Recipe, RecipeSystem, load_recipe, systems
+from caesura.experiments.sweep_grid import Plan, points, read_rows
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 PAIRS = ("iwslt14", "zh-en", "ja-en", "fr-en")
@@ -116,3 +117,13 @@ def test_the_printed_systems_have_as_many_parameters_as_in_the_papers_table_2(pa
 def test_every_row_of_the_papers_table_2_is_in_a_recipe() -> None:
     printed = {(pair, s.row) for pair in PAIRS for s in all_systems(pair) if s.table == "printed"}
     assert printed == {*VOCABULARIES}
+
+
+def test_the_sizes_of_bpe_that_are_compared_are_those_of_both_tables_and_others() -> None:
+    folder = RECIPES / "zh-en"
+    plan = points(Plan(folder / "small.yaml", read_rows(folder / "grid-bpe.yaml")))
+    sizes = {(point.config.data.src.voc_limit, point.config.data.trg.voc_limit) for point in plan}
+    rows = [member.load().data for system in all_systems("zh-en") for member in system.members.values()]
+    text = {(data.src.voc_limit, data.trg.voc_limit) for data in rows if data.src.level == "bpe"}
+    assert len(sizes) == 6
+    assert text < sizes
