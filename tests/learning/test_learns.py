@@ -9,14 +9,32 @@ from cli.program import caesura
 from caesura.data.numerals import write_corpus
 from caesura.data.numerals.corpus import HeldOut
 
-SEGMENTERS = {
-    "char": "{type: lookup, embedding_dim: 48}",
-    "act": "{type: act, tau: 0.1, embedding_dim: 32, act_size: 48, output_dim: 48}",
-    "act-dec": "{type: lookup, embedding_dim: 48}",
-}
-LENGTHS = {"char": "soak", "act": "slow", "act-dec": "soak"}
 RECURRENT = "{type: recurrent, embedding_dim: 32, hidden_size: 96, attention_size: 48}"
-ACT_DECODER = RECURRENT.replace("recurrent", "act, tau: 3.0, epsilon: 0.3, act_size: 96")
+BLOCKS = "{type: transformer, size: 64, heads: 4, feed_forward: 128, num_layers: 2, dropout: 0.0}"
+SHARED = {
+    "segmenter": "{type: lookup, embedding_dim: 48}",
+    "encoder": "{type: recurrent, hidden_size: 48}",
+    "decoder": RECURRENT,
+    "learning_rate": "5e-3",
+    "warmup": 0,
+    "decay": "none",
+    "updates": 625,
+}
+SYSTEMS = {
+    "char": {"updates": 400},
+    "act": {"segmenter": "{type: act, tau: 0.1, embedding_dim: 32, act_size: 48, output_dim: 48}"},
+    "act-dec": {"decoder": RECURRENT.replace("recurrent", "act, tau: 3.0, epsilon: 0.3, act_size: 96")},
+    "transformer": {
+        "segmenter": "{type: lookup, embedding_dim: 64}",
+        "encoder": BLOCKS,
+        "decoder": BLOCKS,
+        "learning_rate": "3e-3",
+        "warmup": 60,
+        "decay": "inverse-sqrt",
+        "updates": 500,
+    },
+}
+LENGTHS = {"char": "soak", "act": "slow", "act-dec": "soak", "transformer": "slow"}
 CONFIG = """\
 name: {system}
 data:
@@ -26,11 +44,13 @@ data:
   trg: {{lang: en, level: char}}
 model:
   segmenter: {segmenter}
-  encoder: {{type: recurrent, hidden_size: 48}}
+  encoder: {encoder}
   decoder: {decoder}
 training:
   batch_size: 32
-  learning_rate: 5e-3
+  learning_rate: {learning_rate}
+  warmup: {warmup}
+  decay: {decay}
   clip_grad_norm: 1.0
   validation_freq: 4000
   updates: {updates}
@@ -48,9 +68,7 @@ def test_numbers_that_were_held_out_are_translated_right(system: str, tmp_path: 
     sizes = HeldOut(dev=50, test=150, long=1, typo=1)
     paths = write_corpus(tmp_path / "corpus", "de", size=2000, largest=2_999, held_out=sizes)
     config = tmp_path / "config.yaml"
-    values = {"segmenter": SEGMENTERS[system], "decoder": ACT_DECODER if system == "act-dec" else RECURRENT}
-    updates = 400 if system == "char" else 625
-    config.write_text(CONFIG.format(system=system, updates=updates, **values))
+    config.write_text(CONFIG.format(system=system, **SHARED | SYSTEMS[system]))
     trained = caesura("train", config, "--out", tmp_path / "model")
     assert trained.status == 0, trained.err
     done = caesura("evaluate", tmp_path / "model", "--src", paths["test"], "--beam", 1, "--json")
