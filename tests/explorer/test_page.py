@@ -233,6 +233,7 @@ def test_the_strip_has_one_mark_per_gap_and_turns_to_a_reference(window: Window)
 def test_attention_is_shown_both_ways(window: Window) -> None:
     shaded = "cells => cells.map(cell => Number(cell.style.getPropertyValue('--attention')))"
     window.page.set_viewport_size({"width": 640, "height": 900})  # where the words about a gap take two rows
+    window.strip()  # which takes room above the translation
     out = window.panel().locator(".out").nth(3)
     place = out.bounding_box()
     out.hover()

@@ -183,7 +183,7 @@ def test_500_characters_do_not_freeze_it(browser: Browser, address: str) -> None
     window.settle()
     assert window.held() == [1]
     window.type(text + "x")
-    assert "1 characters too many" in window.page.locator("#count").inner_text()
+    assert "Too long by 1:" in window.page.locator("#count").inner_text()
     assert "500" in window.panel().locator(".notice").inner_text()
 
 
@@ -272,6 +272,7 @@ def test_marks_of_other_cuts_are_pale_until_new_ones_are_there(browser: Browser,
         window.gap(5).click()
     window.page.wait_for_timeout(50)
     assert window.panel().locator(".line.strip.stale").count() == 1
+    assert "hurts" in window.panel().locator(".flipped").inner_text()  # what is beneath stays in its place
     window.page.unroute("**/flips")
     held[-1].continue_()
     window.strip()

@@ -37,7 +37,7 @@ function show(wait = 0) {
   find("redo").disabled = future.length === 0;
   find("reset").disabled = now.panels.every((panel) => same(panel, panelOf(panel.model)));
   const over = size(now.text) - limits.characters;
-  const most = `${over} characters too many: at most ${limits.characters} are allowed.`;
+  const most = `Too long by ${over}: at most ${limits.characters} characters are allowed.`;
   find("count").textContent = over > 0 ? most : "";
   showPanels(now.panels.map((panel) => panel.model));
   for (const panel of panels.values()) panel.update(now);

@@ -40,7 +40,8 @@ export class Controls {
 
   #rate(model, send) {
     const most = Math.max(RATES.max, 2 * model.live_rate.target);
-    const about = { "aria-label": "Characters per segment", title: "How many characters a segment should have on average" };
+    const title = "How many characters a segment should have on average";
+    const about = { "aria-label": "Characters per segment", title };
     this.slider = make("input", { type: "range", ...RATES, max: most, ...about });
     this.slider.addEventListener("input", () => send({ type: "rate", rate: Number(this.slider.value) }));
     this.value = make("output", {});

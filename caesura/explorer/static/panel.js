@@ -221,12 +221,15 @@ export class Panel {
     const gaps = this.line.gaps.length;
     const many = gaps > this.limits.flips;
     this.readout.flips(null, many && !long ? gaps : 0);
-    if (!gaps || (many && !long)) return this.#strip(null);
+    if (!gaps || (many && !long)) {
+      this.readout.note("");
+      return this.#strip(null);
+    }
     if (long) this.readout.note("Trying every flip, which may take a minute or two …");
     this.#flips.run(wait, async (signal) => {
       try {
         const flips = await ask("/flips", flipsBody(this.#page, this.#panel(), this.model, long), signal);
-        if (flips.best !== null && -flips.changes[flips.offsets.indexOf(flips.best)] < SEEN) flips.best = null;
+        if (-flips.changes[flips.offsets.indexOf(flips.best)] < SEEN) flips.best = null;
         this.#strip(flips);
         this.readout.flips(flips, 0, this.#page.reference.trim() !== "");
       } catch (error) {

@@ -33,7 +33,7 @@ export class Readout {
     this.lock = button("hold", () => this.#at !== null && on.lock(this.#at));
     this.gap = make("span", { class: "at", id });
     this.holdAll = button("hold all", on.holdAll, "Keep all gaps as they are now, until you change one");
-    this.release = button("release all", on.release, "Undo what you have set: the rule decides all gaps again");
+    this.release = button("release all", on.release, "Release all padlocks: the rule decides all gaps");
     this.held = make("span", { class: "count" });
     this.length = make("span", { class: "length" });
     this.try = button("", on.flips, "It may take a minute or two");
@@ -114,7 +114,7 @@ export class Readout {
     this.#changes = new Map();
     this.try.hidden = many === 0;
     this.try.textContent = `try all ${many} flips`;
-    if (!flips) return this.note("");
+    if (!flips) return; // the words about the strip before stay, so that nothing moves
     flips.offsets.forEach((offset, i) => {
       if (flips.changes[i] !== null) this.#changes.set(offset, flips.changes[i]);
     });
