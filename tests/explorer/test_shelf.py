@@ -224,7 +224,13 @@ def test_a_model_that_cuts_by_entropy_lends_its_cuts(folder: Path, by_entropy: P
         assert expected
         assert bounds_of(answer(explorer, "/segment", **BODY, rule={"name": "entropy"})) == expected
         body = {**BODY, "model": "entropy"}
-        assert bounds_of(answer(explorer, "/segment", **body)) == expected
+        reply = answer(explorer, "/segment", **body)
+        assert bounds_of(reply) == expected
+        assert [gap["offset"] for gap in reply["gaps"] if gap["score"] > 0.5] == expected
+        bits = cuts.scores(BODY["text"]) - cuts.threshold
+        odds = [gap["score"] / (1 - gap["score"]) for gap in reply["gaps"]]
+        assert odds == pytest.approx([*(2 ** bits[1:])])
+        assert answer(explorer, "/explain", **body)["segmentation"]["gaps"] == reply["gaps"]
         assert answer(explorer, "/flips", **body)["changes"]
 
 
