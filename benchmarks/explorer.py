@@ -20,7 +20,6 @@ import http.client
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -80,7 +79,7 @@ def serving(threads: int, *models: Path | str) -> Iterator[tuple[int, int]]:
         try:
             yield process.pid, int(process.stdout.readline().strip().rstrip("/").rpartition(":")[2])
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             process.wait(60)
 
 

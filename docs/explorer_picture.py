@@ -26,7 +26,7 @@ MODEL = "tatoeba-de-en"
 CAKE = "Meine Großmutter backt den besten Apfelkuchen."
 UMBRELLA = "Ich habe meinen Regenschirm im Zug vergessen."
 HOSPITAL = "Das Krankenhaus ist neben dem Bahnhof."
-HEIGHT, SHRINKS = 810, 0.8
+HEIGHT, SHRINKS = 860, 0.8
 COLOURS = 250  # of the animation
 POINTER = [(0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12)]
 
@@ -128,7 +128,7 @@ class Film:
 
 def film(browser: Browser, address: str) -> Film:
     """A sentence is typed, a cut goes and another one moves, and all of it is taken back."""
-    window = Window(browser, address, link("M", MODEL), width=960, height=770)
+    window = Window(browser, address, link("M", MODEL), width=960, height=800)
     shown = Film(window)
     for end in (6, 17, 23, 27, 34, len(CAKE)):
         window.type(CAKE[:end])

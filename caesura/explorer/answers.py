@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 
 from caesura.analysis.explain import Explanation, explain
 from caesura.analysis.flips import NEGLIGIBLE, Flips, flips
+from caesura.data.entropy import EntropyModelCuts
 from caesura.explorer import schema
 from caesura.explorer.describe import described
 from caesura.explorer.limits import Limits
@@ -46,7 +48,7 @@ class Answers:
             line, given = self._read(loaded.model, request)
             check()
             cut = loaded.model.process([line.text], None, cuts=[given])[0].segmentation
-            parts = dict(_segmented(line, cut, request.cuts))
+            parts = dict(_segmented(line, cut, request.cuts, _entropy_scores(loaded.model, line)))
             return schema.SegmentAnswer(model=request.model, version=loaded.version, **parts)
 
     def explain(self, request: schema.ExplainRequest, check: Check) -> schema.ExplainAnswer:
@@ -59,6 +61,7 @@ class Answers:
             model, reference, which = loaded.model, request.reference, _look(loaded.model, request)
             beam, heads = request.beam, which is not None
             one = explain(model, line.text, given, None, reference, beam, check, heads)
+            scores = _entropy_scores(model, line)
         written = [first for first, _ in characters(one.target_spans)]
         output = schema.Written(
             symbols=[one.translation[slice(*one.target_spans[i])] for i in written],
@@ -70,7 +73,7 @@ class Answers:
         return schema.ExplainAnswer(
             model=request.model,
             version=loaded.version,
-            segmentation=_segmented(line, one.segmentation, request.cuts),
+            segmentation=_segmented(line, one.segmentation, request.cuts, scores),
             translation=one.translation,
             log_probability=_finite(one.log_probability),
             reference=None if reference is None else _scored(reference, one.reference),
@@ -182,13 +185,26 @@ def _look(model: Translator, request: schema.ExplainRequest) -> Look | None:
     return request.layer or has.shown, request.head
 
 
-def _segmented(line: Line, cut: Segmentation, locks: Mapping[int, int]) -> schema.Segmented:
+def _entropy_scores(model: Translator, line: Line) -> dict[int, float]:
+    """By offset, the scores of a model whose text is cut by entropy: one half at the threshold.
+
+    A bit more doubles the odds.
+    """
+    if not isinstance(model.cuts, EntropyModelCuts) or not line.gaps:
+        return {}
+    above = np.clip(model.cuts.scores(line.text) - model.cuts.threshold, -60, 60)  # bits
+    return {offset: float(1 / (1 + np.exp2(-above[offset]))) for offset in line.gaps}
+
+
+def _segmented(
+    line: Line, cut: Segmentation, locks: Mapping[int, int], scores: Mapping[int, float]
+) -> schema.Segmented:
     symbols = {last: first for first, last in characters(line.spans)}
     gaps = [
         schema.Gap(
             offset=offset,
             cut=any(cut.ends[symbols[i] : i + 1]),
-            score=None if cut.scores is None else cut.scores[i],
+            score=scores.get(offset) if cut.scores is None else cut.scores[i],
             locked=locks.get(offset, 0),  # type: ignore[arg-type]  # the request has 1 and -1 alone
         )
         for offset, i in line.gaps.items()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from caesura.data.entropy import EntropyModelCuts
 from caesura.errors import InputError
 from caesura.explorer import schema
 from caesura.explorer.refused import Refused
@@ -59,13 +60,13 @@ def described(slot: Slot, shelf: Shelf) -> schema.Model:
             problem=str(problem),
         )
     model, rate = loaded.model, live_rate(loaded.model)
-    segmenter = model.segmenter
+    segmenter, by_entropy = model.segmenter, isinstance(model.cuts, EntropyModelCuts)
     return schema.Model(
         name=slot.name,
         version=loaded.version,
         kind=kind_of(model),
         level=model.config.data.src.level,
-        scores=segmenter.shiftable or segmenter.sums_to is not None,
+        scores=segmenter.shiftable or segmenter.sums_to is not None or by_entropy,
         sums_to=segmenter.sums_to,
         live_rate=None if rate is None else schema.LiveRate(target=rate),
         rules=rules_of(model, shelf.entropy(model)),

@@ -156,7 +156,10 @@ class Gap(BaseModel):
 
     offset: int
     cut: bool
-    score: float | None = Field(description="of the symbol before the gap, 0 to 1; null: the model has none")
+    score: float | None = Field(
+        description="of the symbol before the gap, 0 to 1; null: the model has none; "
+        "where entropy cuts, 1 / (1 + 2^-d), d bits above the threshold"
+    )
     locked: Decision = Field(description="1 or -1 where the request said so")
 
 

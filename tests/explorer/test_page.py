@@ -71,6 +71,24 @@ def test_a_click_toggles_and_holds_and_the_padlock_lets_go(window: Window) -> No
     assert (window.held(), window.cuts()) == ([], cuts)
 
 
+def test_a_click_above_a_short_bar_toggles_too(window: Window) -> None:
+    window.click("characters")
+    low = (
+        window.panel()
+        .locator(".cell.cut .bar")
+        .evaluate_all(
+            "bars => bars.reduce((low, bar) => low.offsetHeight < bar.offsetHeight ? low : bar)"
+            ".closest('.cell').dataset.offset"
+        )
+    )
+    bar = window.gap(int(low)).locator(".bar").bounding_box()
+    assert bar
+    window.page.mouse.click(bar["x"] + bar["width"] / 2, bar["y"] - 9)
+    window.settle()
+    assert int(low) not in window.cuts()
+    assert window.held() == [int(low)]
+
+
 def test_a_drag_moves_a_cut(window: Window) -> None:
     cuts = window.cuts()
     offset = cuts[1]
@@ -215,6 +233,7 @@ def test_the_strip_has_one_mark_per_gap_and_turns_to_a_reference(window: Window)
 def test_attention_is_shown_both_ways(window: Window) -> None:
     shaded = "cells => cells.map(cell => Number(cell.style.getPropertyValue('--attention')))"
     window.page.set_viewport_size({"width": 640, "height": 900})  # where the words about a gap take two rows
+    window.strip()  # which takes room above the translation
     out = window.panel().locator(".out").nth(3)
     place = out.bounding_box()
     out.hover()

@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from chromium import Browser
+from explorer.asking import OWN
 from explorer.pages import SENTENCE, Window, link
 
 SCREENS: dict[str, dict[str, Any]] = {
@@ -29,7 +30,8 @@ def violations(window: Window) -> list[tuple[str, list[Any]]]:
     "screen", ["light", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dark", "phone"))]
 )
 def test_the_page_is_whole_and_accessible(browser: Browser, address: str, screen: str) -> None:
-    window = Window(browser, address, link(SENTENCE, "cif", "heads", more="&held=3"), **SCREENS[screen])
+    hash = link(SENTENCE, "cif", "char", "heads", more="&held=3")
+    window = Window(browser, address, hash, **SCREENS[screen])
     page = window.page
     window.toggle(2)
     window.strip()
@@ -138,10 +140,27 @@ def test_two_models_cut_the_same_sentence_side_by_side(browser: Browser, address
     assert window.clean()
 
 
+def test_of_many_models_those_of_the_same_text_open_first(browser: Browser, address: str) -> None:
+    def models(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["models"] = [m | {"examples": [m["kind"]]} for m in answer["models"]]
+        route.fulfill(json=answer)
+
+    page = browser.window()
+    page.route("**/api/models", models)
+    page.goto(address)
+    page.wait_for_selector("body.ready")
+    assert page.locator(".panel h2").all_inner_texts() == [OWN, "cif"]  # not "char", the second
+    examples = page.locator("#examples button").all_inner_texts()
+    assert examples == ["bigru ▸ cif ▸ weighted", "lookup", "act"]
+
+
 def test_cuts_that_cannot_be_moved_say_so(browser: Browser, address: str) -> None:
     window = Window(browser, address, link("abcd", "char"))
     window.toggle(2)
     window.page.get_by_text("it has no cuts to move").wait_for()
+    assert window.panel().locator(".gap-at").inner_text().endswith("cannot be moved.")
+    assert window.panel().locator("button:visible").all_inner_texts() == ["SVG", "PNG"]
     assert window.cuts() == [1, 2, 3]
     assert window.held() == []
     assert window.page.url.endswith("model=char")
@@ -164,7 +183,7 @@ def test_500_characters_do_not_freeze_it(browser: Browser, address: str) -> None
     window.settle()
     assert window.held() == [1]
     window.type(text + "x")
-    assert "1 characters too many" in window.page.locator("#count").inner_text()
+    assert "Too long by 1:" in window.page.locator("#count").inner_text()
     assert "500" in window.panel().locator(".notice").inner_text()
 
 
@@ -216,7 +235,7 @@ def test_the_server_is_asked_within_a_few_milliseconds(browser: Browser, address
         lambda: page.locator("#text").fill("abcde"),  # while the answer before it may be on its way
         lambda: window.gap(2).click(),
     ):
-        with page.expect_request("**/explain", timeout=5000):
+        with page.expect_request("**/explain"):
             act()
             page.clock.run_for(20)
         window.settle()
@@ -253,6 +272,7 @@ def test_marks_of_other_cuts_are_pale_until_new_ones_are_there(browser: Browser,
         window.gap(5).click()
     window.page.wait_for_timeout(50)
     assert window.panel().locator(".line.strip.stale").count() == 1
+    assert "hurts" in window.panel().locator(".flipped").inner_text()  # what is beneath stays in its place
     window.page.unroute("**/flips")
     held[-1].continue_()
     window.strip()

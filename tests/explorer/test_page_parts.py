@@ -29,7 +29,7 @@ def parts(browser: Browser, address: str) -> Window:
     window = Window(browser, address, link("abc", "cif"))
     window.page.evaluate(
         """async () => { window.parts = Object.assign({}, ...await Promise.all(
-        ['text', 'state', 'link', 'diff'].map(name => import(`/static/${name}.js`)))); }"""
+        ['text', 'state', 'link', 'diff', 'dom'].map(name => import(`/static/${name}.js`)))); }"""
     )
     return window
 
@@ -129,6 +129,11 @@ def test_words_that_differ_are_marked(parts: Window) -> None:
     for side, words in (("before", ["in", "train"]), ("after", ["on", "tram"])):
         assert [word["text"] for word in sides[side] if word["changed"]] == words
     assert call(parts, "compare", "", "") == {"before": [], "after": []}
+
+
+def test_a_number_that_rounds_to_zero_has_no_sign(parts: Window) -> None:
+    shown = [call(parts, "signed", value, 2) for value in (0.004, -0.004, 0, 0.006, -1.5)]
+    assert shown == ["0.00", "0.00", "0.00", "+0.01", "−1.50"]
 
 
 def test_what_has_no_form_is_shown(parts: Window) -> None:

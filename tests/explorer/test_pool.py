@@ -111,9 +111,10 @@ def test_who_has_nothing_running_comes_first(pool: Pool) -> None:
 
 
 def test_cancelled_work_ends_at_its_next_check(pool: Pool) -> None:
-    ended = threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
     def work(check: Check) -> None:
+        started.set()
         try:
             until(threading.Event())(check)
         except Stopped:
@@ -122,7 +123,7 @@ def test_cancelled_work_ends_at_its_next_check(pool: Pool) -> None:
 
     async def run() -> None:
         task = asyncio.ensure_future(pool.run(work))
-        await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(started.wait, WAIT)
         task.cancel()
         assert await asyncio.to_thread(ended.wait, WAIT)
 

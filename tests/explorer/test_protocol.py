@@ -67,7 +67,7 @@ def test_a_head_that_never_ends_is_given_up(port: int, monkeypatch: pytest.Monke
         assert refused(received(connection)) == 408
     with connected(port) as connection:  # as browsers open them to be quick later
         assert received(connection) == b""
-    with connected(port, HEAD, b"\r\n", HEAD[:9]) as connection:  # the second request stays a piece
+    with connected(port, HEAD + b"\r\n" + HEAD[:9]) as connection:  # the second request stays a piece
         answers = received(connection)
         assert answers.startswith(b"HTTP/1.1 200")
         assert answers.count(b"HTTP/1.1 ") <= 2

@@ -23,7 +23,7 @@ from caesura.data.entropy import NgramCuts
 from caesura.data.held import LOCK
 from caesura.explorer.refused import Refused
 from caesura.explorer.server import Explorer
-from caesura.explorer.shelf import PAUSE, short_names
+from caesura.explorer.shelf import short_names
 from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
 from caesura.training.journal import METRICS
@@ -132,14 +132,14 @@ def test_deleted_weights_are_said(shown: Explorer, folder: Path) -> None:
 def test_damaged_weights_are_said_and_tried_again(
     shown: Explorer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("caesura.explorer.shelf.PAUSE", 600.0)
     whole = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(whole[: len(whole) // 2])
     wording(ask(shown, "/explain", 503, **BODY)["message"], folder)
-    monkeypatch.setattr("caesura.explorer.shelf.Translator.from_pretrained", None)  # is not called again
-    ask(shown, "/explain", 503, **BODY)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr("caesura.explorer.shelf.Translator.from_pretrained", None)  # is not called again
+        ask(shown, "/explain", 503, **BODY)
     monkeypatch.setattr("caesura.explorer.shelf.PAUSE", 0.0)
-    assert PAUSE > 0
     (folder / WEIGHTS).write_bytes(whole)
     assert answer(shown, "/segment", **BODY)["pieces"]
 
@@ -224,7 +224,13 @@ def test_a_model_that_cuts_by_entropy_lends_its_cuts(folder: Path, by_entropy: P
         assert expected
         assert bounds_of(answer(explorer, "/segment", **BODY, rule={"name": "entropy"})) == expected
         body = {**BODY, "model": "entropy"}
-        assert bounds_of(answer(explorer, "/segment", **body)) == expected
+        reply = answer(explorer, "/segment", **body)
+        assert bounds_of(reply) == expected
+        assert [gap["offset"] for gap in reply["gaps"] if gap["score"] > 0.5] == expected
+        bits = cuts.scores(BODY["text"]) - cuts.threshold
+        odds = [gap["score"] / (1 - gap["score"]) for gap in reply["gaps"]]
+        assert odds == pytest.approx([*(2 ** bits[1:])])
+        assert answer(explorer, "/explain", **body)["segmentation"]["gaps"] == reply["gaps"]
         assert answer(explorer, "/flips", **body)["changes"]
 
 

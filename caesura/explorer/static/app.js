@@ -10,6 +10,7 @@ import { size, tidy } from "./text.js";
 const AGAIN = 2000; // milliseconds between two tries to reach a lost server
 const TYPED = 200; // that the address waits while someone types: browsers limit how often it may change
 const FIRST = 2; // models that are open at first, at most
+const EXAMPLES = 8; // sentences to start from, at most
 const find = (/** @type {string} */ id) => document.getElementById(id);
 
 let state = begin({ text: "", reference: "", panels: [] });
@@ -36,7 +37,7 @@ function show(wait = 0) {
   find("redo").disabled = future.length === 0;
   find("reset").disabled = now.panels.every((panel) => same(panel, panelOf(panel.model)));
   const over = size(now.text) - limits.characters;
-  const most = `${over} characters too many: at most ${limits.characters} are allowed.`;
+  const most = `Too long by ${over}: at most ${limits.characters} characters are allowed.`;
   find("count").textContent = over > 0 ? most : "";
   showPanels(now.panels.map((panel) => panel.model));
   for (const panel of panels.values()) panel.update(now);
@@ -74,8 +75,13 @@ function known(page) {
   const named = page.panels.filter((panel) => models.some((model) => model.name === panel.model));
   const missing = page.panels.filter((panel) => !named.includes(panel)).map((panel) => panel.model);
   if (missing.length) tell(`The link names a model that is not here: ${missing.join(", ")}.`);
-  const usual = models.slice(0, FIRST).map((model) => panelOf(model.name));
-  return { ...page, panels: named.length ? named : usual };
+  return { ...page, panels: named.length ? named : usual() };
+}
+
+/** The first models; of many, those that were trained on text like the first one's. */
+function usual() {
+  const alike = models.filter((model) => same(model.examples, models[0].examples));
+  return (models.length > FIRST ? alike : models).slice(0, FIRST).map((model) => panelOf(model.name));
 }
 
 function tell(/** @type {string} */ text) {
@@ -128,7 +134,7 @@ function offer() {
   });
   find("models").append(...boxes);
   find("models").hidden = models.length < 2;
-  const examples = [...new Set(models.flatMap((model) => model.examples))].slice(0, 6);
+  const examples = [...new Set(models.flatMap((model) => model.examples))].slice(0, EXAMPLES);
   const tries = examples.map((text) =>
     make("button", { type: "button", lang: "und", click: () => send({ type: "example", text }) }, text),
   );

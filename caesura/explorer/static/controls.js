@@ -10,7 +10,7 @@ const HINTS = {
   every: "Cut after every k symbols; held gaps stay",
   entropy: "Cut where the next symbol is hard to predict; held gaps stay",
 };
-export const RATES = { min: 1, max: 12, step: 0.1 };
+const RATES = { min: 1, max: 12, step: 0.1 };
 
 export class Controls {
   #buttons = new Map();
@@ -31,7 +31,7 @@ export class Controls {
     });
     this.element = make(
       "div",
-      { class: "controls" },
+      { class: "controls", hidden: offered.length < 2 },
       make("span", { class: "who" }, "cuts by"),
       make("div", { class: "rules", role: "group", "aria-label": "What decides the free gaps" }, ...buttons),
     );
@@ -39,7 +39,10 @@ export class Controls {
   }
 
   #rate(model, send) {
-    this.slider = make("input", { type: "range", ...RATES, "aria-label": "Characters per segment" });
+    const most = Math.max(RATES.max, 2 * model.live_rate.target);
+    const title = "How many characters a segment should have on average";
+    const about = { "aria-label": "Characters per segment", title };
+    this.slider = make("input", { type: "range", ...RATES, max: most, ...about });
     this.slider.addEventListener("input", () => send({ type: "rate", rate: Number(this.slider.value) }));
     this.value = make("output", {});
     this.target = model.live_rate.target;

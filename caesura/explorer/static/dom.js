@@ -35,9 +35,10 @@ export function number(value, digits = 2) {
   return value.toFixed(digits).replace("-", "−");
 }
 
-/** A number with its sign. @param {number} value @param {number} digits */
+/** A number with its sign, if it has one when rounded. @param {number} value @param {number} digits */
 export function signed(value, digits = 2) {
-  return (value >= 0 ? "+" : "") + number(value, digits);
+  const shown = number(value, digits).replace(/^−(?=[0.]+$)/, "");
+  return (value > 0 && Number(shown) !== 0 ? "+" : "") + shown;
 }
 
 /** A message as a sentence: a capital first and a full stop last. @param {Error} error */

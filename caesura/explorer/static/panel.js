@@ -18,6 +18,12 @@ const AT_HAND = 0; // the same after a cut has moved: at once
 const STRIP = 250; // rest before the strip is asked for
 const POLL = 2000; // between two looks at a training
 const AGAIN = 1000; // wait after "too many requests"
+const SEEN = 0.0005; // nats per symbol: what the best flip must gain to be named; three digits are shown
+
+/** What a model is, in a few words. */
+function kindOf(/** @type {any} */ { kind, level, target_cuts }) {
+  return `${kind} on ${level} symbols${target_cuts ? "; the decoder cuts what it writes" : ""}`;
+}
 
 /** Whether the server asks to come again later. */
 const tooMuch = (/** @type {Error} */ error) => error.status === 429 || error.status === 503;
@@ -67,7 +73,7 @@ export class Panel {
       release: () => this.on.send({ type: "release", model: this.name }),
       flips: () => this.#askFlips(0, true),
     };
-    this.readout = new Readout(does, at);
+    this.readout = new Readout(does, at, !model.takes_cuts);
     this.translation = new Translation((out) => this.#attendFrom(out), at);
     this.notice = make("p", { class: "notice", role: "status" });
     this.curves = make("div", { class: "curves" });
@@ -83,7 +89,7 @@ export class Panel {
         "header",
         {},
         make("h2", { id: heading }, this.name),
-        model.kind ? make("span", { class: "kind" }, `${model.kind} on ${model.level} symbols`) : null,
+        model.kind ? make("span", { class: "kind" }, kindOf(model)) : null,
         model.running ? make("span", { class: "running" }, "in training") : null,
         make("span", { class: "copies" }, ...copies),
       ),
@@ -146,7 +152,7 @@ export class Panel {
     this.line.show("", [], { unknown: [], halting: null, offsets: [] });
     this.translation.clear();
     this.readout.empty();
-    this.#say(this.model.problem ?? "");
+    this.#say(this.model.problem ? sentence({ message: this.model.problem }) : "");
     this.#busy(false);
     return false;
   }
@@ -215,11 +221,15 @@ export class Panel {
     const gaps = this.line.gaps.length;
     const many = gaps > this.limits.flips;
     this.readout.flips(null, many && !long ? gaps : 0);
-    if (!gaps || (many && !long)) return this.#strip(null);
-    if (long) this.readout.note("Trying every flip …");
+    if (!gaps || (many && !long)) {
+      this.readout.note("");
+      return this.#strip(null);
+    }
+    if (long) this.readout.note("Trying every flip, which may take a minute or two …");
     this.#flips.run(wait, async (signal) => {
       try {
         const flips = await ask("/flips", flipsBody(this.#page, this.#panel(), this.model, long), signal);
+        if (-flips.changes[flips.offsets.indexOf(flips.best)] < SEEN) flips.best = null;
         this.#strip(flips);
         this.readout.flips(flips, 0, this.#page.reference.trim() !== "");
       } catch (error) {

@@ -59,7 +59,7 @@ function drawn({ cell, gap, wide }, x, top, colour) {
   const joins = !cell.state?.cut;
   const letter = rtl ? x : x + gap;
   const box = { x: joins ? x : letter, wide: joins ? gap + wide : wide };
-  const tint = cell.segment % 2 ? colour.b : colour.a;
+  const tint = cell.segment % 2 ? colour.a : colour.b;
   const parts = [
     `<rect x="${box.x}" y="${top + BARS}" width="${box.wide}" height="30" fill="${tint}"/>`,
     `<text x="${letter + wide / 2}" y="${top + BARS + 22}" text-anchor="middle" ` +

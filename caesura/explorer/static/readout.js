@@ -11,6 +11,11 @@ const DECIDERS = {
   entropy: "entropy decides",
 };
 
+const HINT =
+  "Filled bars are cuts. Click a gap to cut or join there; drag a cut to move it. " +
+  "A padlock then holds the gap; click the padlock to release it.";
+const FIXED = "This model reads symbol by symbol. Its cuts cannot be moved.";
+
 export class Readout {
   #line = null;
   #at = /** @type {number | null} */ (null);
@@ -20,16 +25,18 @@ export class Readout {
   /**
    * @param {{lock: (offset: number) => void, holdAll: () => void, release: () => void, flips: () => void}} on
    * @param {string} id of the words about what is at hand
+   * @param {boolean} fixed whether no cut can be moved
    */
-  constructor(on, id) {
-    const button = (text, click) => make("button", { type: "button", click }, text);
+  constructor(on, id, fixed) {
+    const button = (text, click, title = null) => make("button", { type: "button", click, title }, text);
+    this.fixed = fixed;
     this.lock = button("hold", () => this.#at !== null && on.lock(this.#at));
     this.gap = make("span", { class: "at", id });
-    this.holdAll = button("hold all", on.holdAll);
-    this.release = button("release all", on.release);
+    this.holdAll = button("hold all", on.holdAll, "Keep all gaps as they are now, until you change one");
+    this.release = button("release all", on.release, "Release all padlocks: the rule decides all gaps");
     this.held = make("span", { class: "count" });
     this.length = make("span", { class: "length" });
-    this.try = button("", on.flips);
+    this.try = button("", on.flips, "It may take a minute or two");
     this.flipped = make("span", { class: "flipped" });
     this.holding = make("p", { class: "holding" }, this.length, this.held, this.holdAll, this.release);
     this.element = make(
@@ -72,11 +79,9 @@ export class Readout {
     this.#at = gap ? offset : null;
     this.#told = false;
     this.gap.parentElement.style.minHeight = "";
-    this.lock.hidden = !gap;
-    if (!gap) {
-      this.gap.textContent =
-        "Click a gap to cut or join there; drag a cut to move it. " +
-        "A padlock then holds the gap; click the padlock to release it.";
+    this.lock.hidden = this.fixed || !gap;
+    if (this.lock.hidden) {
+      this.gap.textContent = this.fixed ? FIXED : HINT;
       return;
     }
     const state = gap.cut ? "cut" : "joined";
@@ -109,16 +114,17 @@ export class Readout {
     this.#changes = new Map();
     this.try.hidden = many === 0;
     this.try.textContent = `try all ${many} flips`;
-    if (!flips) return this.note("");
+    if (!flips) return; // the words about the strip before stay, so that nothing moves
     flips.offsets.forEach((offset, i) => {
       if (flips.changes[i] !== null) this.#changes.set(offset, flips.changes[i]);
     });
     const what = typed ? "the reference" : "the model’s own output";
     const best = flips.best === null ? null : this.#changes.get(flips.best);
-    const helps = best === null ? "" : `The best flip (framed) helps ${what} by ${number(-best, 3)}`;
+    const helps = best === null ? "" : `The best (framed) helps ${what} by ${number(-best, 3)}`;
     const says = helps || `No single flip helps ${what}`;
     this.flipped.replaceChildren(
-      ...[["helps", "the flip helps"], ["hurts", "it hurts"], ["promises", "what the gradient predicts"]].map(
+      "Flipping a gap",
+      ...[["helps", "helps"], ["hurts", "hurts"], ["promises", "what the gradient predicts"]].map(
         ([kind, text]) => make("span", { class: `key ${kind}` }, text),
       ),
       `${says}; the tallest mark is ${number(largest(flips), 2)} nats per symbol.`,
