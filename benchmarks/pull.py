@@ -121,7 +121,8 @@ def train(
     plan = BatchPlan(data.corpus.lengths, config.training.batch_size, seed=options.seed).epoch(0)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.training.learning_rate)
     step = Step(model, config.training)
-    for update, batch in zip(range(options.updates), feed(data.corpus, plan, model.device), strict=False):
+    ready = feed(data.corpus, plan, model.device)
+    for update, (_, [batch]) in zip(range(options.updates), ready, strict=False):
         halting.requires_grad_(update >= share * options.updates)
         measured = halting.weight.requires_grad and update % 2 == 0
         record = measure(model, batch, update % 6 == 0) if measured else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from caesura.signals import QuietInterrupt
 
 with QuietInterrupt():
+    import os
     import sys
     from typing import Annotated
 
@@ -17,7 +18,7 @@ with QuietInterrupt():
     from caesura.cli.measuring import analyze, compare, evaluate
     from caesura.cli.training import train
     from caesura.cli.translating import segment, translate
-    from caesura.errors import explain, show_traceback
+    from caesura.errors import InputError, explain, show_traceback
     from caesura.streams import open_streams, outlive_readers
 
 app = typer.Typer(
@@ -38,14 +39,25 @@ def _show_version(flag: bool) -> None:
         raise typer.Exit
 
 
+def _refuse_several_processes(command: str | None) -> None:
+    """Refuse what starts trainings of its own, where torchrun has started it more than once."""
+    size = os.environ.get("WORLD_SIZE") or "1"
+    if command in ("demo", "reproduce", "sweep") and size != "1":
+        if os.environ.get("RANK", "0") != "0":  # one sentence is enough
+            raise typer.Exit(2)
+        raise InputError(f"WORLD_SIZE is {size}, but {command} is one process; start it without torchrun")
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="print the version", callback=_show_version, is_eager=True)
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="show where an error came from")] = False,
 ) -> None:
     """Options before the command."""
+    _refuse_several_processes(context.invoked_subcommand)
 
 
 for command in (

@@ -164,9 +164,7 @@ class Split:
 
     def __call__(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The rows of each part; none where there are fewer rows than processes."""
-        share = rows[
-            self.rank :: self.size
-        ]  # neighbours are of similar length: all processes get some of each
+        share = rows[self.rank :: self.size]  # neighbours are alike in length: all get some of each
         return [part for part in np.array_split(share, self.parts) if len(part)]
 
 

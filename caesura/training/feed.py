@@ -38,7 +38,7 @@ def feed(
     with ThreadPoolExecutor(1, "feed") as worker:
         waiting: deque[Future[Planned]] = deque()
         for rows in plan:
-            waiting.append(worker.submit(_planned, corpus, rows, split, _pinned))
+            waiting.append(worker.submit(_pinned, corpus, rows, split))
             if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
@@ -82,5 +82,6 @@ def _marked(corpus: Pairs, batch: Batch) -> Batch:
     return batch.imitated() if isinstance(corpus, Corpus) and corpus.imitated else batch
 
 
-def _pinned(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
-    return padded(corpus, rows).pin()
+def _pinned(corpus: Pairs, rows: NDArray[np.int64], split: Split) -> Planned:
+    planned = _planned(corpus, rows, split, padded)
+    return planned._replace(parts=[part.pin() for part in planned.parts])

@@ -33,15 +33,18 @@ class Interrupt:
     """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on; ignored ones stay ignored.
 
     Ctrl-C after one of them is a KeyboardInterrupt. The others are not: a job scheduler may send several.
+    With `lasting`, that goes on behind it: torchrun sends SIGTERM to processes that are about to say why they
+    end.
     """
 
-    def __init__(self, time_limit: float | None = None) -> None:
+    def __init__(self, time_limit: float | None = None, lasting: bool = False) -> None:
         self.signal: int | None = None
         self._deadline = None if time_limit is None else time.monotonic() + time_limit
         self._spent: float | None = None
         self._before: dict[int, Any] = {}
         self._shields = 0
         self._impatient = False
+        self._lasting = lasting
 
     def reason(self) -> str | None:
         """Why to stop now, or None."""
@@ -59,7 +62,7 @@ class Interrupt:
             return self.reason()
         limits = [None, BUDGET, TIME_LIMIT]
         mine = self.reason() if self.signal is None else None
-        number = world.most(limits.index(mine) if self.signal is None else len(limits) + self.signal)
+        number = world.maximum(limits.index(mine) if self.signal is None else len(limits) + self.signal)
         if number < len(limits):
             return limits[number]
         self.signal = number - len(limits)
@@ -93,7 +96,8 @@ class Interrupt:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        restore_signals(self._before)
+        if not self._lasting:
+            restore_signals(self._before)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if self.signal is None:

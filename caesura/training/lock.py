@@ -13,12 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from caesura.data.files import refuse_unwritable
 from caesura.data.held import LOCK, holding, is_lock
 from caesura.errors import InputError
 
+if TYPE_CHECKING:
+    from caesura.training.world import World  # which imports torch
+
 _TRIES, _PAUSE = 10, 0.005  # seconds
+APPEARS_WITHIN = 30.0  # seconds: file systems of a network show new files to other machines late
 
 
 @contextmanager
@@ -38,6 +43,26 @@ def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         if is_lock(file, folder):  # else it belongs to another process
             path.unlink(missing_ok=True)  # before others can take it
         os.close(file)
+
+
+def refuse_unseen(folder: Path, world: World) -> None:
+    """Refuse a held folder that a process of the world does not see, as on the disk of another machine."""
+    content = world.shared((folder / LOCK).read_bytes() if world.leads else b"")
+    sees = world.leads or _appears(folder / LOCK, content)
+    processes = world.gathered(None if sees else f"process {world.rank} on {socket.gethostname()}")
+    if unseeing := [process for process in processes or [] if process is not None]:
+        remedy = "choose an --out that all machines share"
+        raise InputError(f"{folder}: {unseeing[0]} does not see what process 0 writes there; {remedy}")
+
+
+def _appears(path: Path, content: bytes) -> bool:
+    deadline = time.monotonic() + APPEARS_WITHIN
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                return True
+        time.sleep(_PAUSE)
+    return False
 
 
 def is_held(folder: Path) -> bool:

@@ -59,7 +59,7 @@ def train(
     config, world = resolve(config), world or World()
     check_files(config)
     held = hold(folder, reporter.say) if world.leads else nullcontext()
-    with Interrupt(time_limit) as interrupt, held, ExitStack() as opened:
+    with Interrupt(time_limit, lasting=world.size > 1) as interrupt, held, ExitStack() as opened:
         try:
             run, data = open_run(config, folder, reporter, interrupt, opened, world)
         except Stop:

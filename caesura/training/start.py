@@ -42,6 +42,7 @@ from caesura.training.checkpoint import BEST, CHECKPOINTS, Progress, list_checkp
 from caesura.training.guard import SKIPPED, Guard
 from caesura.training.interrupt import Interrupt, Stop
 from caesura.training.journal import METRICS, VALIDATIONS, Journal, NoJournal, read_records
+from caesura.training.lock import refuse_unseen
 from caesura.training.optimizer import build_adam
 from caesura.training.prepare import CACHE, Prepared, packed_files, prepare, text_files
 from caesura.training.run import Reporter, Run, settle_all
@@ -60,6 +61,8 @@ def open_run(
 
     Process 0 reads the text and writes what it makes of it, before the others of its `world` read that.
     """
+    if world.size > 1:
+        refuse_unseen(folder, world)
     if world.leads:
         _tidy(folder)
     checkpoints = world.shared(list_checkpoints(folder / CHECKPOINTS))

@@ -1,27 +1,35 @@
 """The processes that train one model together: one alone, or as many as torchrun has started.
 
-All of them run the same code and call the same methods in the same order. What they decide follows from
-numbers that are the same in all of them. Process 0 leads: the folder, the log and the terminal are its own.
+All of them run the same code and call the same methods in the same order. All decisions follow from numbers
+that are the same in every process. Process 0 leads: only it writes to the folder, the log and the terminal.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from datetime import timedelta
 from io import StringIO
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from caesura.errors import Interrupted, TrainingError, explain
+from caesura.errors import InputError, Interrupted, TrainingError, explain
 
-RANK, SIZE, LOCAL, VISIBLE = "RANK", "WORLD_SIZE", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES"
-PATIENCE = timedelta(hours=4)  # for others, which may be reading a large text; those that end are noticed
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup, Store
+
+# What torchrun sets; without all of them, several processes cannot find each other.
+RANK, SIZE, LOCAL, ADDRESS, PORT = "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+ARRIVAL = timedelta(minutes=10)  # until all processes have started
+PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process that ends is noticed at once
 
 T = TypeVar("T")
 
@@ -31,7 +39,7 @@ class LostError(TrainingError):
 
 
 class World:
-    """One process alone, which waits for nobody and asks nobody."""
+    """A process that trains alone: sums and maxima are those of one process, and nothing waits."""
 
     rank, size = 0, 1
 
@@ -41,12 +49,12 @@ class World:
         return self.rank == 0
 
     def sum(self, *tensors: Tensor | None) -> None:
-        """Put the sums over all processes in place of tensors; None stands for nothing."""
+        """Replace each tensor by its sum over all processes; None is passed over."""
 
     def align(self, tensors: Iterable[Tensor]) -> None:
-        """Put those of process 0 in place of tensors."""
+        """Replace each tensor by that of process 0."""
 
-    def most(self, number: int) -> int:
+    def maximum(self, number: int) -> int:
         """The largest number of all processes."""
         return number
 
@@ -55,18 +63,18 @@ class World:
         return value
 
     def gathered(self, value: T) -> list[T] | None:
-        """In process 0, the values of all processes in their order; in others None."""
+        """In process 0, the values of all processes in order of rank; in the others None."""
         return [value]
 
     def seed(self, *numbers: int) -> None:
-        """With others, draw from here on what follows from these numbers and the rank."""
+        """Where there are several processes, seed the random numbers with these numbers and the rank."""
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up in any process."""
-        return bool(self.most(int(flag)))
+        """Whether the flag is set in any process."""
+        return bool(self.maximum(int(flag)))
 
     def in_turn(self, work: Callable[[], T], stop: type[Exception]) -> T:
-        """The result of work that process 0 has done before the others do; `stop` in one is `stop` in all."""
+        """Do the work in process 0, then in the others; where one raises `stop`, all raise it."""
         result, stopped = None, False
         for mine in (self.leads, not self.leads):
             if mine and not stopped:
@@ -81,38 +89,44 @@ class World:
 
 
 class Launched(World):
-    """One of several processes: the host's messages go through gloo, those of GPUs through NCCL."""
+    """One of several processes, which exchange numbers through gloo, and those of GPUs through NCCL."""
 
     def __init__(self) -> None:
         from torch import distributed
 
+        _check_environment()
+        _use_own_gpu(int(os.environ.get(LOCAL, "0")))
         self._distributed = distributed
-        _own_gpu(int(os.environ.get(LOCAL, "0")))
-        self._store, self.rank, self.size = next(distributed.rendezvous("env://", timeout=PATIENCE))
-        with _lost():
+        try:
+            store, self.rank, self.size = next(distributed.rendezvous("env://", timeout=ARRIVAL))
+            self._store = distributed.PrefixStore(_name_of_start(store, self.rank, self.size), store)
             distributed.init_process_group(
                 "gloo", store=self._store, rank=self.rank, world_size=self.size, timeout=PATIENCE
             )
-        self._gpus: distributed.ProcessGroup | None = None
+        except RuntimeError as problem:
+            failure = "the processes of this training do not find each other"
+            raise TrainingError(f"{failure}: {_first_line(problem)}") from problem
+        self._gpus: ProcessGroup | None = None
 
     def sum(self, *tensors: Tensor | None) -> None:
-        """Put the sums over all processes in place of tensors; None stands for nothing."""
+        """Replace each tensor by its sum over all processes; None is passed over."""
         with _lost():
             for tensor in tensors:
                 if tensor is not None:
                     self._distributed.all_reduce(tensor, group=self._group(tensor))
 
     def align(self, tensors: Iterable[Tensor]) -> None:
-        """Put those of process 0 in place of tensors."""
+        """Replace each tensor by that of process 0."""
         with _lost(), torch.no_grad():
             for tensor in tensors:
                 self._distributed.broadcast(tensor, 0, group=self._group(tensor))
 
-    def most(self, number: int) -> int:
+    def maximum(self, number: int) -> int:
         """The largest number of all processes."""
         with _lost():
-            self._distributed.all_reduce(most := torch.tensor(number), op=self._distributed.ReduceOp.MAX)
-        return int(most)
+            largest = torch.tensor(number)
+            self._distributed.all_reduce(largest, op=self._distributed.ReduceOp.MAX)
+        return int(largest)
 
     def shared(self, value: T) -> T:
         """The value of process 0."""
@@ -122,29 +136,30 @@ class Launched(World):
         return values[0]
 
     def gathered(self, value: T) -> list[T] | None:
-        """In process 0, the values of all processes in their order; in others None."""
+        """In process 0, the values of all processes in order of rank; in the others None."""
         values = [value] * self.size if self.leads else None
         with _lost():
             self._distributed.gather_object(value, values, 0)
         return values
 
     def seed(self, *numbers: int) -> None:
-        """With others, draw from here on what follows from these numbers and the rank."""
+        """Seed the random numbers with these numbers and the rank."""
         torch.manual_seed(int(np.random.SeedSequence([*numbers, self.rank]).generate_state(1)[0]))
 
     def close(self) -> None:
-        """When all have come so far, let them go."""
-        self.most(0)
+        """Leave the others once all of them are done."""
+        self.maximum(0)
         self._distributed.destroy_process_group()
 
     def end(self, problem: BaseException) -> None:
-        """End this process because of a problem, which one process alone prints.
+        """End this process because of a problem, which only the first process to end prints.
 
-        At once: where a GPU waits for the GPU of a process that is gone, Python would never come to its end.
+        It ends at once: what Python does at its end would wait for a GPU that itself waits for the GPU of a
+        process that is gone.
         """
         if isinstance(problem, Interrupted):
             with suppress(LostError):
-                self.most(0)  # so that nobody is ended by torchrun while process 0 writes
+                self.maximum(0)  # torchrun ends all processes after the first: not while process 0 writes
         if self._first():
             status = explain(problem)
         else:
@@ -156,13 +171,13 @@ class Launched(World):
         os._exit(status)
 
     def _first(self) -> bool:
-        """Whether no other process has come here before."""
+        """Whether no other process has ended before."""
         try:
             return self._store.add("ended", 1) == 1
-        except RuntimeError:  # the machine that keeps count is gone
+        except RuntimeError:  # the process that has the store is gone
             return True
 
-    def _group(self, tensor: Tensor) -> torch.distributed.ProcessGroup | None:
+    def _group(self, tensor: Tensor) -> ProcessGroup | None:
         if tensor.device.type == "cpu":
             return None
         if self._gpus is None:
@@ -172,8 +187,8 @@ class Launched(World):
 
 @contextmanager
 def launched() -> Iterator[World]:
-    """The world of this process; inside, whatever ends one of several processes ends them all."""
-    if int(os.environ.get(SIZE, "1")) == 1:
+    """The world of this process; a problem inside ends all of several processes."""
+    if (os.environ.get(SIZE) or "1") == "1":
         yield World()
         return
     world = Launched()
@@ -191,12 +206,52 @@ def _lost() -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
+        # NCCL has other errors too, which its own words tell apart.
+        nccl = isinstance(problem, torch.distributed.DistBackendError)
+        reason = f" ({_first_line(problem)})" if nccl else ""
         remedy = "the same command goes on from the last checkpoint"
-        raise LostError(f"another process of this training has ended; {remedy}") from problem
+        raise LostError(f"another process of this training has ended{reason}; {remedy}") from problem
 
 
-def _own_gpu(local: int) -> None:
-    """Let this process see one GPU, the one of its place on its machine, as if there were no other."""
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0]
+
+
+def _check_environment() -> None:
+    """Refuse variables with which several processes cannot find each other."""
+    remedy = f"start several processes with torchrun, or one without {SIZE}"
+    for name in (SIZE, RANK, ADDRESS, PORT):
+        if not (value := os.environ.get(name)):
+            raise InputError(f"{SIZE} is {os.environ[SIZE]}, but {name} is not set; {remedy}")
+        if name != ADDRESS and not value.isdecimal():
+            raise InputError(f"{name} is {value}, not a number; {remedy}")
+
+
+def _name_of_start(store: Store, rank: int, size: int) -> str:
+    """A name that all processes of this start agree on, and that no earlier start had.
+
+    torchrun keeps its store when it starts processes again. Without a name of its own, a start would read
+    addresses there of processes that are gone. So process 0 makes a name up, and the others follow it once
+    they see that process 0 has seen them: a name left by an earlier start does not list them.
+    """
+    own = uuid4().hex
+    if rank == 0:
+        store.set("start", own)
+        others = [store.get(f"{own}/{other}").decode() for other in range(1, size)]
+        store.set(f"{own}/seen", " ".join(others))
+        return own
+    deadline = time.monotonic() + ARRIVAL.total_seconds()
+    while time.monotonic() < deadline:
+        name = store.get("start").decode()
+        store.set(f"{name}/{rank}", own)
+        if store.check([f"{name}/seen"]) and own in store.get(f"{name}/seen").decode():
+            return name
+        time.sleep(0.02)
+    raise RuntimeError("process 0 is missing")
+
+
+def _use_own_gpu(local: int) -> None:
+    """Let this process see only one GPU, that of its place on its machine; none where there are too few."""
     if VISIBLE not in os.environ:
         os.environ[VISIBLE] = str(local)
         return

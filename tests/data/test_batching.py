@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wording import refuses
 
-from caesura.data.batching import BatchPlan, collate
+from caesura.data.batching import BatchPlan, Split, collate
 from caesura.data.vocabulary import BOS, EOS, PAD
 
 ids = st.lists(st.integers(4, 60_000), max_size=12)
@@ -135,3 +135,14 @@ def test_batches_are_like_a_list():
 def test_a_plan_that_makes_no_sense_is_refused(wrong):
     with refuses(ValueError, "", *wrong):
         BatchPlan(**{"lengths": np.ones((3, 2), dtype=int), "batch_size": 2} | wrong)
+
+
+@given(st.integers(1, 20), st.integers(1, 5), st.integers(1, 4))
+def test_a_split_gives_each_row_to_one_part_of_one_process(rows: int, size: int, parts: int) -> None:
+    planned = np.arange(100, 100 + rows)
+    shares = [Split(rank, size, parts)(planned) for rank in range(size)]
+    assert sorted(int(row) for share in shares for part in share for row in part) == planned.tolist()
+    assert max(map(len, shares)) <= parts
+    assert all(len(part) for share in shares for part in share)
+    counts = [sum(map(len, share)) for share in shares]
+    assert max(counts) - min(counts) <= 1

@@ -35,6 +35,13 @@ def test_other_signals_may_come_again(first: int) -> None:
         assert interrupt.reason() == f"signal {signal.Signals(first).name}"
 
 
+def test_a_lasting_one_goes_on_behind_it() -> None:
+    with Interrupt(lasting=True) as interrupt:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert interrupt.signal == signal.SIGTERM
+
+
 @pytest.mark.parametrize("ignored", FIRST)
 @pytest.mark.parametrize("remembers", [Interrupt, Children])
 def test_what_is_ignored_still_is(remembers: type[Interrupt | Children], ignored: int) -> None:

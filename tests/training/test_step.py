@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from caesura.data.batching import BatchPlan, collate, rounded
+from caesura.data.batching import BatchPlan, Split, collate, rounded
 from caesura.inference import Translator
 from caesura.kernels import graphs
 from caesura.kernels.graphs import Played
@@ -119,6 +119,19 @@ def test_batches_come_in_the_plans_order() -> None:
     batch = padded(PAIRS, plan[0])
     assert batch.shape == tuple(map(rounded, batch.shape))
     assert len(batch) == 7
+
+
+def test_parts_for_a_gpu_know_the_whole_and_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[int] = []
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: pinned.append(id(tensor)) or tensor)
+    rows = np.arange(7)
+    fed = [next(feed(PAIRS, [rows], torch.device("cuda"), Split(rank, 2, 2))) for rank in (0, 1)]
+    parts = [part for planned in fed for part in planned.parts]
+    assert sorted(int(i) for part in parts for i in part.indices) == rows.tolist()
+    for part in parts:
+        assert part.whole is not None
+        assert part.whole.tolist() == [sum(len(target) + 1 for _, target in PAIRS[:7]), 7]
+        assert {id(part.whole), id(part.src), id(part.trg_out)} <= {*pinned}
 
 
 @needs_cuda
