@@ -1,7 +1,8 @@
 """JoeyNMT 2.3's character model in the same sizes, trained and searched by its own code.
 
+    pip install tensorboard portalocker
     pip install --no-deps joeynmt==2.3.0 importlib_metadata==8.7.0 zipp packaging pyyaml \
-        tensorboard sentencepiece subword-nmt tqdm
+        sentencepiece subword-nmt tqdm
 
 --no-deps: it asks for versions that do not go with a current PyTorch. Its one call that a current PyTorch
 refuses (`verbose` of ReduceLROnPlateau) is not needed here.
