@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
+from caesura.config import AlignmentCuts, Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
+from caesura.data.alignment import AlignedCuts
 from caesura.data.corpus import Corpus, ParallelText
-from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
+from caesura.data.cuts import CutsSource, OffsetFile, text_cuts
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.entropy_gru import GruCuts
 from caesura.data.files import digest, packed_instead, stored
@@ -149,13 +150,15 @@ def cuts_of(
     config: Config,
     part: Literal["train", "dev", "test"],
     learnt: Vocabulary | EntropyModelCuts | None = None,
-) -> TextCuts | OffsetFile | None:
+) -> CutsSource | None:
     """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
     cuts = config.data.cuts
+    if isinstance(cuts, AlignmentCuts) and part == "train":
+        return AlignedCuts(parallel_text(config.data.train), cuts, partial(config.blame, "data.cuts"))
     if not isinstance(cuts, FileCuts):
         return text_cuts(cuts, learnt)
     path = getattr(cuts, part)
-    return None if path is None else OffsetFile(path)
+    return None if path is None else OffsetFile(path, config.imitates)
 
 
 def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None:
