@@ -92,12 +92,18 @@ class Links:
         return forward * backward * self.real[..., None], stays
 
 
-def learn_links(pairs: Sequence[tuple[Ints, Ints]], words: int, symbols: int) -> tuple[Floats, float]:
+def learn_links(
+    pairs: Sequence[tuple[Ints, Ints]],
+    words: int,
+    symbols: int,
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> tuple[Floats, float]:
     """[words + 1, symbols]: how probable each source symbol is given a target symbol, or none; by EM.
 
-    And how probable it is that the next source symbol has the same link.
+    And how probable it is that the next source symbol has the same link. `progress` gets how many pairs were
+    gone through so far.
     """
-    table, staying = np.full((words + 1, symbols), 1 / symbols), 0.5
+    table, staying, done = np.full((words + 1, symbols), 1 / symbols), 0.5, 0
     for _ in range(ROUNDS):
         counts, stays, gaps = np.full(table.shape, SMOOTHING), 0.0, 0
         for part in parts(pairs):
@@ -106,6 +112,8 @@ def learn_links(pairs: Sequence[tuple[Ints, Ints]], words: int, symbols: int) ->
             places = links.words * symbols + links.symbols.T[..., None]
             np.add.at(counts.reshape(-1), places, linked)
             stays, gaps = stays + stayed.sum(), gaps + int(links.real[1:].sum())
+            done += len(part)
+            progress(done)
         table, staying = counts / counts.sum(1, keepdims=True), float(stays / max(1, gaps))
     return table, staying
 
@@ -133,7 +141,11 @@ class Aligner:
 
     @classmethod
     def learn(
-        cls, text: Callable[[], Sentences], usual: Callable[[], Sentences], settings: AlignmentCuts
+        cls,
+        text: Callable[[], Sentences],
+        usual: Callable[[], Sentences],
+        settings: AlignmentCuts,
+        progress: Callable[[int], None] = lambda pairs: None,
     ) -> Aligner:
         """From a text, which is gone through several times; text that is `usual` tells the threshold.
 
@@ -149,7 +161,7 @@ class Aligner:
             words = train_vocabulary("char", (trg for _, trg in text()), WORDS)
         vocabularies = symbols, words
         spelled = [spell(vocabularies, *pair)[:2] for pair in text()]
-        aligner = cls(vocabularies, *learn_links(spelled, len(words), len(symbols)))
+        aligner = cls(vocabularies, *learn_links(spelled, len(words), len(symbols), progress))
         scores = np.concatenate(aligner.scores([spell(vocabularies, *pair)[:2] for pair in usual()]))
         lengths, target = [len(src) for src, _ in usual()], settings.target
         shortest = sum(lengths) / (len(scores) + len(lengths))
@@ -196,9 +208,10 @@ class AlignedCuts:
         text: ParallelText,
         settings: AlignmentCuts,
         blame: Callable[[], AbstractContextManager[None]],
+        progress: Callable[[int], None] = lambda pairs: None,
     ) -> None:
-        """`blame` makes a ValueError one about the settings."""
-        self.text, self.settings, self._blame = text, settings, blame
+        """`blame` makes a ValueError one about the settings; `progress` is that of `learn_links`."""
+        self.text, self.settings, self._blame, self._progress = text, settings, blame, progress
 
     @property
     def fingerprint(self) -> list[Any]:
@@ -216,7 +229,8 @@ class AlignedCuts:
         # Pairs that the model has seen get fewer cuts. Their share in the second sample is that in the text.
         usual = every + 1 if every > 1 else 1
         with self._blame():
-            aligner = Aligner.learn(partial(sample, max(1, every)), partial(sample, usual), self.settings)
+            texts = partial(sample, max(1, every)), partial(sample, usual)
+            aligner = Aligner.learn(*texts, self.settings, self._progress)
         return AlignedReader(aligner, self.text.pairs(errors, with_bounds=False))
 
 

@@ -87,7 +87,10 @@ def test_what_is_learnt_is_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(np.array(source), np.array(target)) for source, target in TEXT]
     for most in (1, 20, alignment.LINKS):  # sentences that go together
         monkeypatch.setattr(alignment, "LINKS", most)
-        learnt = learn_links(pairs, words=3, symbols=4)
+        seen: list[int] = []
+        learnt = learn_links(pairs, words=3, symbols=4, progress=seen.append)
+        assert seen == sorted(seen)
+        assert seen[-1] == ROUNDS * len(pairs)
         np.testing.assert_allclose(learnt[0], table, rtol=0, atol=1e-12)
         assert learnt[1] == pytest.approx(staying, abs=1e-12)
 
