@@ -50,7 +50,7 @@ class Sample:
 
     @classmethod
     def draw(cls, model: Translator, text: ParallelText, sentences: int, seed: int) -> Sample:
-        """Of the pairs that training keeps; a larger sample begins with the smaller one."""
+        """Of the pairs that are short enough for training; a larger sample begins with the smaller one."""
         data, count, fit = model.config.data, 0, []
         for number, (src, trg, _) in enumerate(text.pairs(data.errors, with_bounds=False)):
             count = number + 1
