@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from analysis.test_flips import EVERY, NAMES
+from analysis.test_flips import EVERY, FIXED, NAMES
 from cli.program import Done, caesura, write_config, write_corpus
 from helpers import LOOKUP, tiny_model
 from wording import refuses, wording
@@ -21,7 +21,8 @@ from caesura.training.loop import train
 from caesura.training.run import Silent
 
 SOURCES, TARGETS = ["abcdefgh", "hgabba", "ab", "c", "ddcca"], ["abcd", "bbca", "", "e", "cab"]
-every_segmenter = pytest.mark.parametrize("segmenter", EVERY, ids=NAMES)
+DRAWN = {**FIXED, "cutter": {"type": "bernoulli", "gradient": "disarm"}}
+every_segmenter = pytest.mark.parametrize("segmenter", [*EVERY, DRAWN], ids=[*NAMES, "bernoulli"])
 
 
 def loss(model: Translator, source: str, target: str, cuts: Sequence[int]) -> float:
