@@ -37,7 +37,7 @@ def improve(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Move a model's cuts to better places, as many as there are, for other models to imitate."""
+    """Move a model's cuts to better places, for others to imitate. Their number stays."""
     from caesura import terminal
     from caesura.analysis.teacher import Sample, teach
     from caesura.config.cookbook import find_model
