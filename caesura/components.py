@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from caesura.config import Config
+from caesura.config import AlignmentCuts, Config, FileCuts
 from caesura.config.yamlfile import show
 from caesura.data.vocabulary import SPECIALS, UNK, Vocabulary
 from caesura.decoders.base import DECODERS, Decoder
@@ -90,6 +90,13 @@ def _check_imitation(config: Config, segmenter: BaseSegmenter) -> None:
     """Refuse cuts that should be learned where there are none, or nothing that could learn them."""
     weight, key = config.model.segmenter.imitation_weight, "model.segmenter.imitation"
     if weight is None:
+        cuts, needed = config.data.cuts, f"set {key}, such as 1.0, so that they are learned"
+        if isinstance(cuts, AlignmentCuts):
+            raise config.error(
+                "data.cuts", f"type alignment needs translations, which new text lacks; {needed}"
+            )
+        if isinstance(cuts, FileCuts) and cuts.dev is None:
+            raise config.error("data.cuts", f"dev is missing: offsets for the dev set; or {needed}")
         return
     if extremes(weight)[0] < 0:
         raise config.error(key, f"should be at least 0, not {shown(weight)}")

@@ -126,7 +126,7 @@ def all_flips(
         raise ValueError("an empty source has no gaps that could be flipped")
     pairs = Pairs.of(model, model.batch(sources, targets, cuts), check)
     with resting(model), torch.no_grad():
-        search = _Search(pairs)
+        search = FlipSearch(pairs)
         flipped = search.flipped
         for _ in range(rounds):
             if not search.step():
@@ -154,36 +154,36 @@ def all_flips(
     return results
 
 
-class _Search:
+class FlipSearch:
     """Greedy flips of all sentences at once: one batch per round."""
 
     def __init__(self, pairs: Pairs) -> None:
-        self._pairs, self._inner = pairs, pairs.inner
+        self.pairs, self.inner = pairs, pairs.inner
         count, device = len(pairs.batch), pairs.batch.src.device
         rows = torch.arange(count, device=device)
-        self.cuts = torch.zeros_like(self._inner)  # [B, T]
-        self._marks = torch.zeros_like(pairs.batch.src, dtype=torch.int8)  # 0: free
+        self.cuts = torch.zeros_like(self.inner)  # [B, T]
+        self.marks = torch.zeros_like(pairs.batch.src, dtype=torch.int8)  # 0: free
         self.soft = torch.zeros(count, dtype=torch.float64, device=device)
         self.hard = torch.zeros_like(self.soft)
         for part in pairs.chunks(rows):
             self.soft[part], segments = pairs.forced(part)
             self.cuts[part, : segments.ends.shape[1]] = segments.ends
-            self._marks[part] = torch.where(self.cuts[part], 1, -1).to(torch.int8) * self._inner[part]
-            self.hard[part] = pairs.losses(part, given=self._marks[part])
-        self.cuts &= self._inner
+            self.marks[part] = torch.where(self.cuts[part], 1, -1).to(torch.int8) * self.inner[part]
+            self.hard[part] = pairs.losses(part, given=self.marks[part])
+        self.cuts &= self.inner
         self.taken: list[list[int]] = [[] for _ in range(count)]
-        self.loss, self.flipped = self.hard.clone(), self._flipped(rows)
-        self._next = self.flipped
+        self.loss, self.flipped = self.hard.clone(), self.flip(rows)
+        self.next = self.flipped
 
-    def _flipped(self, going: Tensor) -> Tensor:
+    def flip(self, going: Tensor) -> Tensor:
         """The losses [B, T] of sentences that are `going` on, with each gap flipped; nan elsewhere."""
-        at, gaps = self._inner[going].nonzero().T
+        at, gaps = self.inner[going].nonzero().T
         rows = going[at]
-        marks, lines = self._marks[rows], torch.arange(len(rows), device=rows.device)
+        marks, lines = self.marks[rows], torch.arange(len(rows), device=rows.device)
         marks[lines, gaps] *= -1
-        flipped = torch.full(self._inner.shape, math.nan, dtype=torch.float64, device=rows.device)
-        for part in self._pairs.chunks(rows):
-            losses, segments = self._pairs.forced(rows[part], given=marks[part])
+        flipped = torch.full(self.inner.shape, math.nan, dtype=torch.float64, device=rows.device)
+        for part in self.pairs.chunks(rows):
+            losses, segments = self.pairs.forced(rows[part], given=marks[part])
             # A segmenter may keep a cut whatever is given, as ACT-ENC does after those of `cut_after`.
             moved = segments.ends.gather(1, gaps[part, None])[:, 0] == (marks[part, gaps[part]] > 0)
             flipped[rows[part], gaps[part]] = torch.where(moved, losses, math.nan)
@@ -191,16 +191,16 @@ class _Search:
 
     def step(self) -> bool:
         """Make the best flip of each sentence that has one which gains; whether there was any."""
-        losses, gaps = self._next.nan_to_num(math.inf).min(1)
+        losses, gaps = self.next.nan_to_num(math.inf).min(1)
         gains = losses < self.loss - NEGLIGIBLE
         going = gains.nonzero()[:, 0]
         if not len(going):
             return False
         for i, gap in zip(going.tolist(), gaps[going].tolist(), strict=True):
             self.taken[i].append(gap)
-        self._marks[going, gaps[going]] *= -1
+        self.marks[going, gaps[going]] *= -1
         self.loss = torch.where(gains, losses, self.loss)
-        self._next = self._flipped(going)
+        self.next = self.flip(going)
         return True
 
 

@@ -15,6 +15,7 @@ with QuietInterrupt():
     from caesura.cli.averaging import average
     from caesura.cli.experiments import demo, reproduce, sweep
     from caesura.cli.exploring import explore
+    from caesura.cli.improving import improve
     from caesura.cli.measuring import analyze, compare, evaluate
     from caesura.cli.training import train
     from caesura.cli.translating import segment, translate
@@ -62,7 +63,7 @@ def _options(
 
 for command in (
     *(demo, train, average, translate, segment, evaluate),
-    *(compare, analyze, reproduce, sweep, explore),
+    *(compare, analyze, improve, reproduce, sweep, explore),
 ):
     app.command()(command)
 app.add_typer(recipes.commands, name="recipes")

@@ -11,11 +11,22 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError, model_valid
 from caesura.config import cookbook, yamlfile
 from caesura.config.phrasing import problems
 from caesura.config.sections import RETIRED, Component, Model, Testing, Training, tokenizer_of
-from caesura.config.text import Data, EntropyCuts, FileCuts, Files, RuleCuts, Section, Side, SymbolCuts
+from caesura.config.text import (
+    AlignmentCuts,
+    Data,
+    EntropyCuts,
+    FileCuts,
+    Files,
+    RuleCuts,
+    Section,
+    Side,
+    SymbolCuts,
+)
 from caesura.config.yamlfile import Key, Place, Source, place_of, show
 from caesura.errors import InputError, out_of_memory
 
 __all__ = [
+    "AlignmentCuts",
     "Component",
     "Config",
     "Data",

@@ -180,25 +180,33 @@ class EntropyCuts(Section):
         return {**value, **{key: default for key, default in options if value.get(key) is None}}
 
 
+class AlignmentCuts(Section):
+    """Cuts of the training text where the aligned word of the target changes; to be imitated."""
+
+    type: Literal["alignment"] = Field(description="where the translation goes on with another word")
+    target: float = Field(ge=1, description="characters per segment, on the training text")
+    voc_limit: int = Field(default=500, ge=5, le=2000, description="how many source symbols are aligned")
+
+
 class FileCuts(Section):
     """Cuts from files of character offsets, one line per sentence."""
 
     type: Literal["file"] = Field(description="offsets separated by spaces")
     train: TextFile = Field(description="offsets for the training text")
-    dev: TextFile = Field(description="offsets for the dev set")
+    dev: TextFile | None = Field(default=None, description="offsets for the dev set; null: with imitation")
     test: TextFile | None = Field(default=None, description="offsets for the test set")
 
 
 _CUTS = {
     kind: section
-    for section in (RuleCuts, SymbolCuts, EntropyCuts, FileCuts)
+    for section in (RuleCuts, SymbolCuts, EntropyCuts, AlignmentCuts, FileCuts)
     for kind in get_args(section.model_fields["type"].annotation)
 }
 
 
 def _known_cuts(value: Any) -> Any:
     """Refuse cuts of no type, or of an unknown one, before a union of all types does it with other words."""
-    if isinstance(value, RuleCuts | SymbolCuts | EntropyCuts | FileCuts):
+    if isinstance(value, tuple(_CUTS.values())):
         return value
     if not isinstance(value, Mapping):
         raise wrong("", f"{show(value)} is not a section such as {{type: whitespace}}")
@@ -221,6 +229,7 @@ SourceCuts = Annotated[
     Annotated[RuleCuts, Tag("<RuleCuts>")]
     | Annotated[SymbolCuts, Tag("<SymbolCuts>")]
     | Annotated[EntropyCuts, Tag("<EntropyCuts>")]
+    | Annotated[AlignmentCuts, Tag("<AlignmentCuts>")]
     | Annotated[FileCuts, Tag("<FileCuts>")],
     Discriminator(_cuts_kind),
     BeforeValidator(_known_cuts),
@@ -256,7 +265,8 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _symbols_are_cut_from_characters(self) -> "Data":
-        if isinstance(self.cuts, SymbolCuts | EntropyCuts) and self.src.level not in ("char", "byte"):
+        learnt = SymbolCuts | EntropyCuts | AlignmentCuts
+        if isinstance(self.cuts, learnt) and self.src.level not in ("char", "byte"):
             level = f"data.src.level: char or byte, not {self.src.level}"
             raise wrong("cuts", f"type {self.cuts.type} needs {level}")
         return self

@@ -30,7 +30,9 @@ class Batch:
     trg_lengths: Tensor | None  # [B] </s> included
     indices: NDArray[np.int64]  # positions in the corpus, one per sentence
     src_cuts: Tensor | None = None  # [B, T] int8: 1 cut after this symbol, -1 do not, 0 free; None: free
-    wanted_cuts: Tensor | None = None  # [B, T] int8: 1 where the segmenter should learn to cut, else 0
+    wanted_cuts: Tensor | None = (
+        None  # [B, T] int8: 1 where the segmenter should learn to cut, else 0; -1: not known
+    )
     whole: Tensor | None = None  # [2] target symbols and sentences of what this is a part of; None: of this
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.cuts import AHEAD, CutsReader, OffsetFile, TextCuts, parse_offsets, places_of
+from caesura.data.cuts import AHEAD, CutsReader, CutsSource, parse_offsets, places_of
 from caesura.data.files import Errors, digest, is_tsv, read_lines, stored, write_beside
 from caesura.data.held import make_folder
 from caesura.data.unpacking import without_suffix
@@ -168,7 +168,7 @@ class Corpus:
         errors: Errors = "strict",
         progress: Callable[[int], None] | None = None,
         say: Callable[[str], None] | None = None,
-        cuts: TextCuts | OffsetFile | None = None,
+        cuts: CutsSource | None = None,
     ) -> Corpus:
         """Number the text, or reuse the result of an earlier call in `folder` if nothing has changed since.
 
@@ -243,7 +243,10 @@ class Corpus:
         return self._ids[before[1] : row[0]], self._ids[row[0] : row[1]]
 
     def cuts(self, i: int) -> NDArray[np.int8] | None:
-        """The cuts of a source, one per symbol: 1 if a segment ends after it, else 0; None: it has none."""
+        """The cuts of a source, one per symbol: 1 if a segment ends after it, else 0; None: it has none.
+
+        All are -1 where they are not known, which only cuts to be imitated may be.
+        """
         if self._cuts is None or self._sources is None:
             return None
         start, end = self._sources[i % len(self) :][:2]
@@ -289,7 +292,7 @@ class _Filter:
         text: ParallelText,
         vocabularies: tuple[Vocabulary, Vocabulary],
         longest: tuple[int | None, int | None, int | None],  # symbols of a side each; characters of either
-        cuts: TextCuts | OffsetFile | None = None,
+        cuts: CutsSource | None = None,
     ) -> None:
         self.text, self.vocabularies, self.cuts = text, vocabularies, cuts
         *self.longest, self.max_chars = longest

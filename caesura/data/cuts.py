@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import chain, pairwise
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,27 @@ from caesura.data.vocabulary import Spans, Vocabulary
 from caesura.errors import InputError
 
 if TYPE_CHECKING:
-    from caesura.config import EntropyCuts, FileCuts, RuleCuts, SymbolCuts
+    from caesura.config import AlignmentCuts, EntropyCuts, FileCuts, RuleCuts, SymbolCuts
 
 # A caller's cuts of one text: none, all offsets to cut at, or some with 1 (cut) or -1 (do not).
 GivenCuts = Sequence[int] | Mapping[int, int] | None
 
 AHEAD = 1024  # lines that are cut together
 MAX_AHEAD = 10_000  # characters of such a line: longer lines may be dropped later
+UNKNOWN = "?"  # a line of a file of offsets: where to cut this sentence is not known
 
 _SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
+
+
+class CutsSource(Protocol):
+    """Whatever can cut the lines of a text, one after the other."""
+
+    @property
+    def fingerprint(self) -> list[Any]:
+        """Everything that decides where a text is cut, as JSON has it."""
+
+    def reader(self, errors: Errors = "strict") -> CutsReader:
+        """Goes through the lines of a text."""
 
 
 class TextCuts(ABC):
@@ -115,10 +127,13 @@ class SymbolEnds(TextCuts):
 
 
 class OffsetFile:
-    """Cuts in a file: character offsets separated by spaces, one line per line of the text."""
+    """Cuts in a file: character offsets separated by spaces, one line per line of the text.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    Where cuts are only imitated, a line may be UNKNOWN.
+    """
+
+    def __init__(self, path: str | Path, imitated: bool = False) -> None:
+        self.path, self.imitated = Path(path), imitated
 
     @property
     def fingerprint(self) -> list[Any]:
@@ -127,7 +142,7 @@ class OffsetFile:
 
     def reader(self, errors: Errors = "strict") -> CutsReader:
         """Goes through the lines of a text, and of this file with it."""
-        return FileReader(self.path, errors)
+        return FileReader(self.path, errors, self.imitated)
 
 
 class CutsReader:
@@ -161,8 +176,8 @@ class CutsReader:
 class FileReader(CutsReader):
     """The same, with the cuts of a file."""
 
-    def __init__(self, path: Path, errors: Errors) -> None:
-        self._path = path
+    def __init__(self, path: Path, errors: Errors, imitated: bool = False) -> None:
+        self._path, self._imitated, self._unknown = path, imitated, False
         self._lines = read_lines(path, errors)
         self._number, self._ended = 0, False
         self._offsets: list[int] = []
@@ -172,14 +187,15 @@ class FileReader(CutsReader):
 
     def advance(self, text: str | None) -> None:
         line = next(self._lines, _END)
-        self._offsets = []
+        self._offsets, self._unknown = [], False
         if line is _END:
             self._ended = True
             return
         self._number += 1
         if line is None:
             raise InputError(f"{self._place}: the line is too long")
-        if text is not None:
+        self._unknown = self._imitated and line == UNKNOWN
+        if text is not None and not self._unknown:
             self._offsets = parse_offsets(str(line), text, self._place, "cuts")
 
     @property
@@ -188,6 +204,8 @@ class FileReader(CutsReader):
         return self._offsets
 
     def cuts(self, text: str, places: NDArray[np.int32]) -> NDArray[np.int8]:
+        if self._unknown:
+            return unknown(places)
         after, between = symbols_before(self._offsets, places)
         if not between.all():
             raise InputError(f"{self._place}: {_within(self._offsets, between)}")
@@ -210,14 +228,14 @@ _END = object()
 
 
 def text_cuts(
-    settings: RuleCuts | SymbolCuts | EntropyCuts | FileCuts | None,
+    settings: RuleCuts | SymbolCuts | EntropyCuts | AlignmentCuts | FileCuts | None,
     learnt: Vocabulary | TextCuts | None = None,
 ) -> TextCuts | None:
-    """How a config's `data.cuts` cuts any text; None where it is not set or names files.
+    """How a config's `data.cuts` cuts any text; None where it is not set or cuts the config's own text alone.
 
     `learnt` comes from the training text: a vocabulary of symbols, or cuts by entropy.
     """
-    if settings is None or settings.type == "file":
+    if settings is None or settings.type in ("file", "alignment"):
         return None
     if settings.type == "entropy":
         if not isinstance(learnt, TextCuts):
@@ -322,6 +340,11 @@ def _checked(given: Sequence[int] | Mapping[int, int], text: str, place: str) ->
 def _within(offsets: Sequence[int], between: NDArray[np.bool_]) -> str:
     at = offsets[int(np.flatnonzero(~between)[0])]
     return f"offset {at} is not between two symbols, and only there can be a cut"
+
+
+def unknown(places: NDArray[np.int32]) -> NDArray[np.int8]:
+    """The marks of a sentence whose cuts are not known: whoever imitates cuts learns nothing from it."""
+    return np.full(len(places), -1, np.int8)
 
 
 def _marked(count: int, after: NDArray[np.int64]) -> NDArray[np.int8]:

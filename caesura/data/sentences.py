@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from caesura.data.corpus import ParallelText, read_sources
-from caesura.data.cuts import FileReader, GivenCuts, OffsetFile, TextCuts, combine, places_of
+from caesura.data.cuts import CutsSource, FileReader, GivenCuts, TextCuts, combine, places_of
 from caesura.data.files import Errors
 from caesura.data.vocabulary import UNK, Vocabulary
 from caesura.errors import InputError
@@ -72,7 +72,7 @@ class Numbered(Sequence[str]):
 
     def cut_by(
         self,
-        source: TextCuts | OffsetFile,
+        source: CutsSource,
         name: str | Path,
         unread: Container[int] = (),
         errors: Errors = "strict",

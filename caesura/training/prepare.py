@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from caesura.config import Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
+from caesura.config import AlignmentCuts, Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
+from caesura.data.alignment import AlignedCuts
 from caesura.data.corpus import Corpus, ParallelText
-from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
+from caesura.data.cuts import CutsSource, OffsetFile, text_cuts
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.entropy_gru import GruCuts
 from caesura.data.files import digest, packed_instead, stored
@@ -76,8 +77,7 @@ def prepare(
         notices += (f"warning: {text}" for text in doubts(words, (dev.sources, dev.references), languages))
         save_vocabularies(folder, vocabularies)
     src_vocabulary, trg_vocabulary, learnt_cuts = vocabularies
-    numbering = partial(progress, "numbering the training text")
-    corpus = training_corpus(config, vocabularies, folder / CACHE, numbering, say)
+    corpus = training_corpus(config, vocabularies, folder / CACHE, progress, say)
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
     notices += small_text(len(corpus), config.training)
@@ -95,7 +95,7 @@ def training_corpus(
     config: Config,
     vocabularies: Vocabularies,
     cache: Path,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[str, int], None] = lambda stage, done: None,
     say: Callable[[str], None] | None = None,
 ) -> Corpus:
     """The training text as ids, with its cuts; numbered in the folder `cache` if it is not there yet."""
@@ -110,9 +110,9 @@ def training_corpus(
         max_trg=data.trg.max_length or LONGEST,
         max_chars=data.max_chars,
         errors=data.errors,
-        progress=progress,
+        progress=partial(progress, "numbering the training text"),
         say=say,
-        cuts=cuts_of(config, "train", vocabularies.cuts),
+        cuts=cuts_of(config, "train", vocabularies.cuts, partial(progress, "aligning the training text")),
     )
     corpus.imitated = config.imitates
     return corpus
@@ -149,13 +149,17 @@ def cuts_of(
     config: Config,
     part: Literal["train", "dev", "test"],
     learnt: Vocabulary | EntropyModelCuts | None = None,
-) -> TextCuts | OffsetFile | None:
+    progress: Callable[[int], None] = lambda pairs: None,
+) -> CutsSource | None:
     """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
     cuts = config.data.cuts
+    if isinstance(cuts, AlignmentCuts) and part == "train":
+        blame = partial(config.blame, "data.cuts")
+        return AlignedCuts(parallel_text(config.data.train), cuts, blame, progress)
     if not isinstance(cuts, FileCuts):
         return text_cuts(cuts, learnt)
     path = getattr(cuts, part)
-    return None if path is None else OffsetFile(path)
+    return None if path is None else OffsetFile(path, config.imitates)
 
 
 def check_files(config: Config, parts: Sequence[str] = ("train", "dev")) -> None:

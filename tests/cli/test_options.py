@@ -40,7 +40,7 @@ def test_an_80_column_terminal_shows_the_first_sentence_about_each_command_whole
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     listed = caesura("--help").out.partition("Commands:\n")[2].splitlines()
-    assert len(listed) == 12
+    assert len(listed) == 13
     for line in listed:
         assert line.endswith(".")
         assert not line.endswith("..."), line

@@ -246,6 +246,8 @@ def test_no_file_whatever_shows_a_traceback(tmp_path_factory: pytest.TempPathFac
         ("{type: entropy, target: 4, model: gru, size: 513}", ".size"),
         ("{type: entropy, target: 4, model: lstm}", ".model"),
         ("{type: entropy, target: 4, by: fall}", ".by"),
+        ("{type: alignment}", ".target"),
+        ("{type: alignment, target: 4, voc_limit: 5000}", ".voc_limit"),
         ("{type: file, dev: d}", ".train"),
         ("{type: file, train: 7, dev: d}", ".train"),
         ("{type: whitespace, side: both}", ".side"),
@@ -260,7 +262,7 @@ def test_a_mistake_in_the_cuts_is_named_with_its_key(folder: Path, cuts: str, ke
 
 
 def test_cuts_that_are_learnt_need_characters_and_paths_start_from_the_file(folder: Path) -> None:
-    for cuts in ("{type: bpe, voc_limit: 20}", "{type: entropy, target: 4}"):
+    for cuts in ("{type: bpe, voc_limit: 20}", "{type: entropy, target: 4}", "{type: alignment, target: 4}"):
         message = refusal(GOOD, f"data.cuts={cuts}", "data.src.level=word")
         assert message.startswith(f"--set data.cuts={cuts}: ")
         assert "data.src.level: char" in message

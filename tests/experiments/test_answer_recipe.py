@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from caesura.components import build_parts
-from caesura.config import Config, EntropyCuts
+from caesura.config import Config, EntropyCuts, FileCuts
 from caesura.experiments.recipe import FILE, Chosen, load_recipe, systems
+from caesura.schedules import Schedule
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.parts import Segmenter
@@ -32,7 +33,7 @@ def segmenter(name: str) -> BaseSegmenter:
 def test_its_tables_and_measures() -> None:
     assert [measure.name for measure in RECIPE.wanted()] == ["test", "cuts", "robust"]
     seeds = {name: table.seeds for name, table in RECIPE.tables.items()}
-    assert seeds == {"main": [1, 2, 3], "free": [1], "better": [1]}
+    assert seeds == {"main": [1, 2, 3], "free": [1], "better": [1], "moved": [1]}
     assert len({system.title for system in SYSTEMS.values()}) == len(SYSTEMS)
     assert all(system.series for system in SYSTEMS.values())
 
@@ -69,6 +70,19 @@ def test_a_row_has_the_length_of_its_name(name: str) -> None:
         assert config(name).model.segmenter.options["cutter"]["k"] == length
     else:
         assert made.target == length
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if re.search("-from-[a-z]|^moved-", name)])
+def test_a_start_from_other_cuts_lets_go_of_them_at_the_length_of_the_others(name: str) -> None:
+    cuts, weight = config(name).data.cuts, config(name).model.segmenter.imitation_weight
+    assert isinstance(weight, Schedule)
+    assert (weight.end, weight.updates) == (0.0, 3000)
+    assert segmenter(name).target == getattr(cuts, "target", 4.0) == 4.0
+    if name.startswith("moved-"):  # one sentence in 50 is known
+        assert isinstance(cuts, FileCuts)
+        assert (cuts.train.stem, cuts.dev, weight.start) == (name.removeprefix("moved-"), None, 50.0)
+        return
+    assert weight.start == 1.0
 
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith("free-")])

@@ -31,19 +31,22 @@ def test_a_whole_segmenter_imitates_if_it_has_logits(segmenter: BaseSegmenter) -
 
 def test_the_loss_is_its_loop() -> None:
     generator = torch.Generator().manual_seed(0)
-    lengths = torch.tensor([6, 9, 2, 1, 0])
-    logits = torch.randn(5, 9, generator=generator, dtype=torch.float64).masked_fill(
+    lengths = torch.tensor([6, 9, 2, 1, 0, 7])
+    logits = torch.randn(6, 9, generator=generator, dtype=torch.float64).masked_fill(
         torch.arange(9) >= lengths[:, None], math.nan
     )
-    wanted = torch.randint(0, 2, (5, 9), generator=generator).to(torch.int8)
+    wanted = torch.randint(0, 2, (6, 9), generator=generator).to(torch.int8)
+    wanted[5, :6] = -1  # not known
     losses = imitation(logits.requires_grad_(), wanted, lengths)
     for b, n in enumerate(lengths.tolist()):
         p = torch.sigmoid(logits[b]).tolist()
         costs = [-math.log(p[t] if wanted[b, t] else 1 - p[t]) for t in range(n - 2)]
-        assert losses[b].item() == pytest.approx(sum(costs) / max(1, len(costs)), abs=1e-12)
+        expected = 0.0 if b == 5 else sum(costs) / max(1, len(costs))
+        assert losses[b].item() == pytest.approx(expected, abs=1e-12)
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
     assert gradient[0, :4].sign().equal(torch.where(wanted[0, :4] > 0, -1.0, 1.0).double())
     assert not gradient[0, 4:].any()
+    assert not gradient[5].any()
 
 
 def test_cif_learns_from_what_its_rate_makes_of_its_scores() -> None:

@@ -25,6 +25,7 @@ CUTTERS = {
     "cif": "cutter: {type: cif, stein: 0.5}, pooling: weighted, rate: {target: 5.2}",
 }
 CUTS = "data.cuts={type: whitespace}"
+ALIGNED = "data.cuts={type: alignment, target: 4.0, voc_limit: 40}"
 
 
 def learning(corpus: Path, cutter: str, *settings: str) -> Config:
@@ -33,9 +34,10 @@ def learning(corpus: Path, cutter: str, *settings: str) -> Config:
     return configured(corpus, "char", f"model.segmenter={segmenter}", *settings)
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cuts", [CUTS, ALIGNED])
+def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path, cuts: str) -> None:
     weight = "model.segmenter.imitation={start: 1.0, end: 0.0, updates: 10}"
-    config = learning(corpus, "cif", CUTS, weight, *DROPOUT)
+    config = learning(corpus, "cif", cuts, weight, *DROPOUT)
     run(config, tmp_path / "whole")
     run(config, tmp_path / "stopped", 3, 10)
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
@@ -86,6 +88,46 @@ def test_a_model_learns_the_cuts_and_cuts_new_text_by_itself(corpus: Path, tmp_p
 
 
 WEIGHT = "model.segmenter.imitation=1.0"
+FEW = "training.updates=3"
+
+
+def test_cuts_that_follow_an_alignment_are_learned_and_new_text_needs_none(
+    corpus: Path, tmp_path: Path
+) -> None:
+    run(learning(corpus, "cif", ALIGNED, WEIGHT, FEW), tmp_path)
+    numbered = {path.name: path.read_bytes() for path in (tmp_path / "cache").iterdir()}
+    assert "train.cut" in numbered
+    for name in numbered:  # they follow from the text, so a folder need not keep them
+        (tmp_path / "cache" / name).unlink()
+    run(learning(corpus, "cif", ALIGNED, WEIGHT, "training.updates=4"), tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "cache").iterdir()} == numbered
+    model = Translator.from_pretrained(tmp_path)
+    assert "".join(model.segment(["neun eins"])[0]) == "neun eins"
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "imitated with weight 1 by the segmenter: alignment, target 4.0, voc_limit 40" in card
+
+
+def test_a_rate_that_an_alignment_cannot_have_is_one_sentence_with_its_key(
+    corpus: Path, tmp_path: Path
+) -> None:
+    with refuses(InputError, "--set data.cuts={type: alignment") as refused:
+        run(learning(corpus, "cif", ALIGNED.replace("4.0", "1.0"), WEIGHT), tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_sentences_whose_cuts_are_not_known_teach_nothing(corpus: Path, tmp_path: Path) -> None:
+    offsets = tmp_path / "train.cuts"
+    text = f"data.cuts={{type: file, train: {offsets}}}"
+    offsets.write_text("?\n" * 45, encoding="utf-8")
+    run(learning(corpus, "act", text, "model.segmenter.imitation=9.0", FEW), tmp_path / "unknown")
+    run(learning(corpus, "act", FEW), tmp_path / "without")
+    offsets.write_text("?\n" * 44 + "\n", encoding="utf-8")
+    run(learning(corpus, "act", text, "model.segmenter.imitation=9.0", FEW), tmp_path / "one")
+    unknown, without, one = (
+        load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("unknown", "without", "one")
+    )
+    assert all(weight.equal(unknown[name]) for name, weight in without.items())
+    assert not all(weight.equal(one[name]) for name, weight in without.items())
 
 
 @pytest.mark.parametrize(
@@ -103,3 +145,18 @@ def test_what_cannot_be_is_refused_before_training(corpus: Path, segmenter: str,
     with refuses(InputError, "--set model.segmenter.imitation=") as refused:
         resolve(learning(corpus, segmenter, *settings))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("cuts", [ALIGNED, "data.cuts={type: file, train: x}"])
+def test_cuts_of_the_training_text_alone_have_to_be_learned(corpus: Path, cuts: str) -> None:
+    with refuses(InputError, f"--set {cuts}: ", "model.segmenter.imitation") as refused:
+        resolve(learning(corpus, "cif", cuts))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_line_of_unknown_cuts_cannot_be_given(corpus: Path, tmp_path: Path) -> None:
+    offsets = tmp_path / "train.cuts"
+    offsets.write_text("?\n" * 45, encoding="utf-8")
+    config = learning(corpus, "act", f"data.cuts={{type: file, train: {offsets}, dev: {offsets}}}")
+    with refuses(InputError, f"{offsets}:1: "):
+        run(config, tmp_path / "run")
