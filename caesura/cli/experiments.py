@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,7 @@ from caesura.visible import one_line
 
 if TYPE_CHECKING:
     from caesura.experiments.fleet import Limits
+    from caesura.experiments.slurm import Cluster
 
 Data = Annotated[Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")]
 Budget = Annotated[
@@ -33,6 +35,28 @@ Device = Annotated[
 ]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=4096, help="short for --set training.threads=...")
+]
+Launcher = Annotated[
+    Literal["local", "slurm"],
+    typer.Option(
+        "--launcher",
+        help="where trainings run: here, or as SLURM jobs. Jobs go on after Ctrl-C, and the same command "
+        "looks after them again; --time-limit ends them, saved",
+    ),
+]
+Partition = Annotated[str | None, typer.Option("--partition", help="of SLURM: where jobs run")]
+Gpus = Annotated[int | None, typer.Option("--gpus-per-task", min=1, help="of SLURM: GPUs of each job")]
+AtOnce = Annotated[
+    int | None, typer.Option("--array-parallelism", min=1, help="of SLURM: jobs at once; 20 by default")
+]
+Slurm = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slurm",
+        metavar="KEY=VALUE",
+        help="any option of sbatch: time=4:00:00, cpus-per-task=8, mem=32G, account=A; repeatable. A job "
+        "whose time is over goes on in another one",
+    ),
 ]
 
 Over = Annotated[
@@ -83,6 +107,11 @@ def reproduce(
     budget: Budget = None,
     parallel: Parallel = 1,
     time_limit: TimeLimit = None,
+    launcher: Launcher = "local",
+    partition: Partition = None,
+    gpus_per_task: Gpus = None,
+    array_parallelism: AtOnce = None,
+    slurm: Slurm = None,
     only: Annotated[
         str | None, typer.Option("--only", metavar="NAME,...", help="tables, rows or TABLE-ROW alone")
     ] = None,
@@ -110,9 +139,11 @@ def reproduce(
         for path in redraw(recipe, out):
             print_row(str(path))
         return
-    limits = _limits(budget, parallel, time_limit)
+    cluster = _cluster(launcher, partition, gpus_per_task, array_parallelism, slurm, parallel)
+    folder = out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}"
+    limits = _limits(budget, parallel, time_limit, cluster, folder)
     chosen = Chosen(
-        out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}",
+        folder,
         data,
         tuple(name.strip() for name in (only or "").split(",") if name.strip()),
         () if seeds is None else parse_seeds(seeds),
@@ -153,6 +184,11 @@ def sweep(
     budget: Budget = None,
     parallel: Parallel = 1,
     time_limit: TimeLimit = None,
+    launcher: Launcher = "local",
+    partition: Partition = None,
+    gpus_per_task: Gpus = None,
+    array_parallelism: AtOnce = None,
+    slurm: Slurm = None,
     draw: Annotated[bool, typer.Option("--draw", help="only draw tables and figures again")] = False,
 ) -> None:
     """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
@@ -173,11 +209,12 @@ def sweep(
     refuse_sweep(files[0])
     if len(files) > 1:
         raise InputError(f"{files[1]}: one config is swept; those to stand beside it are given by --beside")
-    limits = _limits(budget, parallel, time_limit)
+    cluster = _cluster(launcher, partition, gpus_per_task, array_parallelism, slurm, parallel)
     common = all_settings(settings, {"training.device": device, "training.threads": threads})
     config, *baselines = [find(str(file), say) for file in (files[0], *(beside or ()))]
     rows = None if listed is None else find(str(listed), say)
     folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
+    limits = _limits(budget, parallel, time_limit, cluster, folder)
     chosen = None if seeds is None else parse_seeds(seeds)
     request = Request(
         config, common=common, seeds=chosen, beside=tuple(baselines), data=data, out=folder,
@@ -197,7 +234,41 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _limits(budget: str | None, parallel: int, time_limit: str | None) -> Limits:
+def _limits(
+    budget: str | None, parallel: int, time_limit: str | None, cluster: Cluster | None, folder: Path
+) -> Limits:
     from caesura.experiments.fleet import Limits
+    from caesura.experiments.slurm import Jobs
 
-    return Limits(parse_duration(budget, "--budget"), parallel, parse_duration(time_limit))
+    times = parse_duration(budget, "--budget"), parse_duration(time_limit)
+    if cluster is None:
+        return Limits(times[0], parallel, times[1])
+    return Limits(times[0], cluster.parallel, times[1], partial(Jobs, cluster, folder))
+
+
+def _cluster(
+    launcher: str,
+    partition: str | None,
+    gpus_per_task: int | None,
+    array_parallelism: int | None,
+    slurm: list[str] | None,
+    parallel: int,
+) -> Cluster | None:
+    """What is asked of SLURM; None where trainings run here."""
+    from caesura.experiments.slurm import PARALLEL, Cluster, check_slurm, parse_options
+
+    given = {
+        "--partition": partition,
+        "--gpus-per-task": gpus_per_task,
+        "--array-parallelism": array_parallelism,
+        "--slurm": slurm,
+    }
+    if launcher == "local":
+        if options := [option for option, value in given.items() if value]:
+            raise InputError(f"{options[0]}: only with --launcher slurm")
+        return None
+    if parallel != 1:
+        raise InputError("--parallel: with --launcher slurm it is --array-parallelism")
+    others = parse_options(slurm or ())
+    check_slurm()
+    return Cluster(partition, gpus_per_task, array_parallelism or PARALLEL, others)

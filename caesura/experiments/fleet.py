@@ -19,13 +19,14 @@ from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import aim
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
-from caesura.experiments.processes import Children, kill_notice
+from caesura.experiments.plan import write_plan
+from caesura.experiments.processes import Children, Launcher, kill_notice
 from caesura.experiments.provenance import note_provenance
 from caesura.kernels.cores import own_cores
 from caesura.model_folder import WEIGHTS
 from caesura.terminal import duration
 from caesura.training.changes import refuse_changes
-from caesura.training.checkpoint import list_checkpoints
+from caesura.training.checkpoint import Progress, list_checkpoints
 from caesura.training.interrupt import ON_TOP, SHORT, overrun
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
@@ -45,6 +46,7 @@ class Limits:
     budget: float | None = None  # seconds of training per member, validations included; None: as it was given
     parallel: int = 1
     time_limit: float | None = None  # seconds of a call
+    launcher: Callable[[Callable[[str], None]], Launcher] | None = None  # None: children of this process
 
 
 class Watcher(Protocol):
@@ -77,19 +79,20 @@ def run_fleet(
     if limits.budget is not None and limits.budget < SHORT:
         watcher.say(f"{limits.budget:g}s of training each: {ON_TOP}")
     deadline = None if limits.time_limit is None else time.monotonic() + limits.time_limit
-    with Children(watcher.say) as children:
-        fleet = _Fleet(members, limits, watcher, measures, children, settled)
+    with (limits.launcher or Children)(watcher.say) as launcher:
+        fleet = _Fleet(members, limits, watcher, measures, launcher, settled)
         while fleet.step():
-            if children.signal is not None or (deadline is not None and time.monotonic() >= deadline):
+            if launcher.signal is not None or (deadline is not None and time.monotonic() >= deadline):
                 fleet.stopping = True
                 break
             time.sleep(POLL)
-        interrupted = dict(children.running)
-    for name, child in interrupted.items():
-        fleet.settle(name, child.returncode)
+        interrupted = dict(launcher.running)
+    for name, command in interrupted.items():
+        if command.returncode is not None:
+            fleet.settle(name, command.returncode)
     watcher.running({})
-    if children.signal is not None:
-        raise Interrupted(children.signal)
+    if launcher.signal is not None:
+        raise Interrupted(launcher.signal)
     if fleet.stopping:
         watcher.say("stopped by the time limit; the same command goes on from here")
     return not fleet.stopping
@@ -116,10 +119,10 @@ class _Fleet:
         limits: Limits,
         watcher: Watcher,
         measures: Sequence[Measure],
-        children: Children,
+        launcher: Launcher,
         settled: Callable[[], None],
     ) -> None:
-        self.limits, self.watcher, self.measures, self.children = limits, watcher, measures, children
+        self.limits, self.watcher, self.measures, self.launcher = limits, watcher, measures, launcher
         self.settled = settled
         self.members = {member.name: member for member in members}
         self.waiting = list(members)
@@ -133,18 +136,21 @@ class _Fleet:
         self._together: dict[str, int] = {}
         self._ran: set[str] = set()
         self._budgets: dict[str, float | None] = {}
-        self._environment = self._threads()
+        self._reached: dict[str, tuple[Progress, list[str]]] = {}  # by the last job
+        self._parallel = len(members) if launcher.whole else limits.parallel
+        self._environment = {} if launcher.whole else self._threads()
 
     def step(self) -> bool:
         """Settle ended processes, start waiting members, report progress; False when all are done."""
         for name in self._doing:
             check_held(self.members[name].folder)
-        for name, status in self.children.ended().items():
+        for name, status in self.launcher.ended().items():
             self.settle(name, status)
         for member in list(self.waiting):
-            if len(self.children.running) >= self.limits.parallel:
+            if len(self.launcher.running) >= self._parallel:
                 break
-            if is_held(member.folder) and time.monotonic() - self._began < PATIENCE:
+            left = not self.launcher.whole and is_held(member.folder)
+            if left and time.monotonic() - self._began < PATIENCE:
                 continue  # by a process that a killed call left behind, and that is ending
             self.waiting.remove(member)
             member.failure.unlink(missing_ok=True)
@@ -153,24 +159,26 @@ class _Fleet:
         for name, measure in self._doing.items():
             if measure is None:
                 self._tell_validations(self.members[name])
-        self.watcher.running(dict(self._lines))
-        return bool(self.waiting or self.children.running)
+        self.watcher.running({name: self.launcher.place(name) or at for name, at in self._lines.items()})
+        return bool(self.waiting or self.launcher.running)
 
     def settle(self, name: str, status: int) -> None:
         """Record how a process has ended, and start the next one for its member."""
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
-        stopping = self.stopping or self.children.signal is not None
+        stopping = self.stopping or self.launcher.signal is not None
         if stopping and status in _STOPPED:
             if status == -signal.SIGKILL:  # by Ctrl-C for the third time
                 anew = f"{name}: killed; {measure.doing} begins anew" if measure else ""
                 self.watcher.say(anew or kill_notice(name, member.folder))
             return
         try:
-            if status != 0:
+            if self.launcher.whole:
+                self._check_job(member, status)
+            elif status != 0:
                 raise InputError(_reason(member, status))
-            if measure is not None:
+            elif measure is not None:
                 self._keep(member, measure)
             elif not read_outcome(member, self.limits.budget).trained:
                 raise InputError("its training ended before its budget did")
@@ -180,6 +188,21 @@ class _Fleet:
         if not stopping:
             self._start(member)
 
+    def _check_job(self, member: Member, status: int) -> None:
+        """Refuse a job that failed, or was killed, or came no further than the one before.
+
+        One whose time was over, or that was preempted, has saved: another one goes on from there.
+        """
+        if reason := self.launcher.reason(member.name):
+            raise InputError(reason)
+        if status not in (0, *_STOPPED):
+            raise InputError(last_words(self.launcher.log(member.folder)) or f"it printed nothing ({status})")
+        outcome = read_outcome(member, self.limits.budget, self.measures)
+        reached = outcome.progress, [*outcome.measured]
+        if self._reached.get(member.name) == reached:
+            raise InputError(f"two jobs came no further than {outcome.progress.update:,} updates")
+        self._reached[member.name] = reached
+
     def _start(self, member: Member) -> None:
         """Start the next process of a member, if there is one."""
         outcome = read_outcome(member, self.limits.budget, self.measures)
@@ -187,18 +210,15 @@ class _Fleet:
         make_folder(member.folder.parent)
         if outcome.budget is not None:
             write_whole(member.allowance, f"{outcome.budget:g}")
+        self._seen.setdefault(member.name, len(outcome.validations))
         if not outcome.trained:
             budget = () if outcome.budget is None else ("--budget", f"{outcome.budget:f}")
             settings = [word for setting in member.settings for word in ("--set", setting)]
             command = ["caesura.cli", "train", str(member.config), *settings, "--out", str(member.folder)]
-            self._seen.setdefault(member.name, len(outcome.validations))
-            note_provenance(member)
             self._run(member, [*command, *budget], None)
             return
         for measure in self.measures if (member.folder / WEIGHTS).exists() else ():
             if measure.name not in outcome.measured and (words := measure.command(member)) is not None:
-                self._weights[member.name] = weights_checksum(member.folder)
-                self.watcher.say(f"{member.name}: {measure.doing}")  # it can take longer than the budget
                 self._run(member, [*words], measure)
                 return
         self.watcher.say(f"{member.name}: {summary(outcome)}")
@@ -206,16 +226,27 @@ class _Fleet:
             self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
+        """Start a command, or the job that runs it and all that follow."""
+        self._ran.add(member.name)
+        self._lines[member.name] = "starting" if measure is None else measure.doing
+        self._doing[member.name] = None if self.launcher.whole else measure
+        if self.launcher.whole:
+            plan = write_plan(member, self._budgets[member.name], self.measures)
+            words = [sys.executable, "-m", "caesura.experiments.alone", plan]
+            self.launcher.start(member.name, words, self.launcher.log(member.folder))
+            return
+        if measure is None:
+            note_provenance(member)
+        else:
+            self._weights[member.name] = weights_checksum(member.folder)
+            self.watcher.say(f"{member.name}: {measure.doing}")  # it can take longer than the budget
         check_held(member.folder)
         refuse_odd([member.log])
         command = [sys.executable, "-m", *command]
         with member.log.open("a", encoding="utf-8", errors="surrogateescape") as log:
             log.write(f"$ {shlex.join(command)}\n")
         output = None if measure is None else _output(member, measure)
-        self.children.start(member.name, command, member.log, self._environment, output)
-        self._doing[member.name] = measure
-        self._ran.add(member.name)
-        self._lines[member.name] = "starting" if measure is None else measure.doing
+        self.launcher.start(member.name, command, member.log, self._environment, output)
 
     def _keep(self, member: Member, measure: Measure) -> None:
         """Put the result of a measure beside the weights that were measured."""
@@ -231,12 +262,15 @@ class _Fleet:
 
     def _fail(self, member: Member, reason: str) -> None:
         write_whole(member.failure, reason.encode(errors="replace"))
-        self.watcher.say(f"{member.name}: failed: {reason}; all it said: {member.log}")
+        log = member.log if member.log.exists() else self.launcher.log(member.folder)
+        self.watcher.say(f"{member.name}: failed: {reason}; all it said: {log}")
         self.settled()
 
     def _note_company(self) -> None:
-        """Keep how many ran side by side, which makes each slower."""
-        together = len(self.children.running)
+        """Keep how many ran side by side, which makes each slower; jobs have machines of their own."""
+        if self.launcher.whole:
+            return
+        together = len(self.launcher.running)
         for name, measure in self._doing.items():
             if measure is None and together > self._together.get(name, 1):
                 self._together[name] = together

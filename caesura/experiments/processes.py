@@ -1,4 +1,4 @@
-"""Processes side by side, none of which outlives the program that started them."""
+"""Where commands run: as processes side by side, none of which outlives the program that started them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 from caesura.data.files import refuse_odd
 from caesura.data.held import check_held
@@ -20,24 +20,83 @@ from caesura.training.checkpoint import newest_progress
 _POLL = 0.05  # seconds
 
 
-class Children:
-    """Processes that do not outlive the `with`: those still running at its end are asked once to end.
+class Ending(Protocol):
+    """What runs, as far as all launchers know it."""
 
-    A first signal is remembered for the caller. A second Ctrl-C prints how to kill them: by
-    another one, after a pause, so that haste costs nothing that they have to save. They are in sessions of
-    their own, so that Ctrl-C does not reach them beside that request.
+    returncode: int | None  # its exit status or negative signal; None: it has not ended
+
+
+class Launcher:
+    """Starts commands and reads how they end, as long as the `with` lasts.
+
+    A first signal is remembered for the caller.
     """
+
+    whole = False  # whether one command trains a member and measures it: where each waits in a queue
+    outlive = False  # whether commands go on after a `with` that a signal or an error has ended
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self.signal: int | None = None
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.running: Mapping[str, Ending] = {}
         self._before: dict[int, Any] = {}
         self._say = say
-        self._impatient = self._warned = self._killing = False
 
-    def __enter__(self) -> Children:
+    def __enter__(self) -> Self:
         self._before = take_signals(self._remember)
         return self
+
+    def __exit__(self, *_: object) -> None:
+        restore_signals(self._before)
+
+    def log(self, folder: Path) -> Path:
+        """The file for the output of the command that trains in a folder."""
+        return Path(f"{folder}.log")
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        output: Path | None = None,
+    ) -> None:
+        """Start a command whose output is added to `log`; its standard output goes to `output` if given."""
+        raise NotImplementedError
+
+    def discard(self, log: Path) -> None:
+        """End the command that an earlier call has left for a log."""
+
+    def ended(self) -> dict[str, int]:
+        """The exit statuses (or negative signals) of ended commands, which are then forgotten."""
+        raise NotImplementedError
+
+    def place(self, name: str) -> str:
+        """Where a command waits; empty once it runs."""
+        return ""
+
+    def reason(self, name: str) -> str:
+        """Why a command did not come to its end, as far as its launcher knows."""
+        return ""
+
+    def _remember(self, number: int, _: object) -> None:
+        if number == signal.SIGINT:
+            hasty()
+        if self.signal is None:
+            self.signal = number
+
+
+class Children(Launcher):
+    """Processes that do not outlive the `with`: those still running at its end are asked once to end.
+
+    A second Ctrl-C prints how to kill them: by another one, after a pause, so that haste costs nothing that
+    they have to save. They are in sessions of their own, so that Ctrl-C does not reach them beside that
+    request.
+    """
+
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        super().__init__(say)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._impatient = self._warned = self._killing = False
 
     def __exit__(self, *_: object) -> None:
         for child in self.running.values():
@@ -45,7 +104,7 @@ class Children:
         while any(child.poll() is None for child in self.running.values()):
             self._answer()
             time.sleep(_POLL)
-        restore_signals(self._before)
+        super().__exit__()
 
     def start(
         self,

@@ -98,7 +98,8 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool, gold: str
         experiment.show()
         if report and done:
             elapsed = time.monotonic() - began
-            experiment.report(None if limits.time_limit is None else limits.time_limit - elapsed)
+            rest = limits.time_limit and limits.time_limit - elapsed
+            experiment.report(replace(limits, time_limit=rest))
     return not any(member.failure.exists() for member in members)
 
 
@@ -260,18 +261,15 @@ class Reproduction(Experiment):
         out = one_line(self.out)
         terminal.say(f"\nThe tables: {out}/table.md, .json and .csv; the models: {out}/*/")
 
-    def report(self, time_limit: float | None) -> None:
+    def report(self, limits: Limits) -> None:
         """Write the report of each text of this call, if it is out of date."""
         began, results = time.monotonic(), self.results()
         for text, config in self.configs.items():
-            left = None if time_limit is None else time_limit - (time.monotonic() - began)
-            self._report(
-                [r for r in results if r.system.text == text], self.out / "report" / text, config, left
-            )
+            rest = limits.time_limit and limits.time_limit - (time.monotonic() - began)
+            mine = [r for r in results if r.system.text == text]
+            self._report(mine, self.out / "report" / text, config, replace(limits, time_limit=rest))
 
-    def _report(
-        self, results: Sequence[SystemResult], folder: Path, config: Config, time_limit: float | None
-    ) -> None:
+    def _report(self, results: Sequence[SystemResult], folder: Path, config: Config, limits: Limits) -> None:
         """Write a report of systems, each with its best seed that has weights."""
         names = unique_titles([result.system for result in results])
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
@@ -283,8 +281,7 @@ class Reproduction(Experiment):
         facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
         before = _made_from(made_from) if page.exists() else {}
         if not facts.items() <= before.items():  # one of more systems stays when a folder is deleted
-            clear(page.parent)
-            problem = self._compare(folders, page.parent, time_limit, config)
+            problem = self._compare(folders, page.parent, limits, config)
             if problem:
                 terminal.say(one_line(f"no report: {problem}"))
                 return
@@ -295,10 +292,8 @@ class Reproduction(Experiment):
         what = f"without {lacking}, whose weights are not there" if lacking else "of all systems"
         terminal.say(one_line(f"The report {what}: {page}"))
 
-    def _compare(
-        self, folders: Mapping[str, Path], out: Path, time_limit: float | None, config: Config
-    ) -> str:
-        """Run `caesura compare` in a process of its own; the error message, if there is one."""
+    def _compare(self, folders: Mapping[str, Path], out: Path, limits: Limits, config: Config) -> str:
+        """Run `caesura compare` where trainings run; the error message, if there is one."""
         test = config.data.test
         if test is None:
             return "the configs name no data.test"
@@ -308,21 +303,26 @@ class Reproduction(Experiment):
         words = ["compare", *folders.values(), *names, *text, "--out", out, "--device", device]
         command = [sys.executable, "-m", "caesura.cli", *map(str, words)]
         log = self.out / "report.log"
-        check_held(log)
-        log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
         began, status = time.monotonic(), None
-        with Children(terminal.say) as children, terminal.telling("the report") as tell:
-            children.start("report", command, log, {terminal.WATCHED: "1"})
-            while status is None and children.signal is None:
-                if time_limit is not None and time.monotonic() - began > time_limit:
+        launch = limits.launcher or Children
+        with launch(terminal.say) as launcher, terminal.telling("the report") as tell:
+            launcher.outlive = False  # another call may want a report of more systems
+            launcher.discard(log)
+            clear(out)
+            check_held(log)
+            log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
+            launcher.start("report", command, log, {terminal.WATCHED: "1"})
+            while status is None and launcher.signal is None:
+                if limits.time_limit is not None and time.monotonic() - began > limits.time_limit:
                     return "the time limit came before it was done; the same command goes on"
                 time.sleep(0.1)
                 check_held(log)
-                tell(_last_line(log) or "starting")
-                status = children.ended().get("report")
-        if children.signal is not None:
-            raise Interrupted(children.signal)
-        return f"{last_words(log)} (all of it: {log})" if status else ""
+                tell(launcher.place("report") or _last_line(log) or "starting")
+                status = launcher.ended().get("report")
+        if launcher.signal is not None:
+            raise Interrupted(launcher.signal)
+        reason = launcher.reason("report") or last_words(log)
+        return f"{reason} (all of it: {log})" if status else ""
 
     def _tables(self, results: Sequence[SystemResult]) -> list[_Shown]:
         """The tables that are not empty."""

@@ -34,10 +34,9 @@ RECIPES = sorted(
 
 
 def blocks(language: str) -> list[str]:
-    """The fenced blocks of the README and the guide in one language."""
-    text = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "guide.md")
-    )
+    """The fenced blocks of the README, the guide and the page on scale in one language."""
+    pages = ("README.md", "docs/guide.md", "docs/scale.md")
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
@@ -83,6 +82,8 @@ def test_the_readmes_python_runs(
 @pytest.mark.parametrize("line", commands())
 def test_the_readmes_commands_and_options_exist(line: str) -> None:
     program, *words = shlex.split(line.partition("<")[0].partition("&&")[0])
+    if program == "torchrun":
+        program, *words = words[words.index("-m") + 1 :]
     if program == "python":
         assert words[0] == "-m"
         done = subprocess.run([sys.executable, "-m", words[1], "--help"], capture_output=True, text=True)
