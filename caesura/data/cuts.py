@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.files import Errors, digest, read_lines
+from caesura.data.files import Errors, digest, line_of, read_lines, stored
 from caesura.data.vocabulary import Spans, Vocabulary
 from caesura.errors import InputError
 
 if TYPE_CHECKING:
     from caesura.config import EntropyCuts, FileCuts, RuleCuts, SymbolCuts
+    from caesura.data.blocks import Block
 
 # A caller's cuts of one text: none, all offsets to cut at, or some with 1 (cut) or -1 (do not).
 GivenCuts = Sequence[int] | Mapping[int, int] | None
@@ -39,6 +40,8 @@ _SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
 
 class TextCuts(ABC):
     """Cuts that follow from the text alone."""
+
+    one_process = False  # whether it uses a device, or all cores, by itself
 
     @abstractmethod
     def offsets(self, text: str) -> list[int]:
@@ -63,8 +66,8 @@ class TextCuts(ABC):
         after, between = symbols_before(offsets, places)
         return _marked(len(places), after[between])
 
-    def reader(self, errors: Errors = "strict") -> CutsReader:
-        """Goes through the lines of a text."""
+    def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
+        """Goes through the lines of a text, or of a block of it."""
         return CutsReader(self)
 
 
@@ -125,9 +128,9 @@ class OffsetFile:
         """The hash of the file."""
         return ["file", digest(self.path)]
 
-    def reader(self, errors: Errors = "strict") -> CutsReader:
-        """Goes through the lines of a text, and of this file with it."""
-        return FileReader(self.path, errors)
+    def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
+        """Goes through the lines of a text, and of this file with it: the last one of a block."""
+        return FileReader(self.path, errors, block)
 
 
 class CutsReader:
@@ -161,10 +164,12 @@ class CutsReader:
 class FileReader(CutsReader):
     """The same, with the cuts of a file."""
 
-    def __init__(self, path: Path, errors: Errors) -> None:
+    def __init__(self, path: Path, errors: Errors, block: Block | None = None) -> None:
         self._path = path
-        self._lines = read_lines(path, errors)
-        self._number, self._ended = 0, False
+        self._lines, self._number = read_lines(path, errors), 0
+        if block is not None:
+            self._number, lines = block.first - 1, enumerate(block.rows, block.first)
+            self._lines = (line_of(row[-1], stored(path), number, errors) for number, row in lines)
         self._offsets: list[int] = []
 
     def ahead(self, texts: Iterable[str | None]) -> None:
@@ -174,7 +179,6 @@ class FileReader(CutsReader):
         line = next(self._lines, _END)
         self._offsets = []
         if line is _END:
-            self._ended = True
             return
         self._number += 1
         if line is None:
@@ -196,10 +200,7 @@ class FileReader(CutsReader):
     def finish(self, text: str | Path, lines: int) -> None:
         count = self._number + sum(1 for _ in self._lines)
         if count != lines:
-            raise InputError(
-                f"{text} has {lines} lines, {self._path} has {count} lines; "
-                "a file of cuts has one line per sentence"
-            )
+            raise other_length(text, lines, self._path, count)
 
     @property
     def _place(self) -> str:
@@ -207,6 +208,13 @@ class FileReader(CutsReader):
 
 
 _END = object()
+
+
+def other_length(text: str | Path, lines: int, path: Path, count: int) -> InputError:
+    """The error of a file of cuts that does not have one line per sentence."""
+    return InputError(
+        f"{text} has {lines} lines, {path} has {count} lines; a file of cuts has one line per sentence"
+    )
 
 
 def text_cuts(
