@@ -10,7 +10,7 @@ from pathlib import Path
 from caesura.config import Files
 from caesura.data.files import Errors, checksum, is_tsv, read_lines, stored
 from caesura.data.tensors import read_facts
-from caesura.data.words import WORDS, WordCounts, WordTally, count_words, load_words
+from caesura.data.words import WORDS, WordCounts, WordTally, load_words
 from caesura.errors import InputError, no_file
 from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
@@ -105,7 +105,7 @@ def _words(kept: WordCounts | None, path: Path | None, errors: Errors, column: i
     tally = WordTally()
     lines = _column(path, errors, column)
     for line in islice(lines, LINES):
-        tally.add(*count_words(line))
+        tally.add(line)
     counted = tally.result()
     return counted if next(lines, None) is None else replace(counted, complete=False)
 
