@@ -56,10 +56,10 @@ class Cache:
                     if re.fullmatch("[0-9a-f]{32}", content := _hash_file(folder, mark).read_text("ascii")):
                         digests.setdefault(mark, content)
         yield
-        for mark in marks:
-            folder = next(filter(_writable, (self.folder, self.spare)), self.spare)
-            if mark in digests and not (path := _hash_file(folder, mark)).exists():
-                with suppress(OSError):  # it would only have saved time
+        writable = [folder for folder in (self.folder, self.spare) if os.access(folder, os.W_OK)]
+        for mark in marks if writable else ():
+            with suppress(OSError):  # it would only have saved time
+                if mark in digests and not (path := _hash_file(writable[0], mark)).exists():
                     write_whole(path, digests[mark])
 
     def find(self, numbering: Numbering, whole: bool = False) -> Corpus | None:
@@ -97,8 +97,9 @@ class Cache:
         """Where new numbers go, which is the cache if it can be written to."""
         if _writable(self.folder):
             with suppress(OSError):
-                if not (tag := self.folder / TAG).exists():
-                    write_whole(tag, _TAG)
+                for name, content in ((TAG, _TAG), (".gitignore", "*\n")):
+                    if not (path := self.folder / name).exists():
+                        write_whole(path, content)
             return self.folder
         if os.environ.get(PLACE):
             raise InputError(f"{self.folder}: cannot be written to; set {PLACE} to another folder")
@@ -118,7 +119,7 @@ def _hash_file(folder: Path, mark: Mark) -> Path:
 
 def _writable(folder: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)

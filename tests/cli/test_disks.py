@@ -170,7 +170,9 @@ def test_a_disk_without_room_for_the_numbers_of_a_text_is_one_sentence(
     with mock.patch.object(TrainingDisplay, "working", working):
         done = caesura(*command)
     assert (done.status, done.err) == (1, f"caesura: {disk}/cache: No space left on device\n")
-    assert {path.suffix for path in (disk / "cache").iterdir()} == {".TAG", ".lock"}
+    assert {path.name.lstrip("0123456789abcdef") for path in (disk / "cache").iterdir()} == {
+        *("CACHEDIR.TAG", ".gitignore", ".lock")
+    }
     (disk / "other").unlink()
     assert caesura(*command).status == 0
 

@@ -30,9 +30,10 @@ from poison import poison
 from torch import Tensor
 
 from caesura.config import load_config
+from caesura.data.corpus import PLACE
 from caesura.evaluation.scores import score
 from caesura.inference import Translator
-from caesura.training import loop, run
+from caesura.training import loop, run, start
 from caesura.training.guard import Guard
 from caesura.training.step import Step
 
@@ -73,7 +74,7 @@ def watched(stage: mmap.mmap) -> None:
     def leave(number: int) -> None:
         stage[number] = 0
 
-    places = [(run, "prepare"), (Step, "__call__"), (loop, "_validate"), (Translator, "save_pretrained")]
+    places = [(start, "prepare"), (Step, "__call__"), (loop, "_validate"), (Translator, "save_pretrained")]
     for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")]):
         wrapped(owner, name, partial(enter, number), partial(leave, number))
 
@@ -96,6 +97,7 @@ def training(config: Path, settings: list[str], folder: Path, prepared: Callable
     child = os.fork()
     if child == 0:
         status = 1
+        os.environ[PLACE] = f"{folder.parent}-numbers/{folder.name}"  # so that each makes its own
         try:
             prepared()
             loop.train(load_config(config, settings), folder, Silent())  # type: ignore[arg-type]
