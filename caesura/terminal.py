@@ -161,7 +161,7 @@ class TrainingDisplay(_Display):
         if 0 < done < total:
             left = (time.monotonic() - self._began) * (total - done) / done
             text = f"{what}: {done:,} of about {total:,} lines, about {duration(left)} left"
-        self._bar.update(self._task, description=text, completed=done, total=total or None)
+        self._bar.update(self._task, description=text, completed=done if total else 0, total=total or None)
         if 0 < done < total:
             self._lines(text)
 

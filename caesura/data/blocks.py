@@ -24,6 +24,7 @@ from caesura.errors import InputError, TrainingError
 LINES = 8192  # of a block: a multiple of those that are cut together
 _BYTES = 1 << 22  # after which a block ends; its last line may be longer
 _WORTH = 1 << 24  # bytes of text that another process is started for
+_MOST = 32  # processes: more would wait for the one that reads the text
 _PACKED = 4  # how often larger packed text usually is
 _END = object()
 # A program of its own, and not a copy of this one, which may have threads. It imports what this one would.
@@ -70,7 +71,7 @@ def read_blocks(
 def workers_for(paths: Sequence[Path], cores: int) -> int:
     """How many processes a text is worth."""
     sizes = (os.path.getsize(stored(path)) * (_PACKED if suffix_of(stored(path)) else 1) for path in paths)
-    return max(1, min(cores, sum(sizes) // _WORTH))
+    return max(1, min(cores, _MOST, sum(sizes) // _WORTH))
 
 
 def in_order(
@@ -83,10 +84,8 @@ def in_order(
     if count < 2:
         yield from map(work, blocks)
         return
-    helpers = [_Helper(work) for _ in range(count)]
+    helpers: list[_Helper] = []
     free: SimpleQueue[_Helper] = SimpleQueue()
-    for helper in helpers:
-        free.put(helper)
 
     def ask(block: Block) -> Result:
         helper = free.get()
@@ -96,8 +95,11 @@ def in_order(
             free.put(helper)
 
     with ThreadPoolExecutor(count, "text") as threads:
+        waiting: deque[Future[Result]] = deque()
         try:
-            waiting: deque[Future[Result]] = deque()
+            for _ in range(count):
+                helpers.append(_Helper(work))
+                free.put(helpers[-1])
             iterator, problem, more = iter(blocks), None, True
             while waiting or more:
                 try:
@@ -122,18 +124,19 @@ class _Helper:
     """Another process, which works on one block at a time and ends when this one does."""
 
     def __init__(self, work: Callable[[Block], object]) -> None:
+        self._first = [work]  # what it has to get before the first block
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,  # Ctrl-C is for this process
         )
-        with suppress(BrokenPipeError):  # the first call tells
-            self._send(work)
 
     def __call__(self, block: Block) -> object:
         assert self._process.stdout is not None
         try:
+            while self._first:
+                self._send(self._first.pop())
             self._send(block)
             result = pickle.load(self._process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
