@@ -26,7 +26,7 @@ import numpy as np
 
 from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus, ParallelText, identity
-from caesura.data.numbering import Numbering, count_text
+from caesura.data.numbering import Counting, Numbering, count_text
 from caesura.data.vocabulary_training import train_vocabulary
 
 GOAL, CORES = 12_000_000, 16  # pairs and cores that are extrapolated to
@@ -106,10 +106,8 @@ def main() -> None:
             size = sum(path.stat().st_size for path in text.files())
             print(f"{pairs:,} pairs, {size / 1e6:,.0f} MB, {given.cores} workers")
             with measured("counting", pairs):
-                counts, _ = count_text(
-                    text, ("char", "char"), "strict", lambda read, total: None, given.cores
-                )
-            src, trg = (train_vocabulary("char", side or {}, 300) for side in counts)
+                counts = count_text(Counting(text, (False, False), "strict"), cores=given.cores)
+            src, trg = (train_vocabulary("char", side, 300) for side in counts.characters)
             numbering = Numbering(text, (src, trg), (5000, 5000), None, "strict", None)
             with measured("hashing", pairs):
                 made_from = identity(numbering)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,20 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from caesura.data.corpus import PLACE, Corpus, Counted, identity
-from caesura.data.files import Mark, digests, mark_of, parts, write_whole
+from caesura.data.files import Mark, digests, mark_of, parse_json, parts, read_at_most, stored, write_whole
 from caesura.data.held import make_folder
-from caesura.data.numbering import Numbering
+from caesura.data.numbering import Counting, Numbering, TextCounts, count_text
+from caesura.data.words import side_of
 from caesura.errors import InputError
 
 BESIDE = "caesura-cache"  # the folder beside the text
 TAG = "CACHEDIR.TAG"  # by which backups and other programs know a cache: https://bford.info/cachedir/
 _TAG = """Signature: 8a477f597d28d172789f06886806bc55
 # Caesura keeps text as numbers here, so that no training has to make them twice. NAME.bin has the ids of all
-# pairs, NAME.idx where they begin and what they were made from, NAME.cut the cuts of sources. NAME.hash
-# remembers the hash of an unchanged text, NAME.lock keeps others waiting while a text is numbered.
+# pairs, NAME.idx where they begin and what they were made from, NAME.cut the cuts of sources. NAME.counts
+# has how often characters and words occur, NAME.hash the hash of an unchanged text; while one process makes
+# a file, NAME.lock keeps others waiting.
 # Everything here may be deleted at any time: what a training needs is made again.
 """
-_LARGE = 1 << 24  # bytes of a text whose hash is worth a file
+_LARGE = 1 << 24  # bytes of a text whose hash and counts are worth files
+COUNTS, COUNTS_BYTES = 1, 1 << 28  # their format, and the most that is read of them
 _PAUSE = 0.1  # seconds between two looks at a lock
 
 
@@ -70,6 +74,28 @@ class Cache:
                 return found
         return None
 
+    def counts(
+        self,
+        counting: Counting,
+        progress: Counted = lambda done, total: None,
+        say: Callable[[str], None] = lambda message: None,
+        cores: int = 1,
+    ) -> TextCounts:
+        """What occurs in the text; of a large one, this is remembered, unless its vocabulary is of words."""
+        if any(counting.split) or sum(stored(path).stat().st_size for path in counting.text.files()) < _LARGE:
+            return count_text(counting, progress, cores)
+        made_from = {"counts": COUNTS, "text": counting.text.digests(), "errors": counting.errors}
+        name = f"{_named(made_from)}.counts"
+        for folder in (self.folder, self.spare):
+            if (counts := _read_counts(folder / name)) is not None:
+                return counts
+        with self._building(_named(made_from), progress, say) as folder:
+            if (counts := _read_counts(folder / name)) is None:
+                counts = count_text(counting, progress, cores)
+                content = json.dumps([counts.characters, [vars(side) for side in counts.words]])
+                write_whole(folder / name, f"{_hashed(content)}\n{content}")
+            return counts
+
     def corpus(
         self,
         numbering: Numbering,
@@ -82,11 +108,17 @@ class Cache:
         if (found := self.find(numbering, whole)) is not None:
             return found
         made_from = identity(numbering)
-        name, folder = _named(made_from), self._place(say)
+        with self._building(name := _named(made_from), progress, say) as folder:
+            found = Corpus.made(folder / name, made_from, whole, say)  # by the one that was waited for
+            return Corpus.make(folder / name, numbering, progress, say, cores) if found is None else found
+
+    @contextmanager
+    def _building(self, name: str, progress: Counted, say: Callable[[str], None]) -> Iterator[Path]:
+        """The folder to make something in, which no other process makes meanwhile."""
+        folder = self._place(say)
         try:
             with _alone(folder, name, lambda: progress(0, 0), say):
-                found = Corpus.made(folder / name, made_from, whole, say)  # by the one that was waited for
-                return Corpus.make(folder / name, numbering, progress, say, cores) if found is None else found
+                yield folder
         except FileNotFoundError as problem:
             raise InputError(f"{folder}: was removed meanwhile; the same command makes it again") from problem
         except OSError as problem:  # a full disk does not say which
@@ -103,18 +135,38 @@ class Cache:
             return self.folder
         if os.environ.get(PLACE):
             raise InputError(f"{self.folder}: cannot be written to; set {PLACE} to another folder")
-        remedy = f"{PLACE}=FOLDER would keep it for all runs"
-        say(f"{self.folder}: cannot be written to; the text as numbers goes to {self.spare}; {remedy}")
+        if not any(self.spare.glob("*.lock")):  # else it was said before
+            remedy = f"{PLACE}=FOLDER would keep it for all runs"
+            say(f"{self.folder}: cannot be written to; the text as numbers goes to {self.spare}; {remedy}")
         make_folder(self.spare)
         return self.spare
 
 
+def _hashed(content: str) -> str:
+    return hashlib.blake2b(content.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
 def _named(made_from: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(made_from).encode(), digest_size=16).hexdigest()
+    return _hashed(json.dumps(made_from))
 
 
 def _hash_file(folder: Path, mark: Mark) -> Path:
-    return folder / f"{hashlib.blake2b(repr(mark).encode(), digest_size=16).hexdigest()}.hash"
+    return folder / f"{_hashed(repr(mark))}.hash"
+
+
+def _read_counts(path: Path) -> TextCounts | None:
+    """What was counted before; None where it is not there, or damaged."""
+    try:
+        expected, _, content = read_at_most(path, COUNTS_BYTES).decode().partition("\n")
+        if _hashed(content) != expected:
+            return None
+        characters, words = parse_json(content.encode())
+        src, trg = map(side_of, words)
+        return TextCounts(
+            (Counter(characters[0]), Counter(characters[1])), (Counter(), Counter()), (src, trg)
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
 
 
 def _writable(folder: Path) -> bool:
@@ -138,7 +190,7 @@ def _alone(
     try:
         while (locked := _locked(lock)) is False:
             if not said:
-                say(f"{folder}: another process is numbering this text; waiting for it")
+                say(f"{folder}: another process is reading this text; waiting for it")
             said = True
             waiting()
             time.sleep(_PAUSE)

@@ -166,17 +166,25 @@ class Counting:
         return Counts(points, words, (split[0], split[1]), usable, len(lines), block.share)
 
 
+class TextCounts(NamedTuple):
+    """What occurs in a text, by side."""
+
+    characters: tuple[Counter[str], Counter[str]]
+    split: tuple[Counter[str], Counter[str]]
+    words: tuple[WordCounts, WordCounts]
+
+    def symbols(self, side: int, level: str) -> Counter[str] | None:
+        """How often each symbol occurs; None for a level whose vocabulary is learnt from lines."""
+        return self.split[side] if level == "word" else self.characters[side] if level in COUNTED else None
+
+
 def count_text(
-    text: ParallelText,
-    levels: tuple[str, str],
-    errors: Errors,
-    progress: Callable[[int, int], None],
-    cores: int = 1,
-) -> tuple[list[Counter[str] | None], tuple[WordCounts, WordCounts]]:
-    """Per side how often each symbol occurs, None for a level that is learnt from lines; and the words."""
-    counting = Counting(text, (levels[0] == "word", levels[1] == "word"), errors)
-    tallies, split = (WordTally(), WordTally()), (Counter[str](), Counter[str]())
-    points, read, usable = np.zeros((2, sys.maxunicode + 1), np.int64), 0, False
+    counting: Counting, progress: Callable[[int, int], None] = lambda read, total: None, cores: int = 1
+) -> TextCounts:
+    """Count a text in so many processes; its counts never depend on them."""
+    text, split = counting.text, (Counter[str](), Counter[str]())
+    tallies, points = (WordTally(), WordTally()), np.zeros((2, sys.maxunicode + 1), np.int64)
+    read, usable = 0, False
     with closing(in_order(counting, text.blocks(), workers_for(text.files(), cores))) as results:
         for counts in results:
             for side in (0, 1):
@@ -188,11 +196,8 @@ def count_text(
             progress(read, expected(read, counts.share))
     if not usable:
         raise InputError(f"{text.src}: nothing to train on; is the file empty?")
-    symbols: list[Counter[str] | None] = []
-    for side, level in enumerate(levels):
-        characters = Counter({chr(point): int(points[side, point]) for point in np.flatnonzero(points[side])})
-        symbols.append(split[side] if level == "word" else characters if level in COUNTED else None)
-    return symbols, (tallies[0].result(), tallies[1].result())
+    src, trg = (Counter({chr(at): int(row[at]) for at in np.flatnonzero(row)}) for row in points)
+    return TextCounts((src, trg), split, (tallies[0].result(), tallies[1].result()))
 
 
 def expected(read: int, share: float) -> int:

@@ -127,12 +127,13 @@ def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
         content = parse_json(read_bounded(Path(path), MAX_BYTES), 5 * KEPT)
         if content["format"] != FORMAT:
             raise ValueError(f'"format" should be {FORMAT}')
-        return _side(content["src"]), _side(content["trg"])
+        return side_of(content["src"]), side_of(content["trg"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not the word counts of a model folder: {error!r}") from error
 
 
-def _side(content: Any) -> WordCounts:
+def side_of(content: Any) -> WordCounts:
+    """The counts of one side, as a file has them; ValueError, KeyError and TypeError where it has others."""
     counts, total, complete = content["counts"], content["total"], content["complete"]
     if type(total) is not int or type(complete) is not bool:
         raise ValueError('"total" should be a number and "complete" true or false')

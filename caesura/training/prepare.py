@@ -15,7 +15,7 @@ from caesura.data.cuts import OffsetFile, TextCuts, text_cuts
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.entropy_gru import GruCuts
 from caesura.data.files import digest, packed_instead, stored
-from caesura.data.numbering import Numbering, count_text
+from caesura.data.numbering import Counting, Numbering
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.sides import doubts
 from caesura.data.unpacking import PACKED
@@ -85,7 +85,7 @@ def _prepare(
         vocabularies = load_vocabularies(folder, config)
         _refuse_other_text(vocabularies, text, folder)
     else:
-        vocabularies, words = _train_vocabularies(config, text, progress, device)
+        vocabularies, words = _train_vocabularies(config, text, folder, progress, say, device)
         save_words(folder / WORDS, *words)
         languages = data.src.lang, data.trg.lang
         notices += (f"warning: {text}" for text in doubts(words, (dev.sources, dev.references), languages))
@@ -243,12 +243,21 @@ def text_digests(config: Config) -> list[str]:
 
 
 def _train_vocabularies(
-    config: Config, text: ParallelText, progress: Progress, device: str
+    config: Config,
+    text: ParallelText,
+    folder: Path,
+    progress: Progress,
+    say: Callable[[str], None],
+    device: str,
 ) -> tuple[Vocabularies, tuple[WordCounts, WordCounts]]:
     """All vocabularies, and the words of both sides; what is learnt from lines reads them once more."""
     data = config.data
     read = partial(progress, "reading the vocabulary")
-    counts, words = count_text(text, (data.src.level, data.trg.level), data.errors, read, free_cores())
+    split = data.src.level == "word", data.trg.level == "word"
+    counts = Cache.of(text.src, folder / CACHE).counts(
+        Counting(text, split, data.errors), read, say, free_cores()
+    )
+    words = counts.words
 
     def lines(*columns: int) -> Iterator[str]:
         for number, pair in enumerate(text.pairs(data.errors, with_bounds=False), 1):
@@ -263,7 +272,9 @@ def _train_vocabularies(
         joint = train_vocabulary(data.src.level, lines(0, 1), data.src.voc_limit)
         return Vocabularies(joint, joint), words  # of subwords, which are not cut at the ends of others
     src, trg = (
-        train_vocabulary(side.level, counts[i] or lines(i), side.voc_limit, side.byte_fallback)
+        train_vocabulary(
+            side.level, counts.symbols(i, side.level) or lines(i), side.voc_limit, side.byte_fallback
+        )
         for i, side in enumerate((data.src, data.trg))
     )
     if isinstance(data.cuts, EntropyCuts):

@@ -17,10 +17,10 @@ from threading import Event
 import pytest
 from wording import refuses, wording
 
-from caesura.data import blocks, cache, files
+from caesura.data import blocks, cache, corpus, files
 from caesura.data.cache import Cache
 from caesura.data.corpus import PLACE, Corpus, ParallelText
-from caesura.data.numbering import Numbering
+from caesura.data.numbering import Counting, Numbering, count_text
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 
@@ -80,6 +80,16 @@ def test_one_entry_beside_the_text_serves_every_run(
     shutil.rmtree(made[0].parent)
     assert len(Cache.of(text.src, tmp_path / "one").corpus(numbering_of(text))) == 500
     assert len(made) == 4
+
+
+def test_what_takes_much_of_a_disk_is_said_before(
+    text: ParallelText, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "_MUCH", 1)
+    messages: list[str] = []
+    Cache.of(text.src, tmp_path).corpus(numbering_of(text), say=messages.append)
+    assert len(messages) == 1
+    assert wording(messages[0]).endswith(f" in {text.src.parent}/caesura-cache")
 
 
 def test_it_lies_where_the_environment_says(
@@ -224,6 +234,30 @@ def test_the_hash_of_a_large_text_is_remembered_until_it_changes(
     read.clear()
     digests(), digests()
     assert read == ["a", "b"] * 2, "what was written just now may change within its time stamp"
+
+
+def test_a_large_text_is_counted_once_and_anew_where_that_is_damaged(
+    text: ParallelText, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[Counting] = []
+    counted = count_text
+    monkeypatch.setattr(cache, "count_text", lambda what, *a: (times.append(what), counted(what, *a))[1])
+    kept, counting = Cache.of(text.src, tmp_path / "run"), Counting(text, (False, False), "strict")
+    expected, folder = kept.counts(counting), text.src.parent / "caesura-cache"
+    assert not folder.exists(), "it is small"
+    monkeypatch.setattr(cache, "_LARGE", 0)
+    assert [kept.counts(counting), kept.counts(counting)] == [expected] * 2
+    assert len(times) == 2
+    (path,) = folder.glob("*.counts")
+    content = path.read_bytes()
+    for damaged in (content[:-1], content.replace(b'"total": ', b'"total": 1', 1), b"", b"\n"):
+        path.write_bytes(damaged)
+        assert kept.counts(counting) == expected
+        assert path.read_bytes() == content
+    assert len(times) == 6
+    kept.counts(Counting(text, (False, True), "strict"))
+    kept.counts(Counting(text, (False, False), "replace"))
+    assert len(times) == 8
 
 
 BUILDER = """

@@ -17,7 +17,7 @@ from caesura.data.blocks import Block, in_order, read_blocks
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, RuledCuts, places_of
 from caesura.data.files import read_lines
-from caesura.data.numbering import count_text, encode_all
+from caesura.data.numbering import Counting, count_text, encode_all
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.data.words import words_of
@@ -125,14 +125,17 @@ def test_all_at_once_is_one_after_the_other(texts: list[str]) -> None:
 @pytest.mark.parametrize("cores", [1, 2])
 def test_symbols_and_words_are_counted(text: ParallelText, cores: int) -> None:
     assert text.trg is not None
-    symbols, words = count_text(text, ("char", "word"), "replace", lambda read, total: None, cores)
+    counts = count_text(Counting(text, (False, True), "replace"), cores=cores)
     sides = [[line or "" for line in read_lines(path, "replace")] for path in (text.src, text.trg)]
-    assert symbols[0] == {c: "".join(sides[0]).count(c) for c in "".join(sides[0])}
-    assert symbols[1] == {w: " ".join(sides[1]).split().count(w) for w in " ".join(sides[1]).split()}
-    for side, counts in zip(sides, words, strict=True):
+    assert counts.symbols(0, "char") == {c: "".join(sides[0]).count(c) for c in "".join(sides[0])}
+    assert counts.symbols(1, "word") == {
+        w: " ".join(sides[1]).split().count(w) for w in " ".join(sides[1]).split()
+    }
+    assert counts.symbols(1, "bpe") is None
+    for side, words in zip(sides, counts.words, strict=True):
         known = [word for line in side for word in words_of(line)]
-        assert counts.total == len(known)
-        assert counts.counts == {word: known.count(word) for word in known if len(word) <= 100}
+        assert words.total == len(known)
+        assert words.counts == {word: known.count(word) for word in known if len(word) <= 100}
 
 
 @pytest.mark.parametrize("cores", [1, 2])
