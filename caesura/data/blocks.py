@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle  # between processes of the program, through pipes that nobody else has
 import signal
 import subprocess
 import sys
@@ -13,9 +12,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import zip_longest
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from caesura.data.files import RawLines, stored
 from caesura.data.unpacking import suffix_of
@@ -121,34 +122,34 @@ def in_order(
 
 
 class _Helper:
-    """Another process, which works on one block at a time and ends when this one does."""
+    """Another process, which works on one block at a time and ends when this one does.
+
+    Objects go between the two as `multiprocessing` sends them, through a socket that nobody else can open.
+    """
 
     def __init__(self, work: Callable[[Block], object]) -> None:
         self._first = [work]  # what it has to get before the first block
+        self._socket, other = Pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path), str(other.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[other.fileno()],
             process_group=0,  # Ctrl-C is for this process
         )
+        other.close()
 
     def __call__(self, block: Block) -> object:
-        assert self._process.stdout is not None
         try:
             while self._first:
-                self._send(self._first.pop())
-            self._send(block)
-            result = pickle.load(self._process.stdout)
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
+                self._socket.send(self._first.pop())
+            self._socket.send(block)
+            result = self._socket.recv()
+        except (EOFError, OSError) as error:
             raise self._lost() from error
         if isinstance(result, Exception):
             raise result
         return result
-
-    def _send(self, value: object) -> None:
-        assert self._process.stdin is not None
-        pickle.dump(value, self._process.stdin, pickle.HIGHEST_PROTOCOL)
-        self._process.stdin.flush()
 
     def _lost(self) -> TrainingError:
         status = self._process.wait()
@@ -158,28 +159,23 @@ class _Helper:
         return TrainingError(f"a process that reads the text ended with {how}{memory}; {remedy}")
 
     def end(self) -> None:
+        """Do not wait for it."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            with suppress(OSError):
-                pipe.close()
+        self._socket.close()
 
 
 def serve() -> None:
     """The program of such a process."""
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed by mistake does not get between results
-    with suppress(EOFError, BrokenPipeError):  # the other process has ended, or has no more blocks
-        work = pickle.load(source)
+    socket = Connection(int(sys.argv[2]))
+    with suppress(EOFError, ConnectionError):  # the other process has ended, or has no more blocks
+        work = socket.recv()
         while True:
-            _answer(work, pickle.load(source), sink)
+            socket.send(_answer(work, socket.recv()))
 
 
-def _answer(work: Callable[[Block], object], block: Block, sink: IO[bytes]) -> None:
+def _answer(work: Callable[[Block], object], block: Block) -> object:
     try:
-        result = work(block)
+        return work(block)
     except Exception as problem:
-        result = problem
-    pickle.dump(result, sink, pickle.HIGHEST_PROTOCOL)
-    sink.flush()
+        return problem
