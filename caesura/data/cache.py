@@ -93,7 +93,8 @@ class Cache:
             if (counts := _read_counts(folder / name)) is None:
                 counts = count_text(counting, progress, cores)
                 content = json.dumps([counts.characters, [vars(side) for side in counts.words]])
-                write_whole(folder / name, f"{_hashed(content)}\n{content}")
+                if counting.text.digests() == made_from["text"]:  # it has not changed meanwhile
+                    write_whole(folder / name, f"{_hashed(content)}\n{content}")
             return counts
 
     def corpus(
