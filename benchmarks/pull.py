@@ -111,7 +111,7 @@ def train(
             f"data.{part}.{x}={options.data / part}.{y}.xz" for x, y in (("src", "de"), ("trg", "en"))
         ]
     config = load_config(ROOT / "recipes/freedom/act.yaml", [*SETTINGS, *settings])
-    data = prepare(config, folder, False, lambda what, done: None)
+    data = prepare(config, folder, False, lambda what, done, total: None)
     torch.manual_seed(options.seed)
     model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary)
     halting = model.segmenter.halting

@@ -150,12 +150,20 @@ class TrainingDisplay(_Display):
         self._bar = _bar(BarColumn(), TimeElapsedColumn())
         super().__init__(self._bar)
         self._task = self._bar.add_task("reading", total=None)
-        self._loss = ""
+        self._loss, self._work, self._began = "", "", 0.0
         self.remark: str | None = None  # on the best model
 
-    def working(self, what: str, done: int) -> None:
-        """Reading, numbering and measuring text."""
-        self._bar.update(self._task, description=f"{what}: {done:,} lines")
+    def working(self, what: str, done: int, total: int = 0) -> None:
+        """Reading, numbering and measuring text; `total` is 0, or about how many lines there are."""
+        if what != self._work:
+            self._work, self._began = what, time.monotonic()
+        text = f"{what}: {done:,} lines"
+        if 0 < done < total:
+            left = (time.monotonic() - self._began) * (total - done) / done
+            text = f"{what}: {done:,} of about {total:,} lines, about {duration(left)} left"
+        self._bar.update(self._task, description=text, completed=done if total else 0, total=total or None)
+        if 0 < done < total:
+            self._lines(text)
 
     def update(self, progress: Progress, loss: float | None) -> None:
         """Move the bar towards the next validation."""

@@ -35,6 +35,9 @@ def train(
         Literal["strict", "replace"] | None, typer.Option("--errors", help="short for --set data.errors=...")
     ] = None,
     threads: Threads = None,
+    check_cache: Annotated[
+        bool, typer.Option("--check-cache", help="read the numbered text once more, to find damage")
+    ] = False,
 ) -> None:
     """Train a model; the same command again goes on where it stopped."""
     from caesura import terminal
@@ -51,11 +54,11 @@ def train(
         seconds, allowed = parse_duration(time_limit), parse_duration(budget, "--budget")
         folder = out or Path("runs") / loaded.name
         if not world.leads:
-            run(loaded, folder, Silent(), seconds, allowed, world)
+            run(loaded, folder, Silent(), seconds, allowed, world, check_cache)
             return
         with terminal.TrainingDisplay(loaded.training.validation_freq) as display:
             try:
-                ending = run(loaded, folder, display, seconds, allowed, world)
+                ending = run(loaded, folder, display, seconds, allowed, world, check_cache)
             except OSError as problem:  # a full disk does not say which
                 problem.filename = problem.filename or str(folder)
                 raise

@@ -31,6 +31,7 @@ from caesura.errors import InputError
 
 if TYPE_CHECKING:
     from caesura.config import AlignmentCuts
+    from caesura.data.blocks import Block
 
 FORMAT = 1  # of what follows: with another one, a text is aligned again
 SAMPLE = 60_000  # pairs from which the model is learnt, at most; evenly spread
@@ -96,12 +97,12 @@ def learn_links(
     pairs: Sequence[tuple[Ints, Ints]],
     words: int,
     symbols: int,
-    progress: Callable[[int], None] = lambda pairs: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Floats, float]:
     """[words + 1, symbols]: how probable each source symbol is given a target symbol, or none; by EM.
 
-    And how probable it is that the next source symbol has the same link. `progress` gets how many pairs were
-    gone through so far.
+    And how probable it is that the next source symbol has the same link. `progress` gets how many pairs have
+    been gone through, and how many there will be, a pair of each round for itself.
     """
     table, staying, done = np.full((words + 1, symbols), 1 / symbols), 0.5, 0
     for _ in range(ROUNDS):
@@ -113,7 +114,7 @@ def learn_links(
             np.add.at(counts.reshape(-1), places, linked)
             stays, gaps = stays + stayed.sum(), gaps + int(links.real[1:].sum())
             done += len(part)
-            progress(done)
+            progress(done, ROUNDS * len(pairs))
         table, staying = counts / counts.sum(1, keepdims=True), float(stays / max(1, gaps))
     return table, staying
 
@@ -145,7 +146,7 @@ class Aligner:
         text: Callable[[], Sentences],
         usual: Callable[[], Sentences],
         settings: AlignmentCuts,
-        progress: Callable[[int], None] = lambda pairs: None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Aligner:
         """From a text, which is gone through several times; text that is `usual` tells the threshold.
 
@@ -203,23 +204,33 @@ def spell(vocabularies: tuple[Vocabulary, Vocabulary], src: str, trg: str) -> tu
 class AlignedCuts:
     """The cuts of a training text where the aligned target word changes."""
 
+    one_process = True  # what it learns stays here
+
     def __init__(
         self,
         text: ParallelText,
         settings: AlignmentCuts,
         blame: Callable[[], AbstractContextManager[None]],
-        progress: Callable[[int], None] = lambda pairs: None,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """`blame` makes a ValueError one about the settings; `progress` is that of `learn_links`."""
         self.text, self.settings, self._blame, self._progress = text, settings, blame, progress
+        self._aligner: Aligner | None = None
 
     @property
     def fingerprint(self) -> list[Any]:
         """What decides where the text is cut, besides the text."""
         return [self.settings.type, FORMAT, self.settings.target, self.settings.voc_limit]
 
-    def reader(self, errors: Errors = "strict") -> CutsReader:
-        """Learns from the text, and then goes through its lines."""
+    def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
+        """Goes through the lines of the text, or of a block of it; the first one learns from all of it."""
+        if self._aligner is None:
+            self._aligner = self._learnt(errors)
+        if block is None:
+            return AlignedReader(self._aligner, self.text.pairs(errors, with_bounds=False))
+        return AlignedReader(self._aligner, self.text.pairs_of(block, errors, with_bounds=False))
+
+    def _learnt(self, errors: Errors) -> Aligner:
         every = -(-sum(1 for _ in self.text.pairs(errors, with_bounds=False)) // SAMPLE)
 
         def sample(every: int) -> Iterator[tuple[str, str]]:
@@ -230,8 +241,7 @@ class AlignedCuts:
         usual = every + 1 if every > 1 else 1
         with self._blame():
             texts = partial(sample, max(1, every)), partial(sample, usual)
-            aligner = Aligner.learn(*texts, self.settings, self._progress)
-        return AlignedReader(aligner, self.text.pairs(errors, with_bounds=False))
+            return Aligner.learn(*texts, self.settings, self._progress)
 
 
 class AlignedReader(CutsReader):

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.cuts import AHEAD, CutsReader, CutsSource, parse_offsets, places_of
-from caesura.data.files import Errors, digest, is_tsv, read_lines, stored, write_beside
+from caesura.data.blocks import Block, in_order, read_blocks, workers_for
+from caesura.data.cuts import OffsetFile, other_length, parse_offsets
+from caesura.data.files import Errors, digest, is_tsv, line_of, read_lines, stored, write_beside
 from caesura.data.held import make_folder
+from caesura.data.numbering import Numbering, Numbers, expected
 from caesura.data.unpacking import without_suffix
-from caesura.data.vocabulary import Vocabulary
 from caesura.errors import InputError
 
 # A source, its target, and the gold boundaries of the source; None for a line over the limit.
 Pair = tuple[str | None, str | None, list[int] | None]
 
+Counted = Callable[[int, int], None]  # lines so far, and about how many there are
+
 FORMAT = 3  # 2: with checksums; 3: with characters. Text in another format is numbered again
 MAGIC = b"CAESURA\n"
 HEADER = 4096  # bytes: the magic, JSON, spaces; the table follows on a page of its own
-_FLUSH = 1 << 20  # ids and numbers of the table held in memory while building
-_PROGRESS = 10_000  # lines
+PLACE = "CAESURA_CACHE"  # in the environment: the folder for numbered text
+_MUCH = 100e6  # bytes that a user hears of before they are written
 
 
 class ParallelText:
@@ -57,56 +60,57 @@ class ParallelText:
 
     def pairs(self, errors: Errors = "strict", with_bounds: bool = True) -> Iterator[Pair]:
         """The pairs in their order; a line over the limit is None."""
-        if self.trg is None:
-            return self._from_tsv(errors, with_bounds)
-        return self._from_files(self.trg, errors, with_bounds)
+        for block in self.blocks(with_bounds):
+            yield from self.pairs_of(block, errors, with_bounds)
 
-    def _from_tsv(self, errors: Errors, with_bounds: bool) -> Iterator[Pair]:
-        for number, line in enumerate(read_lines(self.src, errors), 1):
-            if line is None:
-                yield None, None, None
+    def blocks(self, with_bounds: bool = False, cuts: Path | None = None) -> Iterator[Block]:
+        """The lines of the files in blocks, with those of the boundaries, or of a file of cuts."""
+        texts = self.files(with_bounds)
+
+        def uneven(counts: list[int]) -> InputError:
+            if cuts is not None and len({*counts[:-1]}) == 1:
+                return other_length(self.src, counts[0], cuts, counts[-1])
+            files = zip(texts, counts, strict=False)
+            counted = ", ".join(f"{path} has {count} lines" for path, count in files)
+            return InputError(f"{counted}; parallel files should have the same number")
+
+        return read_blocks([*texts, *([] if cuts is None else [cuts])], uneven)
+
+    def pairs_of(self, block: Block, errors: Errors, with_bounds: bool) -> Iterator[Pair]:
+        """The pairs of a block."""
+        names = [stored(path) for path in self.files(with_bounds)]
+        for number, row in enumerate(block.rows, block.first):
+            lines = [line_of(body, name, number, errors) for body, name in zip(row, names, strict=False)]
+            if self.trg is None:
+                yield self._from_row(lines[0], number, with_bounds)
                 continue
-            cells = line.split("\t")
-            if not 2 <= len(cells) <= 3:
-                raise InputError(
-                    f"{self.src}:{number}: {len(cells)} columns; should be source, TAB, target, "
-                    "and maybe TAB, boundaries"
-                )
             bounds = None
-            if with_bounds and len(cells) == 3:
-                bounds = parse_offsets(cells[2], cells[0], f"{self.src}:{number}", "boundaries")
-            yield cells[0], cells[1], bounds
+            if len(lines) == 3 and lines[2] is not None and lines[0] is not None:
+                bounds = parse_offsets(lines[2], lines[0], f"{self.bounds}:{number}", "boundaries")
+            yield lines[0], lines[1], bounds
 
-    def _from_files(self, trg: Path, errors: Errors, with_bounds: bool) -> Iterator[Pair]:
-        paths = [self.src, trg]
-        if with_bounds and self.bounds is not None:
-            paths.append(self.bounds)
-        readers = [read_lines(path, errors) for path in paths]
-        number = 0
-        while True:
-            lines = [next(reader, _END) for reader in readers]
-            if all(line is _END for line in lines):
-                return
-            if any(line is _END for line in lines):
-                counts = [
-                    number if line is _END else number + 1 + sum(1 for _ in reader)
-                    for line, reader in zip(lines, readers, strict=True)
-                ]
-                counted = ", ".join(f"{path} has {n} lines" for path, n in zip(paths, counts, strict=True))
-                raise InputError(f"{counted}; parallel files should have the same number")
-            number += 1
-            src, target, *rest = (None if line is None else str(line) for line in lines)
-            bounds = None
-            if rest and rest[0] is not None and src is not None:
-                bounds = parse_offsets(rest[0], src, f"{self.bounds}:{number}", "boundaries")
-            yield src, target, bounds
+    def files(self, with_bounds: bool = False) -> list[Path]:
+        """The files of the text, with that of the boundaries if there is one."""
+        files = [self.src] if self.trg is None else [self.src, self.trg]
+        return [*files, self.bounds] if self.trg and self.bounds and with_bounds else files
+
+    def _from_row(self, line: str | None, number: int, with_bounds: bool) -> Pair:
+        if line is None:
+            return None, None, None
+        cells = line.split("\t")
+        if not 2 <= len(cells) <= 3:
+            raise InputError(
+                f"{self.src}:{number}: {len(cells)} columns; should be source, TAB, target, "
+                "and maybe TAB, boundaries"
+            )
+        bounds = None
+        if with_bounds and len(cells) == 3:
+            bounds = parse_offsets(cells[2], cells[0], f"{self.src}:{number}", "boundaries")
+        return cells[0], cells[1], bounds
 
     def digests(self) -> list[str]:
         """The hashes of the text files, as they are on disk."""
-        return [digest(self.src)] if self.trg is None else [digest(self.src), digest(self.trg)]
-
-
-_END = object()
+        return [*map(digest, self.files())]
 
 
 def read_sources(path: str | Path, errors: Errors = "strict") -> Iterator[str | None]:
@@ -155,57 +159,57 @@ class Corpus:
         self.report = FilterReport(**header["report"])
 
     @classmethod
-    def build(
+    def made(
         cls,
-        text: ParallelText,
-        src_vocabulary: Vocabulary,
-        trg_vocabulary: Vocabulary,
-        folder: str | Path,
-        name: str,
-        max_src: int | None = None,
-        max_trg: int | None = None,
-        max_chars: int | None = None,
-        errors: Errors = "strict",
-        progress: Callable[[int], None] | None = None,
+        stem: Path,
+        made_from: dict[str, Any],
+        whole: bool = False,
         say: Callable[[str], None] | None = None,
-        cuts: CutsSource | None = None,
-    ) -> Corpus:
-        """Number the text, or reuse the result of an earlier call in `folder` if nothing has changed since.
+    ) -> Corpus | None:
+        """The corpus that is there, if it was made from this; `say` gets a message about one that is damaged.
 
-        `say` gets a message about ids there that cannot be used; `cuts` say where segments of the source end.
+        If it must be `whole`, its checksums are compared, which reads all of it.
         """
-        made_from = {
-            "format": FORMAT,
-            "text": text.digests(),
-            "vocabularies": [src_vocabulary.fingerprint, trg_vocabulary.fingerprint],
-            "settings": [max_src, max_trg, max_chars, errors],
-            **({} if cuts is None else {"cuts": cuts.fingerprint}),
-        }
-        stem = Path(folder) / name
-        corpus = cls._open(stem)
-        if corpus is not None and corpus._header["made_from"] == made_from:
-            return corpus
+        corpus = cls._open(stem, whole)
         if corpus is None and _paths(stem)[1].exists() and say is not None:
             say(f"{stem}.idx: damaged, or from another version; the text is numbered again")
-        filtered = _Filter(text, (src_vocabulary, trg_vocabulary), (max_src, max_trg, max_chars), cuts)
-        try:
-            make_folder(stem.parent)
-            _write(stem, filtered, filtered.pairs(errors, progress), made_from)
-        except PermissionError as error:
-            raise InputError(f"{folder}: {error.strerror}; the ids of the corpus are kept there") from error
-        return cls.load(folder, name)
+        return corpus if corpus is not None and corpus._header["made_from"] == made_from else None
 
     @classmethod
-    def load(cls, folder: str | Path, name: str) -> Corpus:
-        """Open a corpus that is already built."""
-        corpus = cls._open(Path(folder) / name)
+    def make(
+        cls,
+        stem: Path,
+        numbering: Numbering,
+        progress: Counted | None = None,
+        say: Callable[[str], None] | None = None,
+        cores: int = 1,
+    ) -> Corpus:
+        """Number the text, in so many processes, and put the corpus there; the bytes never depend on them."""
+        cuts = numbering.cuts
+        blocks = numbering.text.blocks(cuts=cuts.path if isinstance(cuts, OffsetFile) else None)
+        cores = 1 if cuts is not None and cuts.one_process else cores
+        with closing(in_order(numbering, blocks, workers_for(numbering.text.files(), cores))) as results:
+            try:
+                make_folder(stem.parent)
+                _write(stem, _told(results, progress), numbering, say)
+            except PermissionError as error:
+                reason = f"{error.strerror}; the ids of the corpus are kept there"
+                raise InputError(f"{stem.parent}: {reason}") from error
+        return cls.load(stem.parent, stem.name)
+
+    @classmethod
+    def load(cls, folder: str | Path, name: str, whole: bool = False) -> Corpus:
+        """Open a corpus that is already built; its checksums are compared if it must be `whole`."""
+        corpus = cls._open(Path(folder) / name, whole)
         if corpus is None:
             raise InputError(f"{Path(folder) / name}.idx: not a corpus, or damaged; it should be built again")
         return corpus
 
     @classmethod
-    def _open(cls, stem: Path) -> Corpus | None:
+    def _open(cls, stem: Path, whole: bool) -> Corpus | None:
         bin_path, idx_path, cut_path = _paths(stem)
+        if not (idx_path.is_file() and bin_path.is_file()):  # opening a pipe would wait for its other end
+            return None
         try:
             with idx_path.open("rb") as file:
                 page = file.read(HEADER)
@@ -220,18 +224,14 @@ class Corpus:
                 return None
             sums = header.pop("crc32")
             cuts = _open_cuts(cut_path, header.get("cuts"))
-            checksums = [zlib.crc32(ids.data), zlib.crc32(table.data), _header_sum(header)]
-            if sums != (checksums if cuts is None else [*checksums, zlib.crc32(cuts.data)]):
+            if len(sums) != (3 if cuts is None else 4) or sums[2] != _header_sum(header):
+                return None
+            files = [ids, table] if cuts is None else [ids, table, cuts]
+            if whole and [sums[at] for at in (0, 1, 3)[: len(files)]] != [zlib.crc32(f.data) for f in files]:
                 return None
             return cls(np.asarray(ids), np.asarray(table), header, cuts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-
-    def fits(self, src_vocabulary: Vocabulary, trg_vocabulary: Vocabulary) -> bool:
-        """Whether this version has numbered it with these vocabularies."""
-        made = self._header.get("made_from", {})
-        vocabularies = [src_vocabulary.fingerprint, trg_vocabulary.fingerprint]
-        return (made.get("format"), made.get("vocabularies")) == (FORMAT, vocabularies)
 
     def __len__(self) -> int:
         return len(self._table) - 1
@@ -275,103 +275,58 @@ def _open_cuts(path: Path, count: int | None) -> NDArray[np.int8] | None:
     return np.asarray(np.memmap(path, dtype=np.int8, mode="r")) if count else np.empty(0, np.int8)
 
 
-class _Numbers(NamedTuple):
-    """What is kept of a pair."""
+def identity(numbering: Numbering) -> dict[str, Any]:
+    """Everything that decides which numbers a text gets."""
+    cuts = numbering.cuts
+    return {
+        "format": FORMAT,
+        "text": numbering.text.digests(),
+        "vocabularies": [vocabulary.fingerprint for vocabulary in numbering.vocabularies],
+        "settings": [*numbering.longest, numbering.max_chars, numbering.errors],
+        **({} if cuts is None else {"cuts": cuts.fingerprint}),
+    }
 
-    src: list[int]
-    trg: list[int]
-    characters: tuple[int, int]
-    cuts: NDArray[np.int8] | None  # of the source
 
-
-class _Filter:
-    """Numbers pairs, leaves out those that should not be trained on, and counts them."""
-
-    def __init__(
-        self,
-        text: ParallelText,
-        vocabularies: tuple[Vocabulary, Vocabulary],
-        longest: tuple[int | None, int | None, int | None],  # symbols of a side each; characters of either
-        cuts: CutsSource | None = None,
-    ) -> None:
-        self.text, self.vocabularies, self.cuts = text, vocabularies, cuts
-        *self.longest, self.max_chars = longest
-        self.read = 0
-        self.dropped: Counter[str] = Counter()
-
-    def pairs(self, errors: Errors, progress: Callable[[int], None] | None) -> Iterator[_Numbers]:
-        cuts = None if self.cuts is None else self.cuts.reader(errors)
-        lines = self.text.pairs(errors, with_bounds=False)
-        for src, trg, _ in lines if cuts is None else _announced(lines, cuts):
-            self.read += 1
-            if cuts is not None:
-                cuts.advance(src)
-            if progress is not None and self.read % _PROGRESS == 0:
-                progress(self.read)
-            pair = self._numbered(src, trg, cuts)
-            if isinstance(pair, str):
-                self.dropped[pair] += 1
-            else:
-                yield pair
-        if cuts is not None:
-            cuts.finish(self.text.src, self.read)
+def _told(results: Iterable[Numbers], progress: Counted | None) -> Iterator[Numbers]:
+    """The results, which `progress` hears of: the lines that were read, and about how many there are."""
+    read = 0
+    for numbers in results:
+        read += numbers.read
         if progress is not None:
-            progress(self.read)
-
-    def _numbered(self, src: str | None, trg: str | None, cuts: CutsReader | None) -> _Numbers | str:
-        """The ids of a pair, or the reason to drop it."""
-        if src is None or trg is None:
-            return "line over the limit"
-        if not src.strip():
-            return "empty source"
-        if not trg.strip():
-            return "empty target"
-        for side, line in (("source", src), ("target", trg)):
-            if self.max_chars is not None and len(line) > self.max_chars:
-                return f"{side} longer than {self.max_chars} characters"
-        src_ids, trg_ids = self.vocabularies[0].encode(src), self.vocabularies[1].encode(trg)
-        for side, ids, most in zip(("source", "target"), (src_ids, trg_ids), self.longest, strict=True):
-            if most is not None and len(ids) > most:
-                return f"{side} longer than {most} symbols"
-        characters = len(src), len(trg)
-        if cuts is None:
-            return _Numbers(src_ids, trg_ids, characters, None)
-        places = places_of(self.vocabularies[0].encode_spans(src)[1])
-        return _Numbers(src_ids, trg_ids, characters, cuts.cuts(src, places))
-
-
-def _announced(pairs: Iterator[Pair], cuts: CutsReader) -> Iterator[Pair]:
-    """Yield the pairs; before each block of AHEAD, pass the sources of the block to `cuts`."""
-    while some := [*islice(pairs, AHEAD)]:
-        cuts.ahead(src for src, _, _ in some)
-        yield from some
+            progress(read, expected(read, numbers.share))
+        yield numbers
 
 
 def _header_sum(header: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(header).encode())
 
 
-def _write(stem: Path, filtered: _Filter, pairs: Iterator[_Numbers], made_from: dict[str, Any]) -> None:
+def _write(
+    stem: Path,
+    results: Iterator[Numbers],
+    numbering: Numbering,
+    say: Callable[[str], None] | None,
+) -> None:
     bin_path, idx_path, cut_path = _paths(stem)
-    wide, with_cuts = max(map(len, filtered.vocabularies)) > 1 << 16, filtered.cuts is not None
+    dtype = np.dtype("<u4" if max(map(len, numbering.vocabularies)) > 1 << 16 else "<u2")
+    with_cuts = numbering.cuts is not None
     with write_beside(idx_path) as idx:
         with (
             write_beside(bin_path) as bin_file,
             write_beside(cut_path) if with_cuts else nullcontext() as cut_file,
         ):
             idx.write(b" " * HEADER)
-            kept, count, sums = _stream(pairs, array("I" if wide else "H"), bin_file, idx, cut_file)
+            files = bin_file, idx, cut_file
+            header, sums = _stream(_with_room(results, stem.parent, dtype, say), dtype, files)
             # Never an old index beside new ids or cuts, whatever happens between the renames.
             idx_path.unlink(missing_ok=True)
             symbols = cut_file.tell() if cut_file is not None else 0
         if not with_cuts:
             cut_path.unlink(missing_ok=True)
         header = {
-            "made_from": made_from,
-            "dtype": "<u4" if wide else "<u2",
-            "pairs": kept,
-            "ids": count,
-            "report": {"read": filtered.read, "kept": kept, "dropped": filtered.dropped},
+            "made_from": identity(numbering),
+            "dtype": dtype.str,
+            **header,
             **({"cuts": symbols} if with_cuts else {}),
         }
         checks = [*sums[:2], _header_sum(header), *(sums[2:] if with_cuts else ())]
@@ -382,35 +337,45 @@ def _write(stem: Path, filtered: _Filter, pairs: Iterator[_Numbers], made_from: 
         idx.write(page)
 
 
+def _with_room(
+    results: Iterator[Numbers], folder: Path, dtype: np.dtype[Any], say: Callable[[str], None] | None
+) -> Iterator[Numbers]:
+    """The results, if by the first of them the disk has room for all; tells what takes much of it."""
+    for numbers in islice(results, 1):
+        size = dtype.itemsize * len(numbers.ids) + numbers.table.nbytes
+        needed = (size + (0 if numbers.cuts is None else len(numbers.cuts))) / max(numbers.share, 1e-9)
+        if (free := shutil.disk_usage(folder).free) < needed:
+            raise InputError(
+                f"{folder}: {free / 1e6:,.1f} MB are free there, and the training text as numbers takes "
+                f"about {needed / 1e6:,.1f}; make room, or set {PLACE} to a folder on another disk"
+            )
+        if needed >= _MUCH and say is not None:
+            say(f"the training text as numbers takes about {needed / 1e9:.1f} GB in {folder}")
+        yield numbers
+    yield from results
+
+
 def _stream(
-    pairs: Iterator[_Numbers],
-    ids: array[int],
-    bin_file: IO[bytes],
-    idx: IO[bytes],
-    cut_file: IO[bytes] | None,
-) -> tuple[int, int, tuple[int, int, int]]:
-    """Write ids, table and cuts: how many pairs and ids there were, and the checksums of all three."""
-    table, cuts = array("q", [0] * 4), array("b")
-    kept = count = 0
-    sums = 0, 0, 0
+    results: Iterator[Numbers], dtype: np.dtype[Any], files: tuple[IO[bytes], IO[bytes], IO[bytes] | None]
+) -> tuple[dict[str, Any], list[int]]:
+    """Write ids, table and cuts: what the header tells of them, and the checksums of all three."""
+    sums, dropped, read, kept, count = [0, 0, 0], Counter[str](), 0, 0, 0
 
-    def flush() -> tuple[int, int, int]:
-        for numbers, file in ((ids, bin_file), (table, idx), (cuts, cut_file)):
-            if file is not None:
-                file.write(numbers.tobytes())
-        updated = zlib.crc32(ids, sums[0]), zlib.crc32(table, sums[1]), zlib.crc32(cuts, sums[2])
-        del ids[:], table[:], cuts[:]
-        return updated
+    def write(values: tuple[NDArray[Any] | None, ...]) -> None:
+        for i, (numbers, file) in enumerate(zip(values, files, strict=True)):
+            if file is not None and numbers is not None:
+                content = np.ascontiguousarray(numbers).data
+                sums[i] = zlib.crc32(content, sums[i])
+                file.write(content)
 
-    for src, trg, characters, pair_cuts in pairs:
-        if pair_cuts is not None:
-            cuts.frombytes(pair_cuts.tobytes())
-        ids.fromlist(src)
-        ids.fromlist(trg)
-        middle = count + len(src)
-        count = middle + len(trg)
-        table.extend((middle, count, *characters))
-        kept += 1
-        if len(ids) + len(table) >= _FLUSH:
-            sums = flush()
-    return kept, count, flush()
+    write((None, np.zeros(4, "<i8"), None))
+    for numbers in results:
+        table = numbers.table.astype("<i8")
+        table[:, :2] += count
+        write((numbers.ids.astype(dtype), table, numbers.cuts))
+        count += len(numbers.ids)
+        kept += len(table)
+        read += numbers.read
+        dropped += numbers.dropped
+    report = {"read": read, "kept": kept, "dropped": dropped}
+    return {"pairs": kept, "ids": count, "report": report}, sums

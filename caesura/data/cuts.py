@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from caesura.data.files import Errors, digest, read_lines
+from caesura.data.files import Errors, digest, line_of, read_lines, stored
 from caesura.data.vocabulary import Spans, Vocabulary
 from caesura.errors import InputError
 
 if TYPE_CHECKING:
     from caesura.config import AlignmentCuts, EntropyCuts, FileCuts, RuleCuts, SymbolCuts
+    from caesura.data.blocks import Block
 
 # A caller's cuts of one text: none, all offsets to cut at, or some with 1 (cut) or -1 (do not).
 GivenCuts = Sequence[int] | Mapping[int, int] | None
@@ -41,16 +42,20 @@ _SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
 class CutsSource(Protocol):
     """Whatever can cut the lines of a text, one after the other."""
 
+    one_process: bool  # whether it uses a device, all cores, or what it learns from the text, by itself
+
     @property
     def fingerprint(self) -> list[Any]:
         """Everything that decides where a text is cut, as JSON has it."""
 
-    def reader(self, errors: Errors = "strict") -> CutsReader:
-        """Goes through the lines of a text."""
+    def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
+        """Goes through the lines of a text, or of a block of it."""
 
 
 class TextCuts(ABC):
     """Cuts that follow from the text alone."""
+
+    one_process = False
 
     @abstractmethod
     def offsets(self, text: str) -> list[int]:
@@ -75,8 +80,8 @@ class TextCuts(ABC):
         after, between = symbols_before(offsets, places)
         return _marked(len(places), after[between])
 
-    def reader(self, errors: Errors = "strict") -> CutsReader:
-        """Goes through the lines of a text."""
+    def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
+        """Goes through the lines of a text, or of a block of it."""
         return CutsReader(self)
 
 
@@ -132,6 +137,8 @@ class OffsetFile:
     Where cuts are only imitated, a line may be UNKNOWN.
     """
 
+    one_process = False
+
     def __init__(self, path: str | Path, imitated: bool = False) -> None:
         self.path, self.imitated = Path(path), imitated
 
@@ -140,9 +147,9 @@ class OffsetFile:
         """The hash of the file."""
         return ["file", digest(self.path)]
 
-    def reader(self, errors: Errors = "strict") -> CutsReader:
-        """Goes through the lines of a text, and of this file with it."""
-        return FileReader(self.path, errors, self.imitated)
+    def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
+        """Goes through the lines of a text, and of this file with it: the last one of a block."""
+        return FileReader(self.path, errors, self.imitated, block)
 
 
 class CutsReader:
@@ -176,10 +183,14 @@ class CutsReader:
 class FileReader(CutsReader):
     """The same, with the cuts of a file."""
 
-    def __init__(self, path: Path, errors: Errors, imitated: bool = False) -> None:
+    def __init__(
+        self, path: Path, errors: Errors, imitated: bool = False, block: Block | None = None
+    ) -> None:
         self._path, self._imitated, self._unknown = path, imitated, False
-        self._lines = read_lines(path, errors)
-        self._number, self._ended = 0, False
+        self._lines, self._number = read_lines(path, errors), 0
+        if block is not None:
+            self._number, lines = block.first - 1, enumerate(block.rows, block.first)
+            self._lines = (line_of(row[-1], stored(path), number, errors) for number, row in lines)
         self._offsets: list[int] = []
 
     def ahead(self, texts: Iterable[str | None]) -> None:
@@ -189,7 +200,6 @@ class FileReader(CutsReader):
         line = next(self._lines, _END)
         self._offsets, self._unknown = [], False
         if line is _END:
-            self._ended = True
             return
         self._number += 1
         if line is None:
@@ -214,10 +224,7 @@ class FileReader(CutsReader):
     def finish(self, text: str | Path, lines: int) -> None:
         count = self._number + sum(1 for _ in self._lines)
         if count != lines:
-            raise InputError(
-                f"{text} has {lines} lines, {self._path} has {count} lines; "
-                "a file of cuts has one line per sentence"
-            )
+            raise other_length(text, lines, self._path, count)
 
     @property
     def _place(self) -> str:
@@ -225,6 +232,13 @@ class FileReader(CutsReader):
 
 
 _END = object()
+
+
+def other_length(text: str | Path, lines: int, path: Path, count: int) -> InputError:
+    """The error of a file of cuts that does not have one line per sentence."""
+    return InputError(
+        f"{text} has {lines} lines, {path} has {count} lines; a file of cuts has one line per sentence"
+    )
 
 
 def text_cuts(

@@ -29,6 +29,8 @@ MEASURED = 10_000  # lines of the sample on which the threshold is set
 class GruCuts(EntropyModelCuts):
     """Cuts by the entropy of a GRU."""
 
+    one_process = True
+
     def __init__(self, model: GruModel, threshold: float, rise: bool = False, text: str = "") -> None:
         super().__init__(threshold, rise, text)
         self.model = model

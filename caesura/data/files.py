@@ -9,13 +9,14 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from caesura.data.held import check_held
-from caesura.data.unpacking import DAMAGED, PACKED, open_packed, without_suffix
+from caesura.data.unpacking import DAMAGED, PACKED, open_packed, position, without_suffix
 from caesura.errors import InputError
 
 Errors = Literal["strict", "replace"]
@@ -31,34 +32,53 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
 
     Lines end at "\\n" alone, so that two files stay parallel whatever other separators are inside them.
     """
-    path = stored(path)
-    name = "standard input" if str(path) == "-" else str(path)
-    number = 0
-    try:
-        with _opened(path) as stream:
-            # Room for a line at the limit with everything that is taken off it: BOM, "\r", "\n".
-            while raw := stream.readline(LINE_LIMIT + 5):
-                number += 1
-                whole = raw.endswith(b"\n")
-                body = raw.removesuffix(b"\n").removesuffix(b"\r")
-                if number == 1:
-                    body = body.removeprefix(_BOM)
-                if len(body) <= LINE_LIMIT:
-                    yield _text(body, f"{name}:{number}", errors)
-                    continue
-                while not whole and (rest := stream.readline(1 << 16)):
-                    whole = rest.endswith(b"\n")
-                yield None
-    except DAMAGED as error:
-        raise InputError(f"{name}: damaged or cut off after line {number}: {error}") from error
-    except MemoryError as error:
-        raise InputError(f"{name}: takes more memory to unpack than there is, after line {number}") from error
-    except OSError as error:
-        if isinstance(error, IsADirectoryError):
-            raise InputError(f"{path}: is a directory; name a text file") from error
-        closed = str(path) == "-" and error.errno == errno.EBADF
-        reason = "closed; name a file, or send text there" if closed else error.strerror or error
-        raise InputError(f"{name}: {reason}") from error
+    raw = RawLines(path)
+    return (line_of(body, raw.name, number, errors) for number, body in enumerate(raw, 1))
+
+
+class RawLines:
+    """The same lines as bytes, once, and which share of the file has been read."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = stored(path)
+        self.name = "standard input" if str(self._path) == "-" else str(self._path)
+        self._stream: IO[bytes] | None = None
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1, of the bytes on disk; buffers read a little ahead."""
+        if self._stream is None or self._stream.closed:
+            return 1.0
+        return min(1.0, position(self._stream) / max(1, os.path.getsize(self._path)))
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        number = 0
+        try:
+            with _opened(self._path) as self._stream:
+                # Room for a line at the limit with everything that is taken off it: BOM, "\r", "\n".
+                while raw := self._stream.readline(LINE_LIMIT + 5):
+                    number += 1
+                    whole = raw.endswith(b"\n")
+                    body = raw.removesuffix(b"\n").removesuffix(b"\r")
+                    if number == 1:
+                        body = body.removeprefix(_BOM)
+                    if len(body) <= LINE_LIMIT:
+                        yield body
+                        continue
+                    while not whole and (rest := self._stream.readline(1 << 16)):
+                        whole = rest.endswith(b"\n")
+                    yield None
+        except DAMAGED as error:
+            raise InputError(f"{self.name}: damaged or cut off after line {number}: {error}") from error
+        except MemoryError as error:
+            reason = "takes more memory to unpack than there is, after line"
+            raise InputError(f"{self.name}: {reason} {number}") from error
+        except OSError as error:
+            if isinstance(error, IsADirectoryError):
+                raise InputError(f"{self._path}: is a directory; name a text file") from error
+            closed = str(self._path) == "-" and error.errno == errno.EBADF
+            reason = "closed; name a file, or send text there" if closed else error.strerror or str(error)
+            raise InputError(f"{self.name}: {reason}") from error
 
 
 def stored(path: str | Path) -> Path:
@@ -90,7 +110,10 @@ def _opened(path: str | Path) -> AbstractContextManager[IO[bytes]]:
     return open_packed(path) or open(path, "rb")
 
 
-def _text(body: bytes, place: str, errors: Errors) -> str:
+def line_of(body: bytes | None, name: str | Path, number: int, errors: Errors) -> str | None:
+    """The text of a line of a file; None stands for one over the limit."""
+    if body is None:
+        return None
     if errors == "replace":
         return body.decode("utf-8", "replace").replace("\0", "\ufffd")
     try:
@@ -98,16 +121,39 @@ def _text(body: bytes, place: str, errors: Errors) -> str:
     except UnicodeDecodeError as error:
         at, byte = error.start + 1, body[error.start]
         raise InputError(
-            f"{place}: invalid UTF-8 at byte {at} (0x{byte:02x}); --errors replace goes on"
+            f"{name}:{number}: invalid UTF-8 at byte {at} (0x{byte:02x}); --errors replace goes on"
         ) from None
     if "\0" in text:
-        raise InputError(f"{place}: NUL at byte {body.index(0) + 1} (0x00); --errors replace goes on")
+        at = body.index(0) + 1
+        raise InputError(f"{name}:{number}: NUL at byte {at} (0x00); --errors replace goes on")
     return text
 
 
+Mark = tuple[str, int, int, int]  # what tells that a file has not changed
+digests: dict[Mark, str] = {}  # of files that this process has hashed, or that a cache remembers
+_YOUNG = 2.0  # seconds: a file that was written so lately may change again within the same time stamp
+
+
+def mark_of(path: str | Path) -> Mark | None:
+    """The path, size and times of a text file; None where they cannot tell whether it changes."""
+    try:
+        facts = os.stat(file := stored(path))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    if time.time() - max(facts.st_mtime, facts.st_ctime) < _YOUNG:
+        return None
+    return os.path.abspath(file), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
 def digest(path: str | Path) -> str:
-    """A hash of the bytes of a text file, packed or not."""
-    return _hashed(stored(path), "blake2b")[:32]
+    """A hash of the bytes of a text file, packed or not; an unchanged file is read once."""
+    mark = mark_of(path)
+    result = digests.get(mark) if mark else None
+    if result is None:
+        result = _hashed(stored(path), "blake2b")[:32]
+        if mark is not None and mark_of(path) == mark:
+            digests[mark] = result
+    return result
 
 
 def checksum(path: str | Path) -> str:

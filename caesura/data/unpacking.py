@@ -39,6 +39,12 @@ def open_packed(path: str | Path) -> IO[bytes] | None:
     return io.BufferedReader(_Unpacked(path, _zst(path)), _AT_ONCE) if suffix == ".zst" else None
 
 
+def position(stream: IO[bytes]) -> int:
+    """How many bytes of its file a stream of text has taken."""
+    raw = getattr(stream, "raw", None)
+    return raw.position if isinstance(raw, _Unpacked) else getattr(stream, "fileobj", stream).tell()
+
+
 def suffix_of(path: str | Path) -> str:
     """The suffix by which a file is packed, or nothing."""
     return next((suffix for suffix in PACKED if str(path).endswith(suffix)), "")
@@ -105,6 +111,11 @@ class _Unpacked(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    @property
+    def position(self) -> int:
+        """The bytes of the file that were taken."""
+        return self._file.tell()
 
     def close(self) -> None:
         self._file.close()

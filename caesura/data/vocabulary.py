@@ -29,7 +29,7 @@ MAX_BYTES = 1 << 26  # of a file
 
 Spans = list[tuple[int, int]]
 
-_FIRST_BYTE = len(SPECIALS)  # the id of byte 0 in vocabularies that have bytes; all of them come first
+FIRST_BYTE = len(SPECIALS)  # the id of byte 0 in vocabularies that have bytes; all of them come first
 _WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
 NEVER = re.compile("[\n\0\ud800-\udfff]")  # no line of text holds these, so that no output may either
 _MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
@@ -43,7 +43,7 @@ def _until_the_end(ids: Iterable[int]) -> list[int]:
 
 def _is_byte(symbol: int) -> bool:
     """Whether an id of a vocabulary with bytes stands for one."""
-    return _FIRST_BYTE <= symbol < _FIRST_BYTE + len(BYTES)
+    return FIRST_BYTE <= symbol < FIRST_BYTE + len(BYTES)
 
 
 def _spread(start: int, width: int, count: int) -> Spans:
@@ -177,7 +177,7 @@ class ByteVocabulary(Vocabulary):
         super().__init__([*BYTES, *characters])
 
     def encode(self, text: str) -> list[int]:
-        return [byte + _FIRST_BYTE for byte in to_bytes(text)]
+        return [byte + FIRST_BYTE for byte in to_bytes(text)]
 
     def encode_spans(self, text: str) -> tuple[list[int], Spans]:
         ids = self.encode(text)
@@ -189,7 +189,7 @@ class ByteVocabulary(Vocabulary):
         kept = _until_the_end(ids)
         text, spans = "", list[tuple[int, int]]()
         for part, symbols in self._parts([i for i in kept if i not in (PAD, BOS)]):
-            counts = sizes(bytes(i - _FIRST_BYTE for i in symbols)) if _is_byte(symbols[0]) else [1]
+            counts = sizes(bytes(i - FIRST_BYTE for i in symbols)) if _is_byte(symbols[0]) else [1]
             width = 1 if _is_byte(symbols[0]) else len(part)
             for count in counts:
                 spans += _spread(spans[-1][1] if spans else 0, width, count)
@@ -209,7 +209,7 @@ class ByteVocabulary(Vocabulary):
         for byte, run in groupby(ids, _is_byte):
             symbols = [*run]
             if byte:
-                yield from_bytes(bytes(i - _FIRST_BYTE for i in symbols)), symbols
+                yield from_bytes(bytes(i - FIRST_BYTE for i in symbols)), symbols
             else:
                 yield from ((self.tokens[i], [i]) for i in symbols)
 
@@ -250,6 +250,13 @@ class PieceVocabulary(Vocabulary):
 
     def __init__(self, symbols: Sequence[str]) -> None:
         super().__init__(symbols)
+        self._cut_once = lru_cache(maxsize=1 << 16)(self._cut)
+
+    def __getstate__(self) -> dict[str, Any]:  # for another process
+        return {name: value for name, value in self.__dict__.items() if name != "_cut_once"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._cut_once = lru_cache(maxsize=1 << 16)(self._cut)
 
     @abstractmethod

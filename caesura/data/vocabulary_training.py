@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import IO
 
 from caesura.data.unigram_training import train_unigrams
@@ -25,14 +25,19 @@ from caesura.data.vocabulary import (
 )
 from caesura.errors import InputError
 
+COUNTED = ("char", "byte", "word")  # levels whose vocabularies follow from counts
 _MAX_TRAINED = 1000  # characters of a word from which pieces are learnt together
 
 
 def train_vocabulary(
-    kind: str, lines: Iterable[str], size: int | None = None, byte_fallback: bool = False
+    kind: str,
+    lines: Iterable[str] | Mapping[str, int],
+    size: int | None = None,
+    byte_fallback: bool = False,
 ) -> Vocabulary:
     """Make a vocabulary of at most `size` symbols, specials included, from lines of text.
 
+    For a level of `COUNTED`, how often each character (or word) occurs will do in place of the lines.
     With `byte_fallback`, characters that it does not have are spelled in bytes.
     """
     if kind not in (*KINDS, UNIGRAM):
@@ -41,29 +46,31 @@ def train_vocabulary(
         raise InputError(f"a vocabulary of {size} has room for nothing but {' '.join(SPECIALS)}; take more")
     if byte_fallback and kind != "char":
         raise InputError(f"byte_fallback is for a char vocabulary, not for {kind}")
-    if kind == "byte":
-        return _bytes_of(lines, size)
-    if kind in ("char", "word"):
-        return _train_counted(kind, lines, size, byte_fallback)
+    if kind in COUNTED:
+        return _counted(
+            kind, lines if isinstance(lines, Mapping) else count(kind, lines), size, byte_fallback
+        )
     if size is None:
         raise InputError(f"a {kind} vocabulary needs a size, for example 15000")
     return train_unigrams(lines, size) if kind == UNIGRAM else _train_pieces(kind, lines, size)
 
 
-def _bytes_of(lines: Iterable[str], size: int | None) -> Vocabulary:
-    """The vocabulary of bytes, which does not depend on the text; the lines are read, as they are counted."""
-    vocabulary = ByteVocabulary()
-    if size is not None and size < len(vocabulary):
-        raise InputError(f"a byte vocabulary always has {len(vocabulary)} symbols, not {size}")
-    if not sum(map(bool, lines)):
-        raise InputError("no text to make a vocabulary from; is the file empty?")
-    return vocabulary
-
-
-def _train_counted(kind: str, lines: Iterable[str], size: int | None, byte_fallback: bool) -> Vocabulary:
+def count(kind: str, lines: Iterable[str]) -> Counter[str]:
+    """How often each character occurs, or each word."""
     counter: Counter[str] = Counter()
     for line in lines:
-        counter.update(line if kind == "char" else line.split())
+        counter.update(line.split() if kind == "word" else line)
+    return counter
+
+
+def _counted(kind: str, counter: Mapping[str, int], size: int | None, byte_fallback: bool) -> Vocabulary:
+    if kind == "byte":
+        vocabulary = ByteVocabulary()  # the same whatever the text
+        if size is not None and size < len(vocabulary):
+            raise InputError(f"a byte vocabulary always has {len(vocabulary)} symbols, not {size}")
+        if not counter:
+            raise _no_text()
+        return vocabulary
     ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     taken = len(SPECIALS) + (len(BYTES) if byte_fallback else 0)
     room = len(ranked) if size is None else size - taken
@@ -73,10 +80,14 @@ def _train_counted(kind: str, lines: Iterable[str], size: int | None, byte_fallb
     kept = [symbol for symbol, n in ranked[:room] if n > 1 or not byte_fallback]
     check_symbols(kind, [symbol for symbol, _ in ranked] if byte_fallback else kept)
     if not ranked:
-        raise InputError("no text to make a vocabulary from; is the file empty?")
+        raise _no_text()
     if byte_fallback:
         return SpelledVocabulary(kept)
     return CharVocabulary(kept) if kind == "char" else WordVocabulary(kept)
+
+
+def _no_text() -> InputError:
+    return InputError("no text to make a vocabulary from; is the file empty?")
 
 
 def _train_pieces(kind: str, lines: Iterable[str], size: int) -> Vocabulary:
@@ -134,7 +145,7 @@ def _spool(kind: str, lines: Iterable[str], words: IO[str]) -> list[str]:
         words.write(" ".join(parts) + "\n")
     check_symbols("char", plain)
     if not plain:
-        raise InputError("no text to make a vocabulary from; is the file empty?")
+        raise _no_text()
     words.seek(0)
     return [*sorted(plain), *(c + " " if kind == "bpe" else " " + c for c in sorted(marked))]
 

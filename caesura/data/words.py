@@ -34,8 +34,8 @@ class BoundedCounter:
         self.counts: Counter[str] = Counter()
         self.missed = 0
 
-    def update(self, strings: Iterable[str]) -> None:
-        """Count some more; the limit may be passed by what one call brings."""
+    def update(self, strings: Iterable[str] | Mapping[str, int]) -> None:
+        """Count some more, or add counts; the limit may be passed by what one call brings."""
         self.counts.update(strings)
         if len(self.counts) > self.limit:
             self._prune()
@@ -76,6 +76,15 @@ class WordCounts:
         return max(self.counts.get(form, 0) for form in (word, word.lower(), word.capitalize()))
 
 
+def count_words(text: str) -> tuple[Counter[str], int]:
+    """How often each word occurs in a text of one or more lines, without the longest; and words in all."""
+    counts: Counter[str] = Counter()
+    for word, n in Counter(text.split()).items():
+        counts[bare(word)] += n
+    total = counts.total()
+    return Counter({word: n for word, n in counts.items() if len(word) <= _LONGEST}), total
+
+
 class WordTally:
     """Counts the words of one side of a text."""
 
@@ -83,11 +92,14 @@ class WordTally:
         self._counter = BoundedCounter(COUNTED)
         self._total = 0
 
-    def add(self, line: str) -> None:
-        """Count the words of a line."""
-        words = words_of(line)
-        self._total += len(words)
-        self._counter.update(word for word in words if len(word) <= _LONGEST)
+    def add(self, text: str) -> None:
+        """Count the words of one or more lines."""
+        self.merge(*count_words(text))
+
+    def merge(self, counts: Mapping[str, int], total: int) -> None:
+        """Add what `count_words` has counted."""
+        self._total += total
+        self._counter.update(counts)
 
     def result(self, kept: int = KEPT) -> WordCounts:
         """The `kept` most frequent words."""
@@ -115,12 +127,13 @@ def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
         content = parse_json(read_bounded(Path(path), MAX_BYTES), 5 * KEPT)
         if content["format"] != FORMAT:
             raise ValueError(f'"format" should be {FORMAT}')
-        return _side(content["src"]), _side(content["trg"])
+        return side_of(content["src"]), side_of(content["trg"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not the word counts of a model folder: {error!r}") from error
 
 
-def _side(content: Any) -> WordCounts:
+def side_of(content: Any) -> WordCounts:
+    """The counts of one side, as a file has them; ValueError, KeyError and TypeError where it has others."""
     counts, total, complete = content["counts"], content["total"], content["complete"]
     if type(total) is not int or type(complete) is not bool:
         raise ValueError('"total" should be a number and "complete" true or false')

@@ -18,6 +18,7 @@ from torch import Tensor
 from caesura import __version__
 from caesura.components import resolve
 from caesura.config import Config, differences
+from caesura.data.cache import Cache
 from caesura.data.corpus import Corpus
 from caesura.data.files import (
     checksum,
@@ -38,7 +39,7 @@ from caesura.training.card import CARD, introduction, shown_place, usage
 from caesura.training.changes import changes_since
 from caesura.training.checkpoint import BEST, CHECKPOINTS, list_checkpoints, load_weights
 from caesura.training.optimizer import build_adam
-from caesura.training.prepare import CACHE, TRAIN, text_files, training_corpus
+from caesura.training.prepare import text_files, training_numbers
 from caesura.training.threshold import settle
 
 By = Literal["last", "best"]
@@ -217,36 +218,23 @@ def _settle(model: Translator, folder: Path, say: Callable[[str], None]) -> None
     """Set the threshold that the model cuts with, if it has one, as before a validation."""
     if not model.segmenter.settles:
         return
+    if lost := [path for path in text_files(model.config, "train").values() if not stored(path).is_file()]:
+        reason = f"its threshold has to be set on the training text, which is not at {lost[0]}"
+        raise InputError(f"{folder}: {reason}; put it there")
+    numbering = training_numbers(model.config, model.vocabularies)
     with TemporaryDirectory() as scratch:
-        corpus = _kept_corpus(model, folder)
+        cache = Cache.of(numbering.text.src, Path(scratch))
+        corpus = cache.find(numbering)
         if corpus is None:
-            lost = [path for path in text_files(model.config, "train").values() if not stored(path).is_file()]
-            if lost:
-                raise InputError(
-                    f"{folder}: its threshold has to be set on the training text, which is neither in "
-                    f"{folder / CACHE} nor at {lost[0]}; put it there"
-                )
             say("the training text is read, to set the threshold of the cuts on it")
-            corpus = training_corpus(model.config, model.vocabularies, Path(scratch))
+            corpus = Corpus.make(Path(scratch) / "train", numbering)
+        corpus.imitated = model.config.imitates
         try:
             settle(model, corpus)
         except IndexError as problem:
             raise InputError(
-                f"{folder / CACHE}: damaged; remove it, and the training text is read again"
+                f"{cache.folder}: damaged; remove it, and the training text is read again"
             ) from problem
-
-
-def _kept_corpus(model: Translator, folder: Path) -> Corpus | None:
-    """The training text as the run has numbered it; None where that is gone or of other vocabularies."""
-    paths = [*(folder / CACHE).glob(f"{TRAIN}.*")]
-    refuse_links([folder / CACHE, *paths], folder)
-    refuse_odd(paths)
-    try:
-        corpus = Corpus.load(folder / CACHE, TRAIN)
-    except InputError:
-        return None
-    corpus.imitated = model.config.imitates
-    return corpus if corpus.fits(model.src_vocabulary, model.trg_vocabulary) else None
 
 
 def _write_card(model: Translator, out: Path, rows: Sequence[Row], what: str) -> None:

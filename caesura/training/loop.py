@@ -48,11 +48,13 @@ def train(
     time_limit: float | None = None,
     budget: float | None = None,
     world: World | None = None,
+    check_cache: bool = False,
 ) -> Ending:
     """Train until the schedule, a bound or a limit ends it; called again, it goes on where it was.
 
     `time_limit` bounds this call; `budget` bounds training over all calls, as `Progress.seconds` counts it.
     When that is spent, updates since the last validation are validated, off the clock.
+    With `check_cache`, numbered text of earlier calls is compared with its checksums.
     `Interrupted` is raised, with the state saved, after SIGINT, SIGTERM or SIGHUP. The processes of a `world`
     all call this; only the `reporter` of process 0 should show anything.
     """
@@ -61,7 +63,7 @@ def train(
     held = hold(folder, reporter.say) if world.leads else nullcontext()
     with Interrupt(time_limit, lasting=world.size > 1) as interrupt, held, ExitStack() as opened:
         try:
-            run, data = open_run(config, folder, reporter, interrupt, opened, world)
+            run, data = open_run(config, folder, reporter, interrupt, opened, world, check_cache)
         except Stop:
             return _stopped(reporter, interrupt, world, "before its first update here")
         return _loop(run, data, reporter, interrupt, budget)

@@ -10,23 +10,27 @@ from typing import Literal
 
 from caesura.config import AlignmentCuts, Config, EntropyCuts, FileCuts, Files, SymbolCuts, Training
 from caesura.data.alignment import AlignedCuts
+from caesura.data.cache import Cache
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import CutsSource, OffsetFile, text_cuts
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.entropy_gru import GruCuts
 from caesura.data.files import digest, packed_instead, stored
+from caesura.data.numbering import Counting, Numbering
 from caesura.data.sentences import Numbered, Sentences, read_sentences
 from caesura.data.sides import doubts
 from caesura.data.unpacking import PACKED
 from caesura.data.vocabulary import Vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
-from caesura.data.words import WORDS, WordTally, save_words
+from caesura.data.words import WORDS, WordCounts, save_words
 from caesura.errors import InputError, no_file
+from caesura.kernels.cores import free_cores
 from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabularies
 
 FEW_PAIRS = 100  # fewer get a remark
 PASSES = 20  # over the training text between two validations; more get a remark too
-CACHE, TRAIN = "cache", "train"  # a run's folder of ids, and the name of the training text in it
+CACHE = "cache"  # a run's folder of ids, where they cannot lie beside the text
+Progress = Callable[[str, int, int], None]  # what is done, lines so far, about how many there are; 0: unknown
 LONGEST = 5000  # symbols of a training sentence: a longer one could take all memory alone
 
 
@@ -47,15 +51,31 @@ def prepare(
     config: Config,
     folder: Path,
     resuming: bool,
-    progress: Callable[[str, int], None],
-    say: Callable[[str], None] | None = None,
+    progress: Progress,
+    say: Callable[[str], None] = lambda message: None,
     device: str = "cpu",
+    check_cache: bool = False,
 ) -> Prepared:
     """Make (or, resuming, load) the vocabularies, number the training text, and read the dev set.
 
     If `data.cuts` asks for a GRU, it is trained on the `device`. The counts of training words go into the
     folder, for the analysis of unknown and invented words.
     """
+    data = config.data
+    text, dev_text = parallel_text(data.train), parallel_text(data.dev)
+    with Cache.of(text.src, folder / CACHE).remembering([*text.files(), *dev_text.files()]):
+        return _prepare(config, folder, resuming, progress, say, device, check_cache)
+
+
+def _prepare(
+    config: Config,
+    folder: Path,
+    resuming: bool,
+    progress: Progress,
+    say: Callable[[str], None],
+    device: str,
+    check_cache: bool,
+) -> Prepared:
     data = config.data
     text = parallel_text(data.train)
     dev = read_sentences(parallel_text(data.dev), data.errors, config.testing.max_input)
@@ -66,18 +86,13 @@ def prepare(
         vocabularies = load_vocabularies(folder, config)
         _refuse_other_text(vocabularies, text, folder)
     else:
-        pairs = text.pairs(data.errors, with_bounds=False)
-        if not any(src and src.strip() and trg and trg.strip() for src, trg, _ in pairs):
-            raise InputError(f"{text.src}: nothing to train on; is the file empty?")
-        tallies = WordTally(), WordTally()
-        vocabularies = _train_vocabularies(config, text, tallies, progress, device)
-        words = tallies[0].result(), tallies[1].result()
+        vocabularies, words = _train_vocabularies(config, text, folder, progress, say, device)
         save_words(folder / WORDS, *words)
         languages = data.src.lang, data.trg.lang
         notices += (f"warning: {text}" for text in doubts(words, (dev.sources, dev.references), languages))
         save_vocabularies(folder, vocabularies)
     src_vocabulary, trg_vocabulary, learnt_cuts = vocabularies
-    corpus = training_corpus(config, vocabularies, folder / CACHE, progress, say)
+    corpus = training_corpus(config, vocabularies, folder, progress, say, check_cache)
     if len(corpus) == 0:
         raise InputError(f"{text.src}: nothing to train on ({corpus.report})")
     notices += small_text(len(corpus), config.training)
@@ -94,28 +109,32 @@ def prepare(
 def training_corpus(
     config: Config,
     vocabularies: Vocabularies,
-    cache: Path,
-    progress: Callable[[str, int], None] = lambda stage, done: None,
-    say: Callable[[str], None] | None = None,
+    folder: Path,
+    progress: Progress = lambda what, done, total: None,
+    say: Callable[[str], None] = lambda message: None,
+    check_cache: bool = False,
 ) -> Corpus:
-    """The training text as ids, with its cuts; numbered in the folder `cache` if it is not there yet."""
-    data = config.data
-    corpus = Corpus.build(
-        parallel_text(data.train),
-        vocabularies.src,
-        vocabularies.trg,
-        folder=cache,
-        name=TRAIN,
-        max_src=data.src.max_length or LONGEST,
-        max_trg=data.trg.max_length or LONGEST,
-        max_chars=data.max_chars,
-        errors=data.errors,
-        progress=partial(progress, "numbering the training text"),
-        say=say,
-        cuts=cuts_of(config, "train", vocabularies.cuts, partial(progress, "aligning the training text")),
-    )
+    """The training text of a run in this folder as ids, with its cuts, made if the cache does not have them.
+
+    With `check_cache`, what the cache has is compared with its checksums.
+    """
+    numbering = training_numbers(config, vocabularies, progress)
+    cache = Cache.of(numbering.text.src, folder / CACHE)
+    numbered = partial(progress, "numbering the training text")
+    corpus = cache.corpus(numbering, numbered, say, free_cores(), check_cache)
     corpus.imitated = config.imitates
     return corpus
+
+
+def training_numbers(
+    config: Config, vocabularies: Vocabularies, progress: Progress = lambda what, done, total: None
+) -> Numbering:
+    """How the training text becomes ids."""
+    data = config.data
+    longest = data.src.max_length or LONGEST, data.trg.max_length or LONGEST
+    cuts = cuts_of(config, "train", vocabularies.cuts, partial(progress, "aligning the training text"))
+    sides = vocabularies.src, vocabularies.trg
+    return Numbering(parallel_text(data.train), sides, longest, data.max_chars, data.errors, cuts)
 
 
 def _refuse_other_text(vocabularies: Vocabularies, text: ParallelText, folder: Path) -> None:
@@ -149,7 +168,7 @@ def cuts_of(
     config: Config,
     part: Literal["train", "dev", "test"],
     learnt: Vocabulary | EntropyModelCuts | None = None,
-    progress: Callable[[int], None] = lambda pairs: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CutsSource | None:
     """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
     cuts = config.data.cuts
@@ -233,40 +252,49 @@ def text_digests(config: Config) -> list[str]:
 def _train_vocabularies(
     config: Config,
     text: ParallelText,
-    tallies: tuple[WordTally, WordTally],
-    progress: Callable[[str, int], None],
+    folder: Path,
+    progress: Progress,
+    say: Callable[[str], None],
     device: str,
-) -> Vocabularies:
-    """All vocabularies; each side is read once, counting its words; cuts read the source once more."""
+) -> tuple[Vocabularies, tuple[WordCounts, WordCounts]]:
+    """All vocabularies, and the words of both sides; what is learnt from lines reads them once more."""
     data = config.data
+    read = partial(progress, "reading the vocabulary")
+    split = data.src.level == "word", data.trg.level == "word"
+    counts = Cache.of(text.src, folder / CACHE).counts(
+        Counting(text, split, data.errors), read, say, free_cores()
+    )
+    words = counts.words
 
-    def lines(*columns: int, counted: bool = True) -> Iterator[str]:
+    def lines(*columns: int) -> Iterator[str]:
         for number, pair in enumerate(text.pairs(data.errors, with_bounds=False), 1):
             if number % 10_000 == 0:
-                progress("reading the vocabulary", number)
+                read(number, 0)
             for column in columns:
                 line = pair[column]
                 if isinstance(line, str):
-                    if counted:
-                        tallies[column].add(line)
                     yield line
 
     if data.joint:
         joint = train_vocabulary(data.src.level, lines(0, 1), data.src.voc_limit)
-        return Vocabularies(joint, joint)  # of subwords, which are not cut at the ends of others
-    sides = (data.src, lines(0)), (data.trg, lines(1))
-    src, trg = (train_vocabulary(s.level, text, s.voc_limit, s.byte_fallback) for s, text in sides)
+        return Vocabularies(joint, joint), words  # of subwords, which are not cut at the ends of others
+    src, trg = (
+        train_vocabulary(
+            side.level, counts.symbols(i, side.level) or lines(i), side.voc_limit, side.byte_fallback
+        )
+        for i, side in enumerate((data.src, data.trg))
+    )
     if isinstance(data.cuts, EntropyCuts):
-        source = lines(0, counted=False), data.cuts, digest(text.src)
+        source = lines(0), data.cuts, digest(text.src)
         with config.blame("data.cuts"):
             if data.cuts.model == "ngram":
-                return Vocabularies(src, trg, NgramCuts.learn(*source))
-            training = partial(progress, "training the GRU that cuts")
-            return Vocabularies(src, trg, GruCuts.learn(*source, device, training))
+                return Vocabularies(src, trg, NgramCuts.learn(*source)), words
+            cuts = GruCuts.learn(*source, device, lambda n: progress("training the GRU that cuts", n, 0))
+            return Vocabularies(src, trg, cuts), words
     if not isinstance(data.cuts, SymbolCuts):
-        return Vocabularies(src, trg)
+        return Vocabularies(src, trg), words
     try:
-        cuts = train_vocabulary(data.cuts.type, lines(0, counted=False), data.cuts.voc_limit)
+        pieces = train_vocabulary(data.cuts.type, lines(0), data.cuts.voc_limit)
     except InputError as problem:
         raise config.error("data.cuts.voc_limit", str(problem)) from problem
-    return Vocabularies(src, trg, cuts)
+    return Vocabularies(src, trg, pieces), words

@@ -44,8 +44,8 @@ class Reporter(Protocol):
     def say(self, text: str) -> None:
         """Something happened once."""
 
-    def working(self, what: str, done: int) -> None:
-        """Something long is under way before training."""
+    def working(self, what: str, done: int, total: int = 0) -> None:
+        """Something long is under way before training; `total` is 0, or about how much there is to do."""
 
     def update(self, progress: Progress, loss: float | None) -> None:
         """An update was made; the loss is there now and then."""
@@ -60,7 +60,7 @@ class Silent:
     def say(self, text: str) -> None:
         """Nothing."""
 
-    def working(self, what: str, done: int) -> None:
+    def working(self, what: str, done: int, total: int = 0) -> None:
         """Nothing."""
 
     def update(self, progress: Progress, loss: float | None) -> None:

@@ -55,7 +55,13 @@ FOLDERS = (CHECKPOINTS, BEST, CACHE, "tensorboard", SKIPPED)  # of a run, and no
 
 
 def open_run(
-    config: Config, folder: Path, reporter: Reporter, interrupt: Interrupt, opened: ExitStack, world: World
+    config: Config,
+    folder: Path,
+    reporter: Reporter,
+    interrupt: Interrupt,
+    opened: ExitStack,
+    world: World,
+    check_cache: bool = False,
 ) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or resume the one that is there; it is closed with `opened`.
 
@@ -73,14 +79,14 @@ def open_run(
     crowded = use_threads(config.training.threads or (_threads_so_far(folder) if checkpoints else None))
     torch.set_num_threads(world.shared(torch.get_num_threads()))  # sums of the same order everywhere
 
-    def working(what: str, done: int) -> None:
+    def working(what: str, done: int, total: int = 0) -> None:
         if interrupt.signal is not None:  # not at the time limit: the next call would only do it all again
             raise Stop
-        reporter.working(what, done)
+        reporter.working(what, done, total)
 
     device = _device(config, world)
     reading = partial(prepare, config, folder, bool(checkpoints) or not world.leads, working, reporter.say)
-    data = world.in_turn(partial(reading, device.type), Stop)
+    data = world.in_turn(partial(reading, device.type, check_cache and world.leads), Stop)
     if config.testing.max_output_ratio is None:
         config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(config.training.seed)

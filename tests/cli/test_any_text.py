@@ -18,10 +18,11 @@ from cli.program import Done, at_terminal, caesura, refusal, with_config, write_
 from folders.test_strangers import at_most, little_memory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numbered import build
 from wording import refuses, wording
 
 from caesura.analysis.training_text import training_text
-from caesura.data.corpus import Corpus, ParallelText
+from caesura.data.corpus import ParallelText
 from caesura.data.files import read_lines
 from caesura.data.tensors import load_tensors, save_tensors
 from caesura.data.unpacking import ZST_LIBRARY
@@ -144,7 +145,7 @@ def check_corpus(folder: Path, path: Path, content: bytes) -> None:
     if bad is not None or not "".join(lines).strip():
         return
     vocabulary = train_vocabulary("char", lines)
-    corpus = Corpus.build(text, vocabulary, vocabulary, folder, "any", max_src=100)
+    corpus = build(text, vocabulary, vocabulary, folder, "any", max_src=100)
     kept = [line for line in lines if line.strip() and len(line) <= 100]
     assert [vocabulary.decode(source) for source, _ in corpus] == kept
     assert corpus.report.read == len(lines) == corpus.report.kept + sum(corpus.report.dropped.values())

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,9 @@ from unittest import mock
 
 import pytest
 from cli.program import Done, caesura, contents, refusal, write_config
+from wording import wording
 
+from caesura.data import blocks
 from caesura.inference import Translator
 from caesura.terminal import TrainingDisplay
 from caesura.training.checkpoint import Progress, list_checkpoints, read_progress
@@ -125,6 +128,55 @@ def test_a_read_only_disk_is_noticed_before_training_starts(
     assert caesura("translate", disk / "out", stdin=b"eins\n").out == "one\n"
 
 
+def test_text_on_a_read_only_disk_is_numbered_in_the_runs_folder(
+    corpus: Path, tmp_path: Path, mount: Mount
+) -> None:
+    disk = mount("size=4m")
+    shutil.copytree(corpus, disk / "text", ignore=shutil.ignore_patterns("caesura-cache"))
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    config = write_config(tmp_path / "c.yaml", "word", disk / "text")
+    command = ("train", config, "--out", tmp_path / "out", "--set")
+    first = caesura(*command, "training.updates=2")
+    again = caesura(*command, "training.updates=4", "--check-cache")
+    assert (first.status, again.status) == (0, 0)
+    remark = next(line for line in first.lines if "cannot be written to" in line)
+    assert wording(remark, disk).startswith(f"{disk}/text/caesura-cache: ")
+    assert "cannot be written to" not in again.out
+    assert len([*(tmp_path / "out" / "cache").glob("*.idx")]) == 1
+
+
+def test_a_disk_without_room_for_the_numbers_of_a_text_is_one_sentence(
+    corpus: Path, tmp_path: Path, mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, disk = shutil.copytree(corpus, tmp_path / "text"), mount("size=300k")
+    for name in ("train.de", "train.en"):
+        (text / name).write_bytes((text / name).read_bytes() * 20)
+    config = write_config(tmp_path / "c.yaml", "char", text)
+    monkeypatch.setenv("CAESURA_CACHE", str(disk / "cache"))
+    monkeypatch.setattr(blocks, "LINES", 50)
+    command = ("train", config, "--out", tmp_path / "out", "--set", "training.updates=2")
+
+    def fill(left: int) -> None:
+        (disk / "other").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - left)))
+
+    def working(display: TrainingDisplay, what: str, done: int, total: int = 0) -> None:
+        if what.startswith("numbering") and done == 100:  # when there seemed to be room
+            fill(4096)
+
+    fill(20 << 10)
+    message = refusal(caesura(*command))
+    assert wording(message, disk, *re.findall(r"[\d.]+(?= MB|;)", message)).startswith(f"{disk}/cache: ")
+    (disk / "other").unlink()
+    with mock.patch.object(TrainingDisplay, "working", working):
+        done = caesura(*command)
+    assert (done.status, done.err) == (1, f"caesura: {disk}/cache: No space left on device\n")
+    assert {path.name.lstrip("0123456789abcdef") for path in (disk / "cache").iterdir()} == {
+        *("CACHEDIR.TAG", ".gitignore", ".lock")
+    }
+    (disk / "other").unlink()
+    assert caesura(*command).status == 0
+
+
 @pytest.mark.parametrize("name", [".", "checkpoints", "cache", "metrics.jsonl"])
 def test_no_permission_is_noticed_before_training_starts(
     corpus: Path, models: dict[str, Path], folder: Path, name: str
@@ -133,6 +185,7 @@ def test_no_permission_is_noticed_before_training_starts(
     text.chmod(0o755)
     config = write_config(folder / "c.yaml", "word", text)
     shutil.copytree(models["word"], out)
+    (out / "cache").mkdir()  # there where the text's folder cannot be written to
     for path in (out, *out.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     os.chown(out / name, 0, 0)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from cli.program import caesura, refusal, write_config, write_corpus
+from numbered import corpus_of
 from wording import wording
 
-from caesura.data.corpus import Corpus
 from caesura.evaluation.pieces import join_pieces, split_pieces
 from caesura.inference import Translator
 from caesura.model_folder import CUTS_GRU, CUTS_NGRAMS, CUTS_VOCABULARY
@@ -123,7 +123,7 @@ def test_a_model_is_trained_and_gone_on_with_and_cuts_as_its_config_says(kind: s
     out = tmp_path / "out"
     command = train(tmp_path, out, f"data.cuts={setting}")
     assert caesura(*command, "--set", "training.updates=2").status == 0
-    first = Corpus.load(out / "cache", "train")
+    first = corpus_of(out)
     assert first.cuts(0) is not None
     done = caesura(*command)
     assert done.status == 0, done.err

@@ -5,18 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import accumulate, product
 from pathlib import Path
 from string import ascii_lowercase
 
 import numpy as np
 import pytest
+from numbered import build
 from wording import refuses
 
 from caesura.config import AlignmentCuts
 from caesura.data import alignment
 from caesura.data.alignment import NONE, ROUNDS, SMOOTHING, TENSION, AlignedCuts, Aligner, Links, learn_links
-from caesura.data.corpus import Corpus, ParallelText
+from caesura.data.corpus import ParallelText
 from caesura.data.vocabulary_training import train_vocabulary
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -87,12 +89,16 @@ def test_what_is_learnt_is_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [(np.array(source), np.array(target)) for source, target in TEXT]
     for most in (1, 20, alignment.LINKS):  # sentences that go together
         monkeypatch.setattr(alignment, "LINKS", most)
-        seen: list[int] = []
-        learnt = learn_links(pairs, words=3, symbols=4, progress=seen.append)
-        assert seen == sorted(seen)
-        assert seen[-1] == ROUNDS * len(pairs)
+        steps: list[tuple[int, int]] = []
+        learnt = learn_links(pairs, words=3, symbols=4, progress=partial(_added, steps))
+        assert steps == sorted(steps)
+        assert steps[-1] == (ROUNDS * len(pairs),) * 2
         np.testing.assert_allclose(learnt[0], table, rtol=0, atol=1e-12)
         assert learnt[1] == pytest.approx(staying, abs=1e-12)
+
+
+def _added(steps: list[tuple[int, int]], *step: int) -> None:
+    steps.append(step)  # type: ignore[arg-type]
 
 
 def bilingual(count: int, seed: int = 0) -> list[tuple[str, str, list[int]]]:
@@ -138,9 +144,9 @@ def test_stems_are_found_where_no_space_shows_them(tmp_path: Path) -> None:
     made = bilingual(800)
     sources, gold = [src for src, _, _ in made], [ends for *_, ends in made]
     target = sum(map(len, sources)) / sum(len(ends) + 1 for ends in gold)
-    source = AlignedCuts(text(tmp_path, [pair[:2] for pair in made]), settings(target), nullcontext)
-    found = offsets(source, sources)
-    assert found == offsets(source, sources)
+    parallel = text(tmp_path, [pair[:2] for pair in made])
+    found, again = (offsets(AlignedCuts(parallel, settings(target), nullcontext), sources) for _ in "12")
+    assert found == again
     got = sum(map(len, sources)) / sum(len(ends) + 1 for ends in found)
     assert got == pytest.approx(target, rel=0.01)
     spaces = [[at for at, c in enumerate(line) if c == " "] for line in sources]
@@ -175,7 +181,7 @@ def test_a_corpus_has_them_and_marks_what_is_not_aligned(
     characters = train_vocabulary("char", [src for src, _ in pairs])
     words = train_vocabulary("word", [trg for _, trg in pairs])
     source = AlignedCuts(parallel, settings(5.0), nullcontext)
-    corpus = Corpus.build(parallel, characters, words, tmp_path / "ids", "train", cuts=source)
+    corpus = build(parallel, characters, words, tmp_path / "ids", "train", cuts=source, cores=3)
     assert len(corpus) == 60
     marks = [corpus.cuts(i) for i in range(60)]
     unknown = [i for i, row in enumerate(marks) if row is not None and (row < 0).all()]

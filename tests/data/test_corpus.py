@@ -7,11 +7,11 @@ import zlib
 
 import numpy as np
 import pytest
+from numbered import build as make_corpus
 from wording import refuses, wording
 
 from caesura.config import RuleCuts
-from caesura.data import corpus as corpus_module
-from caesura.data import files
+from caesura.data import blocks, files
 from caesura.data.corpus import Corpus, ParallelText
 from caesura.data.cuts import OffsetFile, RuledCuts
 from caesura.data.vocabulary_training import train_vocabulary
@@ -41,13 +41,11 @@ def chars():
 def build(text, chars, tmp_path, monkeypatch):
     """Builds with the settings given, and says whether it had to."""
     written = []
-    monkeypatch.setattr(
-        corpus_module, "_write", lambda *a, real=corpus_module._write: (written.append(1), real(*a))
-    )
+    monkeypatch.setattr(Corpus, "make", lambda *a, real=Corpus.make: (written.append(1), real(*a))[1])
 
     def call(src=chars, trg=chars, **settings):
         before = len(written)
-        corpus = Corpus.build(text, src, trg, tmp_path / "cache", "train", **settings)
+        corpus = make_corpus(text, src, trg, tmp_path / "cache", "train", **settings)
         return corpus, len(written) > before
 
     return call
@@ -168,7 +166,7 @@ def test_a_limit_in_characters_drops_the_same_pairs_at_every_level(build, level)
 
 @pytest.mark.parametrize("level", ["char", "word", "bpe"])
 def test_characters_are_those_of_the_lines_at_every_level(build, level, monkeypatch):
-    monkeypatch.setattr(corpus_module, "_FLUSH", 20)
+    monkeypatch.setattr(blocks, "LINES", 2)
     size = 50 if level == "bpe" else None
     src, trg = (train_vocabulary(level, lines, size) for lines in (SRC, TRG))
     corpus, _ = build(src=src, trg=trg)
@@ -252,7 +250,7 @@ def test_one_bit_that_is_another_is_noticed_wherever_it_is(build, tmp_path):
             spoilt = bytearray(content)
             spoilt[at] ^= 1 << rng.randrange(8)
             path.write_bytes(spoilt)
-            corpus, rebuilt = build(say=messages.append)
+            corpus, rebuilt = build(say=messages.append, whole=True)
             assert rebuilt, (suffix, at)
             assert [[side.tolist() for side in pair] for pair in corpus] == whole
             assert path.read_bytes() == content
@@ -274,7 +272,7 @@ def test_a_spoilt_header_is_built_again(build, tmp_path, page):
 def test_a_build_that_fails_leaves_nothing(text, chars, tmp_path):
     write(text.trg, TRG[:-1])
     with refuses(InputError, "", f"{text.src} has 6 ", f"{text.trg} has 5 "):
-        Corpus.build(text, chars, chars, tmp_path / "cache", "train")
+        make_corpus(text, chars, chars, tmp_path / "cache", "train")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -299,7 +297,7 @@ def test_an_old_index_is_never_left_beside_new_ids(build, text, tmp_path, monkey
 
 def test_a_text_without_lines_is_an_empty_corpus(tmp_path, chars):
     text = ParallelText(write(tmp_path / "a", []), write(tmp_path / "b", []))
-    corpus = Corpus.build(text, chars, chars, tmp_path, "c")
+    corpus = make_corpus(text, chars, chars, tmp_path, "c")
     assert len(corpus) == 0
     assert corpus.lengths.shape == corpus.characters.shape == (0, 2)
 
@@ -307,26 +305,26 @@ def test_a_text_without_lines_is_an_empty_corpus(tmp_path, chars):
 def test_a_large_vocabulary_takes_wider_ids(tmp_path):
     words = train_vocabulary("word", (str(i) for i in range(70_000)))
     text = ParallelText(write(tmp_path / "a", ["0 69999 5"]), write(tmp_path / "b", ["69998"]))
-    corpus = Corpus.build(text, words, words, tmp_path, "c")
+    corpus = make_corpus(text, words, words, tmp_path, "c")
     assert words.decode(corpus[0][0]) == "0 69999 5"
     assert corpus[0][0].dtype == np.uint32
 
 
 def test_many_pairs_are_flushed_in_order_and_told(tmp_path, chars, monkeypatch):
-    monkeypatch.setattr(corpus_module, "_FLUSH", 50)
-    monkeypatch.setattr(corpus_module, "_PROGRESS", 40)
+    monkeypatch.setattr(blocks, "LINES", 40)
     src = [("das" * (i % 5 + 1)) for i in range(100)]
     text = ParallelText(write(tmp_path / "a", src), write(tmp_path / "b", src[::-1]))
     counts = []
-    corpus = Corpus.build(text, chars, chars, tmp_path, "c", progress=counts.append)
+    corpus = make_corpus(text, chars, chars, tmp_path, "c", progress=lambda *count: counts.append(count))
     assert [chars.decode(s) for s, _ in corpus] == src
     assert [chars.decode(t) for _, t in corpus] == src[::-1]
-    assert counts == [40, 80, 100]
+    assert [done for done, _ in counts] == [40, 80, 100]
+    assert counts[-1] == (100, 100)
 
 
 def test_the_bytes_on_disk_are_fixed(tmp_path, chars):
     text = ParallelText(write(tmp_path / "a", ["da"]), write(tmp_path / "b", ["s"]))
-    Corpus.build(text, chars, chars, tmp_path, "c")
+    make_corpus(text, chars, chars, tmp_path, "c")
     ids = np.array(chars.encode("da") + chars.encode("s"), dtype="<u2")
     assert (tmp_path / "c.bin").read_bytes() == ids.tobytes()
     idx = (tmp_path / "c.idx").read_bytes()
@@ -393,8 +391,8 @@ def test_torn_or_changed_cuts_are_noticed(build, tmp_path):
     for spoilt in (content[:-1], content + b"\0", b"", bytes([content[0] ^ 1]) + content[1:], None):
         path.unlink() if spoilt is None else path.write_bytes(spoilt)
         with refuses(InputError, f"{tmp_path}/cache/train.idx: "):
-            Corpus.load(tmp_path / "cache", "train")
-        corpus, rebuilt = build(cuts=SPACES)
+            Corpus.load(tmp_path / "cache", "train", whole=True)
+        corpus, rebuilt = build(cuts=SPACES, whole=True)
         assert rebuilt
         assert listed(corpus) == whole
         assert path.read_bytes() == content
@@ -411,9 +409,9 @@ def test_cuts_for_another_number_of_lines_leave_nothing(build, tmp_path, count):
 def test_cuts_are_flushed_in_order(tmp_path, chars, monkeypatch):
     src = ["das" * (i % 5 + 1) + " und" * (i % 3) for i in range(100)]
     text = ParallelText(write(tmp_path / "a", src), write(tmp_path / "b", src))
-    whole = listed(Corpus.build(text, chars, chars, tmp_path, "c", cuts=SPACES))
-    monkeypatch.setattr(corpus_module, "_FLUSH", 50)
-    assert listed(Corpus.build(text, chars, chars, tmp_path, "d", cuts=SPACES)) == whole
+    whole = listed(make_corpus(text, chars, chars, tmp_path, "c", cuts=SPACES))
+    monkeypatch.setattr(blocks, "LINES", 7)
+    assert listed(make_corpus(text, chars, chars, tmp_path, "d", cuts=SPACES)) == whole
     assert [row[2] for row in whole] == [
         [int(line[at : at + 1] == " ") for at in range(1, len(line) + 1)] for line in src
     ]

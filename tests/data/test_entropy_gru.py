@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from data.test_entropy import LINES
+from numbered import build
 from wording import refuses, wording
 
 from caesura.config import EntropyCuts
 from caesura.data import entropy_gru
 from caesura.data.character_gru import CLASSES, SIZE, shapes
-from caesura.data.corpus import Corpus, ParallelText
+from caesura.data.corpus import ParallelText
 from caesura.data.entropy_gru import GruCuts, load_gru
 from caesura.data.sentences import Numbered, with_given
 from caesura.data.tensors import load_tensors, save_tensors
@@ -65,9 +66,7 @@ def test_all_ways_to_a_text_find_the_same_cuts(learnt: GruCuts, tmp_path: Path) 
     texts = [*LINES, "gras ☃", "x", *LINES]
     chars = train_vocabulary("char", texts)
     (tmp_path / "a").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    corpus = Corpus.build(
-        ParallelText(tmp_path / "a", tmp_path / "a"), chars, chars, tmp_path, "c", cuts=learnt
-    )
+    corpus = build(ParallelText(tmp_path / "a", tmp_path / "a"), chars, chars, tmp_path, "c", cuts=learnt)
     dev, filled = Numbered(texts, chars).cut_by(learnt, "a"), with_given(Numbered(texts, chars), None, learnt)
     assert dev.cuts is not None
     assert filled.cuts is not None

@@ -79,7 +79,10 @@ def test_a_sweep_over_cutters_has_the_figures_of_each(configs, tmp_path):
 def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     out, listener = tmp_path / "sweep", Heard()
     more = {"beside": [configs["word"]], "limits": Limits(parallel=2)}
+    shutil.rmtree(cache := configs["act"].parent / "caesura-cache", ignore_errors=True)
     assert run_sweep(request_of(configs, out, f"{TAU}=0", **more), listener)
+    numbered = {path: path.stat().st_mtime_ns for path in cache.glob("*.idx")}
+    assert len(numbered) == 2  # in characters and in words
     results = load(out / "sweep.json")
     assert [run.name for run in results.runs] == ["tau=0 seed=1", "word seed=1"]
     run, word = results.runs[0], results.runs[-1]
@@ -120,6 +123,7 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     assert {k: v for k, v in before.items() if k.startswith("runs/")}.items() <= contents(out).items()
     names = [run.name for run in load(out / "sweep.json").runs]
     assert names == ["tau=0.5 seed=1", "tau=0 seed=1", "word seed=1"]
+    assert {path: path.stat().st_mtime_ns for path in cache.glob("*.idx")} == numbered
 
 
 def test_runs_of_another_request_keep_their_own_values(configs, tmp_path):

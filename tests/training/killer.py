@@ -30,6 +30,7 @@ from poison import poison
 from torch import Tensor
 
 from caesura.config import load_config
+from caesura.data.corpus import PLACE
 from caesura.evaluation.scores import score
 from caesura.inference import Translator
 from caesura.training import loop, run, start
@@ -96,6 +97,7 @@ def training(config: Path, settings: list[str], folder: Path, prepared: Callable
     child = os.fork()
     if child == 0:
         status = 1
+        os.environ[PLACE] = f"{folder.parent}-numbers/{folder.name}"  # so that each makes its own
         try:
             prepared()
             loop.train(load_config(config, settings), folder, Silent())  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ class Listener:
     def say(self, text: str) -> None:
         self.messages.append(text)
 
-    def working(self, what: str, done: int) -> None:
+    def working(self, what: str, done: int, total: int = 0) -> None:
         pass
 
     def update(self, progress: Progress, loss: float | None) -> None:

@@ -11,11 +11,11 @@ import torch
 from cli.program import Done, caesura, contents, refusal
 from hypothesis import given
 from hypothesis import strategies as st
+from numbered import corpus_of
 from torch import Tensor
 from training.outcomes import configured, records, run
 from wording import wording
 
-from caesura.data.corpus import Corpus
 from caesura.data.tensors import load_tensors, read_facts, save_tensors
 from caesura.evaluation.boundaries import segment_length
 from caesura.inference import Translator
@@ -143,7 +143,7 @@ def test_the_threshold_fits_the_mean_and_other_buffers_are_the_newest(
     assert len(buffers) > 3
     differ = {name for name in buffers if not result[name].equal(newest[name])}
     assert differ == {THRESHOLD}
-    settle(model, Corpus.load(runs["quantile"] / "cache", "train"))
+    settle(model, corpus_of(runs["quantile"]))
     assert float(model.segmenter.control.threshold) == threshold(out)  # type: ignore[union-attr]
     outputs = model.process((corpus / "train.de").read_text().split("\n")[:-1], None)
     mean = segment_length(output.segmentation.covered for output in outputs).mean
@@ -151,18 +151,19 @@ def test_the_threshold_fits_the_mean_and_other_buffers_are_the_newest(
     assert "threshold" in (out / "README.md").read_text(encoding="utf-8")
 
 
-def test_without_the_runs_ids_the_threshold_is_set_on_the_text_itself(
+def test_without_numbered_text_the_threshold_is_set_on_the_text_itself(
     runs: dict[str, Path], corpus: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(runs["quantile"], tmp_path / "copy")
     assert caesura("average", copy, "--last", 2, "--out", tmp_path / "with").status == 0
-    shutil.rmtree(copy / "cache")
+    shutil.rmtree(corpus / "caesura-cache")
     before = contents(copy)
     done = caesura("average", copy, "--last", 2, "--out", tmp_path / "without")
     assert done.status == 0
     assert len(wording(done.err).splitlines()) == 1
     assert threshold(tmp_path / "without") == threshold(tmp_path / "with") != threshold(copy)
     assert contents(copy) == before, "nothing is written where it is read"
+    assert not (corpus / "caesura-cache").exists()
     moved = shutil.move(corpus / "train.de", tmp_path / "train.de")
     try:
         done = caesura("average", copy, "--last", 2, "--out", tmp_path / "lost")
@@ -173,12 +174,15 @@ def test_without_the_runs_ids_the_threshold_is_set_on_the_text_itself(
     assert not (tmp_path / "lost").exists()
 
 
-def test_ids_that_are_damaged_are_not_used(runs: dict[str, Path], tmp_path: Path) -> None:
-    copy = shutil.copytree(runs["quantile"], tmp_path / "copy")
-    ids = copy / "cache" / "train.bin"
-    ids.write_bytes(ids.read_bytes()[:-1] + b"\x7f")
-    assert caesura("average", copy, "--last", 2, "--out", tmp_path / "out").status == 0
+def test_ids_that_are_damaged_are_not_used(runs: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+    corpus_of(runs["quantile"])
     assert caesura("average", runs["quantile"], "--last", 2, "--out", tmp_path / "whole").status == 0
+    for ids in (corpus / "caesura-cache").glob("*.bin"):
+        ids.write_bytes(ids.read_bytes()[:-1])
+    done = caesura("average", runs["quantile"], "--last", 2, "--out", tmp_path / "out")
+    shutil.rmtree(corpus / "caesura-cache")
+    assert done.status == 0
+    assert len(done.err.splitlines()) == 1, "the text itself is read"
     assert threshold(tmp_path / "out") == threshold(tmp_path / "whole")
 
 

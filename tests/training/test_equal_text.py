@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numbered import build
 from numpy.typing import NDArray
 from torch import Tensor
 from training.outcomes import configured, outcome, records, run
 
 from caesura.data.batching import BatchPlan
-from caesura.data.corpus import Corpus, ParallelText
+from caesura.data.corpus import ParallelText
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.training.guard import Guard
 
@@ -31,7 +32,7 @@ def test_every_level_gets_the_same_batches_within_the_budget(
     text, planned = ParallelText(folder / "a", folder / "b"), {}
     for level, size in LEVELS.items():
         vocabularies = (train_vocabulary(level, lines, size) for lines in columns)
-        corpus = Corpus.build(text, *vocabularies, folder, level)
+        corpus = build(text, *vocabularies, folder, level)
         plan = BatchPlan(corpus.characters, budget, "characters", seed=5, pool=2)
         planned[level] = [batch.tolist() for batch in plan.epoch(1)]
     assert planned["char"] == planned["word"] == planned["bpe"]

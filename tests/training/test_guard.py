@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from numbered import corpus_of
 from safetensors.torch import load_file
 from torch import Tensor
 from training.outcomes import Listener, configured, outcome, records, run, stopped
@@ -14,7 +15,6 @@ from training.poison import poison
 from wording import refuses
 
 from caesura.data.batching import BatchPlan
-from caesura.data.corpus import Corpus
 from caesura.errors import TrainingError
 from caesura.kernels.adam import Adam
 from caesura.training.checkpoint import list_checkpoints, read_progress
@@ -50,7 +50,7 @@ def test_a_poisoned_batch_is_named_and_kept_and_training_goes_on(
         "update 3 skipped",
         "update 8 skipped",
     ]
-    numbered = Corpus.load(tmp_path / "cache", "train")
+    numbered = corpus_of(tmp_path)
     plan = BatchPlan(numbered.lengths, 10, seed=config.training.seed)
     for update in (3, 8):
         kept = json.loads((tmp_path / "skipped" / f"{update:09d}.json").read_text())

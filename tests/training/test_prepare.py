@@ -1,5 +1,6 @@
 """From a config's text to vocabularies and numbers."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 def prepared(folder: Path, system: str = "char", *settings: str, resuming: bool = False) -> Prepared:
     config = load_config(write_config(folder / "c.yaml", system), settings)
     (folder / "out").mkdir(exist_ok=True)
-    return prepare(config, folder / "out", resuming, lambda what, done: None)
+    return prepare(config, folder / "out", resuming, lambda what, done, total: None)
 
 
 def test_symbols_are_counted_on_their_own_side(folder: Path) -> None:
@@ -71,6 +72,18 @@ def test_a_resumed_run_takes_the_vocabularies_of_its_folder(folder: Path) -> Non
     assert len(fresh.src_vocabulary) == len(first.src_vocabulary) + 1
 
 
+def test_a_run_goes_on_without_the_cache_and_where_the_text_cannot_be_written_to(folder: Path) -> None:
+    first = prepared(folder)
+    numbered = [(src.tolist(), trg.tolist()) for src, trg in first.corpus]
+    shutil.rmtree(folder / "caesura-cache")
+    (folder / "caesura-cache").touch()  # root may write anywhere
+    for _ in range(2):
+        again = prepared(folder, resuming=True)
+        assert [(src.tolist(), trg.tolist()) for src, trg in again.corpus] == numbered
+        assert again.digests == first.digests
+    assert {path.suffix for path in (folder / "out" / "cache").iterdir()} == {".bin", ".idx", ".lock"}
+
+
 def test_the_length_filter_counts_symbols_and_says_what_it_dropped(folder: Path) -> None:
     lengths = [len(line.split()) for line in (folder / "train.de").read_text().splitlines()]
     data = prepared(folder, "word", "data.src.max_length=3")
@@ -106,8 +119,8 @@ def test_reading_reports_how_far_it_is(folder: Path) -> None:
     listener = []
     config = load_config(write_config(folder / "c.yaml"))
     (folder / "out").mkdir()
-    prepare(config, folder / "out", False, lambda what, done: listener.append((what, done)))
-    assert ("numbering the training text", 60) in listener
+    prepare(config, folder / "out", False, lambda *report: listener.append(report))
+    assert listener == [("reading the vocabulary", 60, 60), ("numbering the training text", 60, 60)]
 
 
 @pytest.mark.parametrize(
