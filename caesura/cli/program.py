@@ -6,9 +6,11 @@ from caesura.signals import QuietInterrupt
 
 with QuietInterrupt():
     import sys
+    from functools import cache
     from typing import Annotated
 
     import typer
+    from typer.main import get_command
 
     from caesura.cli import recipes
     from caesura.cli.averaging import average
@@ -54,6 +56,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(recipes.commands, name="recipes")
+parser = cache(get_command)  # a process that calls commands in turn makes them once
 
 
 def main() -> None:
@@ -62,7 +65,7 @@ def main() -> None:
         open_streams()
         try:
             try:
-                status = app(prog_name="caesura", standalone_mode=False) or 0
+                status = parser(app)(prog_name="caesura", standalone_mode=False) or 0
             finally:
                 sys.stdout.flush()
         except SystemExit:

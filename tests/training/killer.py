@@ -32,7 +32,7 @@ from torch import Tensor
 from caesura.config import load_config
 from caesura.evaluation.scores import score
 from caesura.inference import Translator
-from caesura.training import loop, run
+from caesura.training import loop, run, start
 from caesura.training.guard import Guard
 from caesura.training.step import Step
 
@@ -73,7 +73,7 @@ def watched(stage: mmap.mmap) -> None:
     def leave(number: int) -> None:
         stage[number] = 0
 
-    places = [(run, "prepare"), (Step, "__call__"), (loop, "_validate"), (Translator, "save_pretrained")]
+    places = [(start, "prepare"), (Step, "__call__"), (loop, "_validate"), (Translator, "save_pretrained")]
     for number, (owner, name) in enumerate([*places, (run, "save_checkpoint")]):
         wrapped(owner, name, partial(enter, number), partial(leave, number))
 

@@ -1,12 +1,10 @@
-"""A program that is one of several processes: it trains one model after the other with them, in float64.
+"""One of several processes: it trains one model after the other with them, in float64.
 
-It is given, as JSON, a list of trainings: config, settings, folder, and what goes wrong in which rank.
+It is given a list of trainings: config, settings, folder, and what goes wrong in which rank.
 """
 
-import json
 import os
 import signal
-import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -48,14 +46,9 @@ def trained(job: dict[str, Any], world: Any = None) -> None:
         loop.train(config, Path(job["folder"]), Signalling(number, update), world=world)
 
 
-def main() -> None:
+def main(jobs: list[dict[str, Any]]) -> None:
     torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
     loop.LOG_EVERY = 4
     with launched() as world:
-        for job in json.loads(sys.argv[1]):
+        for job in jobs:
             trained(job, world)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,20 +1,18 @@
 """Several processes make the updates of one, whatever rows each of them gets, and end together."""
 
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from cli.program import write_config, write_corpus
+from experiments.forks import Fork, fork
 from safetensors.torch import load_file
 from training import ranks
 from training.outcomes import DROPOUT, outcome, records
@@ -34,20 +32,18 @@ WITHIN = 120  # seconds for a program: a defect may make processes wait for each
 
 
 @contextmanager
-def processes(size: int, jobs: list[dict[str, Any]]) -> Iterator[list[subprocess.Popen[str]]]:
-    """So many processes that train together; none is left at the end."""
+def processes(size: int, jobs: list[dict[str, Any]]) -> Iterator[list[Fork]]:
+    """So many processes that train together, forks of this one; none is left at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}
-    program = [sys.executable, str(Path(__file__).parent / "ranks.py"), json.dumps(jobs)]
     started = [
-        subprocess.Popen(
-            program,
-            env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        fork(
+            partial(ranks.main, jobs),
+            [],
+            Path(f"{jobs[0]['folder']}.log{rank}"),
+            {**place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
         for rank in range(size)
     ]
@@ -55,16 +51,16 @@ def processes(size: int, jobs: list[dict[str, Any]]) -> Iterator[list[subprocess
         yield started
     finally:
         for process in started:
-            process.kill()
-            process.communicate()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
-def together(size: int, *jobs: dict[str, Any]) -> list[str]:
-    """Train with so many processes to the end; what each of them printed."""
+def together(size: int, *jobs: dict[str, Any]) -> None:
+    """Train with so many processes to the end."""
     with processes(size, [*jobs]) as started:
-        printed = [process.communicate(timeout=WITHIN)[0] for process in started]
-        assert [process.returncode for process in started] == [0] * size, printed
-    return printed
+        statuses = [process.wait(WITHIN) for process in started]
+    assert statuses == [0] * size, [process.log.read_text() for process in started]
 
 
 def job(corpus: Path, folder: Path, system: str, *settings: str, **wrong: Any) -> dict[str, Any]:
@@ -158,9 +154,9 @@ def test_when_one_process_dies_all_end_with_one_sentence_and_the_next_start_goes
     with processes(2, [killed]) as [left, dying]:
         assert dying.wait(WITHIN) == -signal.SIGKILL
         began = time.monotonic()
-        printed = left.communicate(timeout=WITHIN)[0]
+        assert left.wait(WITHIN) == 1
         assert time.monotonic() - began < 5
-    assert left.returncode == 1
+    printed = left.log.read_text()
     assert wording(printed).startswith("caesura: another process")
     assert printed.count("\n") == 1
     together(2, killed | {"killed": {}})
