@@ -1,5 +1,6 @@
 """What all tests share: one thread, so that runs on a busy machine do not fight, and an end to every test."""
 
+import atexit
 import gc
 import os
 import signal
@@ -22,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from hypothesis import settings
 
     torch.set_num_threads(1)
-    if not torch.cuda.is_available():  # PyTorch would format the stack for each kind of device that is not here
+    if not torch.cuda.is_available():  # PyTorch would format the stack for each kind of device that it lacks
         torch.manual_seed = torch.default_generator.manual_seed
     settings.register_profile("caesura", deadline=None, max_examples=40)
     settings.load_profile("caesura")
@@ -37,14 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tests that collect garbage need not look through all that was imported, each time."""
+    """Tests that collect garbage need not look through all that was imported, each time.
+
+    At the very end all of it goes, or Triton's library complains of leaks.
+    """
     gc.freeze()
+    atexit.register(gc.unfreeze)
     gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    """At the end all of it goes, or Triton's library complains of leaks."""
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

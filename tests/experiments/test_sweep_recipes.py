@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import BIGRU, LOOKUP, RECURRENT, make_config
 
 from caesura.components import build_parts
-from caesura.data.vocabulary import CharVocabulary
+from caesura.config import Config
+from caesura.data.vocabulary import CharVocabulary, Vocabulary
 from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_grid import Plan, Point, parse_over, points, read_rows
 from caesura.experiments.sweep_results import chosen, load, merge
+from caesura.segmenters.base import BaseSegmenter
 
 ROOT = Path(__file__).parents[2]
 LONG = {"grid-telling.yaml", "grid-fixed-long.yaml"}  # trained to the end, and scored on the test set
@@ -22,6 +25,14 @@ COMMANDS = [
     for path in sorted((ROOT / "recipes" / "freedom").glob("grid-*.yaml"))
     for line in re.findall(r"^# \$ caesura sweep (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
+
+
+def layer_of(config: Config, size: int, vocabulary: Vocabulary | None = None) -> BaseSegmenter:
+    """The segmenter of a config, which is built with a small encoder and decoder."""
+    little = make_config(LOOKUP, BIGRU, RECURRENT).model
+    parts = {"encoder": little.encoder, "decoder": little.decoder}
+    model = config.model.model_copy(update=parts)
+    return build_parts(config.model_copy(update={"model": model}), size, 9, vocabulary)[0]
 
 
 def test_every_grid_has_its_command():
@@ -33,7 +44,7 @@ def test_segments_in_words_are_as_their_names_say():
     vocabulary, text = CharVocabulary(" abcdefg"), "abcde abcd  abcdefg a"
     symbols = torch.tensor([vocabulary.encode(text)])
     for point in planned("grid-words.yaml", line):
-        layer = build_parts(point.config, len(vocabulary), 9, vocabulary)[0]
+        layer = layer_of(point.config, len(vocabulary), vocabulary)
         ends = layer(symbols, [len(text)]).ends[0].nonzero()[:, 0].tolist()
         if "chosen" in point.name:
             assert layer.learn_halting
@@ -73,7 +84,7 @@ def test_fixed_segments_are_as_long_as_their_names_say():
     symbols = torch.arange(64)[None] % 9
     for point in (point for grid in members.values() for point in grid):
         assert point.config.model.segmenter.tau == 0
-        layer = build_parts(point.config, 9, 9)[0]
+        layer = layer_of(point.config, 9)
         k = int(point.name.removeprefix("k=").split()[0])
         segments = layer(symbols, [64])
         assert segments.ends[0].nonzero()[:, 0].tolist() == [*range(k - 1, 63, k), 63]
