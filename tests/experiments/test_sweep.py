@@ -52,7 +52,8 @@ pooling: weighted}}
 """
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "forked")
 def test_a_sweep_over_cutters_has_the_figures_of_each(configs, tmp_path):
     listed = tmp_path / "list.yaml"
     listed.write_text(LISTED.replace("GRU", "{type: gru, embedding_dim: 8, size: 8}"), encoding="utf-8")
