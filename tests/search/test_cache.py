@@ -94,12 +94,6 @@ def test_reordering_copies_no_entry_and_writes_no_old_one() -> None:
         assert not part[:, :, :, 2:].any()
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches begin with little room, so that states grow."""
-    monkeypatch.setattr(rounds, "ROOM", 8)
-
-
 LIMITS = torch.tensor([3, 30, 1, 17, 9, 40, 8])  # [B]
 
 

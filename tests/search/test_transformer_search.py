@@ -77,12 +77,6 @@ def searches(decoder: Decoder[Any], count: int = len(LIMITS)) -> list[Any]:
     ]
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches begin with little room, so that states grow."""
-    monkeypatch.setattr(rounds, "ROOM", 8)
-
-
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     "options", [{"seed": 0}, {"seed": 1, "positions": "sinusoidal", "tied": True, "num_layers": 1}], ids=str
