@@ -1,25 +1,32 @@
 """What all tests share: one thread, so that runs on a busy machine do not fight, and an end to every test."""
 
+import atexit
 import gc
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
-import torch
-from hypothesis import settings
-from matplotlib.figure import Figure
 from sketches import sketch
 
 pytest_plugins = ["wording"]
 
-torch.set_num_threads(1)
-if not torch.cuda.is_available():  # PyTorch would format the stack for each kind of device that is not here
-    torch.manual_seed = torch.default_generator.manual_seed
-settings.register_profile("caesura", deadline=None, max_examples=40)
-settings.load_profile("caesura")
-
 TIMEOUTS = {"slow": 900, "soak": 3600}  # seconds; of other tests: pyproject.toml
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settings of libraries, which a process that leaves the tests to others (-n 2) need not import."""
+    if config.getoption("numprocesses", None):
+        return
+    gc.disable()  # until the tests begin: most of what is imported stays
+    import torch
+    from hypothesis import settings
+
+    torch.set_num_threads(1)
+    if not torch.cuda.is_available():  # PyTorch would format the stack for each kind of device that it lacks
+        torch.manual_seed = torch.default_generator.manual_seed
+    settings.register_profile("caesura", deadline=None, max_examples=40)
+    settings.load_profile("caesura")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,14 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tests that collect garbage need not look through all that was imported, each time."""
-    gc.collect()
+    """Tests that collect garbage need not look through all that was imported, each time.
+
+    At the very end all of it goes, or Triton's library complains of leaks.
+    """
     gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """At the end all of it goes, or Triton's library complains of leaks."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,7 +76,7 @@ def no_ignored_signals() -> Iterator[None]:
 @pytest.fixture
 def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made, but their files are empty pictures."""
-    monkeypatch.setattr(Figure, "savefig", sketch)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", sketch)
 
 
 @pytest.fixture

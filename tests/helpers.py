@@ -31,6 +31,7 @@ def make_config(
     tree = {
         "name": "test",
         "data": {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side},
+        "testing": {"max_output_extra": 8},  # what is drawn at random seldom comes to an end by itself
         "model": {
             "segmenter": segmenter,
             "encoder": {"type": "recurrent"} | encoder,

@@ -3,11 +3,9 @@
 from io import TextIOBase
 from typing import IO, Any
 
-from matplotlib.figure import Figure
-
 SKETCHES = {"png": b"\x89PNG\r\n\x1a\n", "svg": b'<svg width="9pt"></svg>\n'}
 
 
-def sketch(figure: Figure, file: IO[Any], *, format: str, **_: Any) -> None:
-    """In the place of `Figure.savefig`."""
+def sketch(figure: Any, file: IO[Any], *, format: str, **_: Any) -> None:
+    """In the place of the method `savefig` of a figure."""
     file.write(SKETCHES[format].decode() if isinstance(file, TextIOBase) else SKETCHES[format])

@@ -7,9 +7,11 @@ from caesura.signals import QuietInterrupt
 with QuietInterrupt():
     import os
     import sys
+    from functools import cache
     from typing import Annotated
 
     import typer
+    from typer.main import get_command
 
     from caesura.cli import recipes
     from caesura.cli.averaging import average
@@ -67,6 +69,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(recipes.commands, name="recipes")
+parser = cache(get_command)  # a process that calls commands in turn makes them once
 
 
 def main() -> None:
@@ -75,7 +78,7 @@ def main() -> None:
         open_streams()
         try:
             try:
-                status = app(prog_name="caesura", standalone_mode=False) or 0
+                status = parser(app)(prog_name="caesura", standalone_mode=False) or 0
             finally:
                 sys.stdout.flush()
         except SystemExit:

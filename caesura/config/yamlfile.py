@@ -171,7 +171,12 @@ def show(value: Any, limit: int = VALUE) -> str:
 
 def dump(tree: dict[str, Any]) -> str:
     """A tree as YAML, keys in their order."""
-    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return _dumped(json.dumps(tree))
+
+
+@lru_cache(maxsize=8)  # a training writes its config beside each best model
+def _dumped(tree: str) -> str:
+    return yaml.dump(json.loads(tree), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def read_file(path: str | os.PathLike[str]) -> Source:

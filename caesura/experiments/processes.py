@@ -17,7 +17,7 @@ from caesura.data.held import check_held
 from caesura.signals import hasty, restore_signals, take_signals
 from caesura.training.checkpoint import newest_progress
 
-_POLL = 0.05  # seconds
+POLL = 0.05  # seconds
 
 
 class Ending(Protocol):
@@ -103,7 +103,7 @@ class Children(Launcher):
             child.terminate()
         while any(child.poll() is None for child in self.running.values()):
             self._answer()
-            time.sleep(_POLL)
+            time.sleep(POLL)
         super().__exit__()
 
     def start(

@@ -25,7 +25,7 @@ from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, last_words
 from caesura.experiments.outcome import Member, Outcome, weights_checksum
-from caesura.experiments.processes import Children
+from caesura.experiments.processes import POLL, Children
 from caesura.experiments.provenance import made_by, over_recipe
 from caesura.experiments.recipe import (
     Chosen,
@@ -315,7 +315,7 @@ class Reproduction(Experiment):
             while status is None and launcher.signal is None:
                 if limits.time_limit is not None and time.monotonic() - began > limits.time_limit:
                     return "the time limit came before it was done; the same command goes on"
-                time.sleep(0.1)
+                time.sleep(POLL)
                 check_held(log)
                 tell(launcher.place("report") or _last_line(log) or "starting")
                 status = launcher.ended().get("report")

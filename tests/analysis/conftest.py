@@ -1,11 +1,13 @@
 """A report of two models with real pictures, drawn once."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from analysis.subjects import LINES, SMALL, subject
 from helpers import ACT, LOOKUP
 
+from caesura.analysis.drawings import Figures
 from caesura.analysis.findings import Analysis
 from caesura.analysis.report import Report
 from caesura.analysis.study import analyse
@@ -17,6 +19,15 @@ def analyses() -> list[Analysis]:
 
 
 @pytest.fixture(scope="session")
-def written(analyses: list[Analysis], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shown(analyses: list[Analysis]) -> tuple[str, Figures]:
+    """The report's page and its figures."""
+    return Report(analyses).page()
+
+
+@pytest.fixture(scope="session")
+def written(
+    analyses: list[Analysis], shown: tuple[str, Figures], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The folder of the report; not to be written to."""
-    return Report(analyses).write(tmp_path_factory.mktemp("report")).parent
+    with mock.patch.object(Report, "page", return_value=shown):
+        return Report(analyses).write(tmp_path_factory.mktemp("report")).parent

@@ -81,6 +81,7 @@ def test_text_and_figures_can_be_read(browser: Browser, report: Path, screen: st
         assert contrast(browser, element) > 4.5, element
 
 
+@pytest.mark.usefixtures("sketched")
 def test_text_goes_in_its_own_direction(browser: Browser, tmp_path: Path) -> None:
     lines = [Line(1, "שלום עולם"), Line(2, "abc de")]
     settings = replace(SMALL, translate=0, lines=(1, 2))

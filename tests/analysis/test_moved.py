@@ -115,6 +115,7 @@ def test_settings_say_how_many_sentences(analyses: list[Analysis]) -> None:
     assert all(d.flips is None for d in silent.drawn)
 
 
+@pytest.mark.usefixtures("sketched")
 def test_the_chapter_has_both_figures_and_says_what_there_is_not(
     analyses: list[Analysis], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

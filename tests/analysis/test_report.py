@@ -35,11 +35,6 @@ from caesura.evaluation.scores import score
 from caesura.inference import Translator
 
 
-@pytest.fixture(scope="module")
-def shown(analyses: list[Analysis]) -> tuple[str, Figures]:
-    return Report(analyses).page()
-
-
 def keep_chapters(monkeypatch: pytest.MonkeyPatch, *keys: str) -> None:
     """Reports have these chapters alone: drawing all of them takes seconds."""
     kept = tuple(chapter for chapter in chapters.CHAPTERS if chapter[0] in keys)

@@ -16,6 +16,7 @@ READER = {"type": "bigru", "embedding_dim": 4, "size": 3}
 CIF = {"type": "parts", "reader": READER, "cutter": {"type": "cif"}, "pooling": {"type": "weighted"}}
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_cutter_that_does_not_halt_has_scores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keep_chapters(monkeypatch, "halting")
     lines = [Line(1, "abbcdeabc"), Line(2, "ddaabb")]

@@ -70,6 +70,7 @@ def test_gold_boundaries_are_counted_in_words(one: Analysis, cut: int, given_: i
     assert _gates_caption(gates).endswith(ending)
 
 
+@pytest.mark.usefixtures("sketched")
 def test_one_of_everything_is_singular() -> None:
     single = analyse(subject(), [Line(1, "a", "b", (1,))], "text", None, SMALL)
     html = Report([single]).page()[0]

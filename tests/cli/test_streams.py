@@ -112,7 +112,12 @@ def test_no_file_takes_the_number_of_a_stream(tmp_path: Path, wrong: dict[int, s
 
 
 @pytest.mark.parametrize(
-    "words", ["translate MODEL", "segment MODEL", "evaluate MODEL --json --src TEXT/dev.de --trg TEXT/dev.en"]
+    "words",
+    [
+        "translate MODEL",
+        pytest.param("segment MODEL", marks=pytest.mark.slow),
+        pytest.param("evaluate MODEL --json --src TEXT/dev.de --trg TEXT/dev.en", marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_printed_is_whole_or_there_is_one_sentence(
     models: dict[str, Path], corpus: Path, tmp_path: Path, words: str

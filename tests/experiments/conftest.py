@@ -8,7 +8,7 @@ from experiments import forks
 from experiments.fleets import write_text
 from experiments.recipes import RECIPE
 
-from caesura.experiments import sweep
+from caesura.experiments import fleet, sweep
 from caesura.experiments.processes import Children
 from caesura.experiments.recipe import FILE
 
@@ -27,6 +27,7 @@ def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Forks and sketches, but slow tests start what users start, and a test that names `drawn` draws."""
     if request.node.get_closest_marker("slow") is None or "forked" in request.fixturenames:
         monkeypatch.setattr(Children, "start", forks.start)
+        monkeypatch.setattr(fleet, "POLL", 0.02)
         if "drawn" not in request.fixturenames:
             request.getfixturevalue("sketched")
 

@@ -10,7 +10,7 @@ from cli.program import write_config, write_corpus
 
 from caesura.experiments.outcome import Member
 
-QUICK = ("training.updates=20", "training.validation_freq=100")
+QUICK = ("training.updates=12", "training.validation_freq=100")
 ENDLESS = ("training.updates=100000000", "training.validation_freq=200")
 
 

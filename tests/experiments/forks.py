@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,19 +18,24 @@ from caesura.experiments.processes import Children
 class Fork:
     """As much of `subprocess.Popen` as is asked for."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, log: Path) -> None:
+        self.pid, self.log = pid, log
         self.returncode: int | None = None
 
-    def poll(self, how: int = os.WNOHANG) -> int | None:
+    def poll(self) -> int | None:
         if self.returncode is None:
-            pid, status = os.waitpid(self.pid, how)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
 
-    def wait(self) -> int | None:
-        return self.poll(0)
+    def wait(self, seconds: float = 300.0) -> int:
+        """Its status; still running after so long is an error."""
+        deadline = time.monotonic() + seconds
+        while (status := self.poll()) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        return status
 
     def terminate(self) -> None:
         os.kill(self.pid, signal.SIGTERM)
@@ -50,6 +56,17 @@ def start(
     python, option, module, *arguments = command
     assert (python, option) == (sys.executable, "-m")
     run = import_module(module).main
+    children.running[name] = fork(run, arguments, log, environment, output)  # type: ignore[assignment]
+
+
+def fork(
+    run: Callable[[], Any],
+    arguments: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    output: Path | None = None,
+) -> Fork:
+    """A process of its own for a program's `main`, whose output is added to `log`."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     with warnings.catch_warnings():
@@ -59,11 +76,11 @@ def start(
         os.environ.update(environment or {})
         _run(run, arguments, log, output, signals)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-    children.running[name] = Fork(pid)  # type: ignore[assignment]
+    return Fork(pid, log)
 
 
 def _run(
-    run: Callable[[], Any], arguments: list[str], log: Path, output: Path | None, signals: tuple[Any, ...]
+    run: Callable[[], Any], arguments: Sequence[str], log: Path, output: Path | None, signals: tuple[Any, ...]
 ) -> None:
     status: Any = 1
     try:
@@ -76,7 +93,7 @@ def _run(
         for number in signals:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-        status = run()
+        status = run() or 0
     except SystemExit as end:
         status = end.code
     except BaseException:

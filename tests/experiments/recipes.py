@@ -11,7 +11,7 @@ paper_text: {train: 120, dev: 12, test: 12}
 tables:
   first:
     title: The first table
-    settings: [training.updates=20, training.validation_freq=100]
+    settings: [training.updates=12, training.validation_freq=100]
     rows:
       word:
         config: word.yaml

@@ -33,7 +33,7 @@ def test_all_members_are_trained_and_tested_and_then_left_alone(tmp_path: Path) 
     listener = Heard()
     assert run_fleet(members, Limits(parallel=2), listener)
     for outcome in outcomes(members):
-        assert (outcome["status"], outcome["reason"], outcome["updates"]) == ("finished", "20 updates", 20)
+        assert (outcome["status"], outcome["reason"], outcome["updates"]) == ("finished", "12 updates", 12)
         assert outcome["best"]["seconds"] <= outcome["seconds"]
         assert outcome["measured"]["test"]["scores"]["signatures"]["bleu"].startswith("BLEU|")
     assert {name for name, _ in listener.validations} == {"word", "char"}
@@ -283,7 +283,7 @@ def test_a_measure_that_prints_no_json_fails_its_member_with_its_training_kept(t
     one = member(tmp_path, "one", *QUICK)
     run_fleet([one], Limits(), Heard(), [Measure("version", lambda m: ["caesura.cli", "--version"])])
     outcome = read_outcome(one)
-    assert (outcome.status, outcome.progress.finished) == ("failed", "20 updates")
+    assert (outcome.status, outcome.progress.finished) == ("failed", "12 updates")
     assert "version printed no line of JSON" in outcome.reason
 
 

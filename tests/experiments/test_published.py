@@ -119,7 +119,7 @@ def test_no_card_before_the_end_and_no_scores_before_the_test(recipe: Path) -> N
     run(recipe, "--only", "word,act")
     (out / "second-act-1" / "test.json").unlink()
     (out / "metrics" / "second-act-1.jsonl").unlink()
-    run(recipe, "--only", "word", "--set", "training.updates=20")
+    run(recipe, "--only", "word", "--set", "training.updates=12")
     card = (out / "cards" / "second-act.md").read_text(encoding="utf-8")
     assert "It has not been tested yet." in card
     assert "at its best validation: BLEU " in card

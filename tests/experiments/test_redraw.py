@@ -27,7 +27,7 @@ tables:
   main:
     title: Regular and learned cuts
     seeds: [1, 2]
-    settings: [training.updates=20, training.validation_freq=100]
+    settings: [training.updates=12, training.validation_freq=100]
     rows:
       fixed:
         config: char.yaml

@@ -52,7 +52,8 @@ pooling: weighted}}
 """
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "forked")
 def test_a_sweep_over_cutters_has_the_figures_of_each(configs, tmp_path):
     listed = tmp_path / "list.yaml"
     listed.write_text(LISTED.replace("GRU", "{type: gru, embedding_dim: 8, size: 8}"), encoding="utf-8")
@@ -86,9 +87,9 @@ def test_a_sweep_from_one_end_to_the_other_and_on(configs, tmp_path):
     results = load(out / "sweep.json")
     assert [run.name for run in results.runs] == ["tau=0 seed=1", "word seed=1"]
     run, word = results.runs[0], results.runs[-1]
-    assert (run.status, run.reason, run.updates) == ("finished", "20 updates", 20)
+    assert (run.status, run.reason, run.updates) == ("finished", "12 updates", 12)
     assert run.settings == {TAU: 0.0}
-    assert run.curve["sentences"] == [0, 100, 200]
+    assert run.curve["sentences"] == [0, 100, 120]
     assert len(run.curve["segment_length"]) == len(run.curve["live"]) == 3
     assert run.curve["bleu"][0] is None
     columns = ("sentences", "segment_length", "live", "cross_entropy", "loss", "penalty", "remainder")
@@ -364,7 +365,7 @@ def test_the_program_sweeps_as_users_start_it(configs, tmp_path):
     folder = configs["act"].parent
     out = tmp_path / "sweep"
     words = ["sweep", configs["act"], "--over", f"{TAU}=0,1", "--over", f"{BIAS}=-2,1", "--parallel", "2"]
-    words += ["--set", "training.updates=20", "--set", "training.validation_freq=100", "--out", out]
+    words += ["--set", "training.updates=12", "--set", "training.validation_freq=100", "--out", out]
     words += ["--set", f"data.test.src={folder}/test.de", "--set", f"data.test.trg={folder}/test.en"]
     done = caesura(*words, "--time-limit", "1s")
     assert done.status == 0, done.err

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers import BIGRU, LOOKUP, RECURRENT, make_config
 
 from caesura.components import build_parts
-from caesura.data.vocabulary import CharVocabulary
+from caesura.config import Config
+from caesura.data.vocabulary import CharVocabulary, Vocabulary
 from caesura.experiments.provenance import described, digest
 from caesura.experiments.sweep_grid import Plan, Point, parse_over, points, read_rows
 from caesura.experiments.sweep_results import chosen, load, merge
+from caesura.segmenters.base import BaseSegmenter
 
 ROOT = Path(__file__).parents[2]
 LONG = {"grid-telling.yaml", "grid-fixed-long.yaml"}  # trained to the end, and scored on the test set
@@ -33,6 +36,14 @@ TAUS = "-0.5 0 0.001 0.3 0.4 0.45 0.49 0.5 0.505 0.55 0.6 0.7 0.75 0.8 0.85 0.9 
 SEARCHES = {"grid-act-size.yaml": ("act_size", "25 50 75 100 150"), "grid-tau.yaml": ("tau", TAUS)}
 
 
+def layer_of(config: Config, size: int, vocabulary: Vocabulary | None = None) -> BaseSegmenter:
+    """The segmenter of a config, which is built with a small encoder and decoder."""
+    little = make_config(LOOKUP, BIGRU, RECURRENT).model
+    parts = {"encoder": little.encoder, "decoder": little.decoder}
+    model = config.model.model_copy(update=parts)
+    return build_parts(config.model_copy(update={"model": model}), size, 9, vocabulary)[0]
+
+
 def test_every_grid_has_its_command():
     assert {name for name, _ in COMMANDS} == {p.name for p in (ROOT / "recipes" / "freedom").glob("grid-*")}
 
@@ -42,7 +53,7 @@ def test_segments_in_words_are_as_their_names_say():
     vocabulary, text = CharVocabulary(" abcdefg"), "abcde abcd  abcdefg a"
     symbols = torch.tensor([vocabulary.encode(text)])
     for point in planned("grid-words.yaml", line):
-        layer = build_parts(point.config, len(vocabulary), 9, vocabulary)[0]
+        layer = layer_of(point.config, len(vocabulary), vocabulary)
         ends = layer(symbols, [len(text)]).ends[0].nonzero()[:, 0].tolist()
         if "chosen" in point.name:
             assert layer.learn_halting
@@ -90,7 +101,7 @@ def test_fixed_segments_are_as_long_as_their_names_say():
     symbols = torch.arange(64)[None] % 9
     for point in (point for grid in members.values() for point in grid):
         assert point.config.model.segmenter.tau == 0
-        layer = build_parts(point.config, 9, 9)[0]
+        layer = layer_of(point.config, 9)
         k = int(point.name.removeprefix("k=").split()[0])
         segments = layer(symbols, [64])
         assert segments.ends[0].nonzero()[:, 0].tolist() == [*range(k - 1, 63, k), 63]

@@ -72,7 +72,11 @@ def check(outcomes: Counter[str], changes: str, done: Done) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "rounds"), [(0, 60), *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(1, 5))]
+    ("seed", "rounds"),
+    [
+        pytest.param(0, 60, marks=pytest.mark.slow),
+        *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(1, 5)),
+    ],
 )
 def test_a_hostile_folder_is_refused_or_translates_and_nothing_is_written(
     originals: list[Path], tmp_path: Path, seed: int, rounds: int

@@ -25,3 +25,9 @@ def pace(request: pytest.FixtureRequest, replays: list[Replay]) -> Iterator[Pace
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "pace", lambda _: PACES[request.param])
         yield PACES[request.param]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches begin with little room, so that states grow."""
+    monkeypatch.setattr(rounds, "ROOM", 8)

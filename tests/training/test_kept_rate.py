@@ -41,7 +41,9 @@ def kept(corpus: Path, by: str, target: str = "3.0", *settings: str) -> Config:
 MOVING = "{start: 4.0, end: 2.0, updates: 12, shape: cosine}"
 
 
-@pytest.mark.parametrize("by", KINDS)
+@pytest.mark.parametrize(
+    "by", [pytest.param(by, marks=() if by in ("pi", "quantile") else pytest.mark.slow) for by in KINDS]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_path: Path) -> None:
     heat = "model.segmenter.cutter.temperature={start: 2.0, end: 1.0, updates: 9, shape: step}"
     config = kept(corpus, by, MOVING, heat, "training.validation_freq=70", *DROPOUT)
@@ -54,6 +56,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_pa
     assert {record["temperature"] for record in records(tmp_path / "whole", "train")} == {2.0, 1.0}
 
 
+@pytest.mark.slow
 def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
     reader = "{type: conv, embedding_dim: 6, filters: [3, 3, 2], highway_layers: 1, dropout: 0.2}"
     options = ["type=parts", f"reader={reader}", "cutter=routing", "pooling={type: attention, size: 4}"]
@@ -64,6 +67,7 @@ def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_resumed_run_of_hmrnn_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
     segmenter = "type: hmrnn, embedding_dim: 6, size: 8, output_dim: 6, rate: {target: 3.0}"
     slope = "slope: {start: 1.0, end: 5.0, updates: 12}"

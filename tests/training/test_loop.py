@@ -247,7 +247,7 @@ def test_a_rate_that_falls_by_itself_is_the_same_after_a_restart(
     )
     assert {v.verdict for v in listener.validations} <= {"best", "wait"}
     assert listener.messages[-1] == "training finished: 12 updates"
-    run(config, tmp_path / "parts", *range(1, 13))
+    run(config, tmp_path / "parts", 1, 2, 3, 7, 12)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 

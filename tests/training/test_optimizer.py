@@ -110,6 +110,7 @@ def test_without_decay_it_is_adam_with_one_group_bit_for_bit() -> None:
     assert one.state_dict()["state"].keys() == other.state_dict()["state"].keys()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("frequent_log")
 def test_betas_and_decay_reach_training_which_goes_on_exactly(corpus: Path, tmp_path: Path) -> None:
     results = {}
