@@ -4,8 +4,9 @@ A job is known by its name, which has a hash of the experiment's folder, and by 
 beside its logs. So a later call finds the jobs that an earlier one has left in the queue. Jobs outlive the
 call: whoever logs out, or presses Ctrl-C, has only stopped looking.
 
-submitit pickles the words of each command, for the job to read. Each submission gets a new folder, so that a
-job never reads a pickle that lay there before. Caesura itself reads none: a job writes its status as text.
+submitit hands the words of each command to the job in a file that could run code when it is read. Each
+submission gets a new folder, so that a job never reads a file that lay there before. Caesura itself reads no
+such file: a job writes its status as text.
 """
 
 from __future__ import annotations
