@@ -26,6 +26,14 @@ Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side
 TimeLimit = Annotated[
     str | None, typer.Option("--time-limit", help="stop all cleanly after this long: 90s, 9m, 2h")
 ]
+Whole = Annotated[
+    bool,
+    typer.Option(
+        "--whole",
+        help="with --time-limit, on a machine that goes away: start no training that would not end in time, "
+        "measures included, as far as the updates of the others tell",
+    ),
+]
 SettingOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
 ]
@@ -107,6 +115,7 @@ def reproduce(
     budget: Budget = None,
     parallel: Parallel = 1,
     time_limit: TimeLimit = None,
+    whole: Whole = False,
     launcher: Launcher = "local",
     partition: Partition = None,
     gpus_per_task: Gpus = None,
@@ -141,7 +150,7 @@ def reproduce(
         return
     cluster = _cluster(launcher, partition, gpus_per_task, array_parallelism, slurm, parallel)
     folder = out or Path("runs") / f"reproduce-{find_recipe(recipe).resolve().parent.name}"
-    limits = _limits(budget, parallel, time_limit, cluster, folder)
+    limits = _limits(budget, parallel, (time_limit, whole), cluster, folder)
     chosen = Chosen(
         folder,
         data,
@@ -184,6 +193,7 @@ def sweep(
     budget: Budget = None,
     parallel: Parallel = 1,
     time_limit: TimeLimit = None,
+    whole: Whole = False,
     launcher: Launcher = "local",
     partition: Partition = None,
     gpus_per_task: Gpus = None,
@@ -214,7 +224,7 @@ def sweep(
     config, *baselines = [find(str(file), say) for file in (files[0], *(beside or ()))]
     rows = None if listed is None else find(str(listed), say)
     folder = out or Path("runs") / f"sweep-{load_config(config, common).name}"
-    limits = _limits(budget, parallel, time_limit, cluster, folder)
+    limits = _limits(budget, parallel, (time_limit, whole), cluster, folder)
     chosen = None if seeds is None else parse_seeds(seeds)
     request = Request(
         config, common=common, seeds=chosen, beside=tuple(baselines), data=data, out=folder,
@@ -235,14 +245,21 @@ def sweep(
 
 
 def _limits(
-    budget: str | None, parallel: int, time_limit: str | None, cluster: Cluster | None, folder: Path
+    budget: str | None,
+    parallel: int,
+    time_limit: tuple[str | None, bool],
+    cluster: Cluster | None,
+    folder: Path,
 ) -> Limits:
     from caesura.experiments.fleet import Limits
     from caesura.experiments.slurm import Jobs
 
-    times = parse_duration(budget, "--budget"), parse_duration(time_limit)
+    limit, whole = time_limit
+    times = parse_duration(budget, "--budget"), parse_duration(limit)
+    if whole and (limit is None or cluster is not None):
+        raise InputError("--whole: only with --time-limit, and not with --launcher slurm")
     if cluster is None:
-        return Limits(times[0], parallel, times[1])
+        return Limits(times[0], parallel, times[1], whole=whole)
     return Limits(times[0], cluster.parallel, times[1], partial(Jobs, cluster, folder))
 
 

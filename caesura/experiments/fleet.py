@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import signal
@@ -19,6 +20,7 @@ from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
 from caesura.evaluation.rates import aim
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
+from caesura.experiments.pace import Pace
 from caesura.experiments.plan import write_plan
 from caesura.experiments.processes import Children, Launcher, kill_notice
 from caesura.experiments.provenance import note_provenance
@@ -34,6 +36,7 @@ from caesura.training.prepare import check_files
 from caesura.visible import one_line
 
 POLL = 0.2  # seconds
+LOOK = 5.0  # seconds between two looks at how long trainings take
 PATIENCE = 60.0  # seconds to wait for a training that the last call left behind
 FEW_UPDATES = 10  # after fewer, a model that had no time for more is not worth a look
 _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one that was asked to end ends
@@ -47,6 +50,7 @@ class Limits:
     parallel: int = 1
     time_limit: float | None = None  # seconds of a call
     launcher: Callable[[Callable[[str], None]], Launcher] | None = None  # None: children of this process
+    whole: bool = False  # whether to start no training that the time limit would end
 
 
 class Watcher(Protocol):
@@ -125,9 +129,13 @@ class _Fleet:
         self.limits, self.watcher, self.measures, self.launcher = limits, watcher, measures, launcher
         self.settled = settled
         self.members = {member.name: member for member in members}
-        self.waiting = list(members)
+        self.waiting = sorted(members, key=self._stage)  # those nearest to their end first
         self.stopping = False
         self._began = time.monotonic()
+        timed = limits.whole and limits.time_limit is not None
+        self.pace = Pace(self._began + (limits.time_limit or 0.0)) if timed else None
+        self._late: dict[str, float] = {}  # members that could not end in time, and when that was judged
+        self._since: dict[str, tuple[float, float]] = {}  # when a member began, and its training before that
         self._doing: dict[str, Measure | None] = {}  # None: training
         self._weights: dict[str, str] = {}  # their checksum when a measure began
         self._seen: dict[str, int] = {}  # validations that were reported
@@ -152,6 +160,8 @@ class _Fleet:
             left = not self.launcher.whole and is_held(member.folder)
             if left and time.monotonic() - self._began < PATIENCE:
                 continue  # by a process that a killed call left behind, and that is ending
+            if not self._in_time(member):
+                continue
             self.waiting.remove(member)
             member.failure.unlink(missing_ok=True)
             self._start(member)
@@ -160,13 +170,41 @@ class _Fleet:
             if measure is None:
                 self._tell_validations(self.members[name])
         self.watcher.running({name: self.launcher.place(name) or at for name, at in self._lines.items()})
-        return bool(self.waiting or self.launcher.running)
+        if not self.launcher.running and self.waiting and {m.name for m in self.waiting} <= {*self._late}:
+            names = ", ".join(member.name for member in self.waiting)
+            self.watcher.say(f"{names}: not started, as the time limit would come before the end")
+            self.stopping = True
+        return bool(self.launcher.running or (self.waiting and not self.stopping))
+
+    def _in_time(self, member: Member) -> bool:
+        """Whether it can end before the time limit, and what runs beside it too."""
+        now = time.monotonic()
+        if self.pace is None or now < self._late.get(member.name, -math.inf) + LOOK:
+            return self.pace is None
+        outcome = self._outcome(member)
+        beside = [self._outcome(self.members[name]) for name in self.launcher.running]
+        seen = [self._outcome(member) for member in self.members.values()]
+        unmeasured = [measure for measure in self.measures if measure.name not in outcome.measured]
+        through = outcome.trained and all(measure.command(member) is None for measure in unmeasured)
+        if through or self.pace.in_time([*beside, outcome], seen, now):
+            return True
+        self._late[member.name] = now
+        return False
+
+    def _outcome(self, member: Member) -> Outcome:
+        return read_outcome(member, self.limits.budget, self.measures)
+
+    def _stage(self, member: Member) -> int:
+        """0 trained and perhaps not measured yet, 1 begun, 2 not begun."""
+        outcome = self._outcome(member)
+        return 0 if outcome.trained else 1 if outcome.progress.update else 2
 
     def settle(self, name: str, status: int) -> None:
         """Record how a process has ended, and start the next one for its member."""
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
+        self._late.clear()
         stopping = self.stopping or self.launcher.signal is not None
         if stopping and status in _STOPPED:
             if status == -signal.SIGKILL:  # by Ctrl-C for the third time
@@ -197,7 +235,7 @@ class _Fleet:
             raise InputError(reason)
         if status not in (0, *_STOPPED):
             raise InputError(last_words(self.launcher.log(member.folder)) or f"it printed nothing ({status})")
-        outcome = read_outcome(member, self.limits.budget, self.measures)
+        outcome = self._outcome(member)
         reached = outcome.progress, [*outcome.measured]
         if self._reached.get(member.name) == reached:
             raise InputError(f"two jobs came no further than {outcome.progress.update:,} updates")
@@ -205,7 +243,8 @@ class _Fleet:
 
     def _start(self, member: Member) -> None:
         """Start the next process of a member, if there is one."""
-        outcome = read_outcome(member, self.limits.budget, self.measures)
+        outcome = self._outcome(member)
+        began, before = self._since.setdefault(member.name, (time.monotonic(), outcome.progress.seconds))
         self._budgets[member.name] = outcome.budget
         make_folder(member.folder.parent)
         if outcome.budget is not None:
@@ -223,6 +262,8 @@ class _Fleet:
                 return
         self.watcher.say(f"{member.name}: {summary(outcome)}")
         if member.name in self._ran:
+            if self.pace is not None:
+                self.pace.ended(time.monotonic() - began, outcome.progress.seconds - before)
             self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
