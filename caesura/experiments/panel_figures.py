@@ -109,7 +109,7 @@ def panels_figure(recipe: Recipe, results: Sequence[SystemResult], name: str) ->
     grid = figure.subplots(len(tables) * rows, beside, squeeze=False)
     for part, (table, listed) in zip(np.split(grid, len(tables)), tables.items(), strict=True):
         for axes, panel in zip_longest(part.flat, panels):
-            if panel is None:
+            if panel is None or not any(_has(panel, result) for result in listed):
                 axes.set_axis_off()
             else:
                 _draw(axes, panel, listed, seen)
