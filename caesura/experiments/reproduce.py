@@ -21,6 +21,7 @@ from caesura.data.held import check_held
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import panel_figures
 from caesura.experiments.appendix import APPENDIX, NOTES, PAIRS, pairs_of, pairs_table, sections
+from caesura.experiments.article import article_table, page_of, refresh
 from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, last_words
@@ -114,9 +115,9 @@ def redraw(name: str, out: Path) -> list[Path]:
     experiment.splits = kept_text(out / TABLE)
     with hold(out, lambda _: None):
         experiment.write(drawn=True)
-        experiment.append()
+        page = experiment.append()
     names = [TABLE, "table.md", "table.csv", APPENDIX, PAIRS, *CAPTIONS, *panel_figures.CAPTIONS]
-    return [path for path in (out / name for name in names) if path.exists()]
+    return [path for path in (out / name for name in names) if path.exists()] + page
 
 
 def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
@@ -236,12 +237,17 @@ class Reproduction(Experiment):
                 write_whole(self.out / name, png_of(figure))
         write_whole(self.out / "table.md", self._markdown(results))  # which shows the figures
 
-    def append(self) -> None:
-        """Write the appendix: pairs of systems, noise, beams, errors; nothing where none of it was kept."""
+    def append(self) -> list[Path]:
+        """Write the appendix: pairs of systems, noise, beams, errors; nothing where none of it was kept.
+
+        The tables of the page beside the folder are made anew as well; the page, if there is one.
+        """
         parts, pairs = [f"# {self.recipe.title}: appendix\n"], []
+        tables = {}
         for name, listed in by_table(self.results()).items():
             title = self.recipe.tables[name].title
             compared = pairs_of(listed)
+            tables[name] = article_table(name, listed, compared)
             for table in sections(listed, compared):
                 notes = f"\n{NOTES[table.key]}\n" if table.key in NOTES else ""
                 parts.append(f"## {title}: {table.title}\n\n{table.markdown()}{notes}")
@@ -250,6 +256,8 @@ class Reproduction(Experiment):
             write_whole(self.out / APPENDIX, "\n".join(parts))
         if pairs:
             write_whole(self.out / PAIRS, pairs_table(pairs).csv())
+        page = page_of(self.out)
+        return [page] if refresh(page, tables) else []
 
     def show(self) -> None:
         """Print the tables."""
