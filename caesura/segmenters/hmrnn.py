@@ -27,6 +27,7 @@ from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, thresho
 
 # A sentence's last cut is always there, so it has no gradient. Given cuts have one, as the layer's own do.
 END = 2
+MOST_OWED = 20.0  # segments, of which more would count as these: given cuts may owe hundreds
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class HmrnnSegmenter(BaseSegmenter):
     projection of the state there. Backwards, a cut has the gradient of the hard sigmoid of `slope` times s.
 
     Without a `rate`, the first segments have about two symbols. With one, they are about as long as it asks:
-    each segment that it asks for and that has not come yet raises s by about its spread.
+    the more segments it asks for that have not come yet, the higher s.
     """
 
     figures = (LIVE,)
@@ -184,26 +185,25 @@ class HmrnnSegmenter(BaseSegmenter):
         bias = self.cell.bias_ih + self.cell.bias_hh
         gates = F.linear(embedded, self.cell.weight_ih, bias)  # of the symbols, all at once
         read = F.linear(embedded, self.boundary.weight[:, :inputs] * self.scale, self.boundary.bias)
-        unit = self._unit(read)
+        asked = read.new_zeros(read.shape)  # segments up to each symbol, less those of earlier pieces
         if (control := self.control) is not None and (threshold := control.current_threshold) is not None:
-            asked = torch.arange(1, 1 + read.shape[1], device=read.device) / control.target.value
-            due = at.owed[:, None].double() + asked - (2 * threshold).log()
-            read = read + unit * due[..., None].to(read.dtype)
+            places = torch.arange(1, 1 + read.shape[1], device=read.device) / control.target.value
+            asked = (at.owed[:, None].double() + places - (2 * threshold).log())[..., None].to(read.dtype)
         if shift is not None:
             read = read + shift[..., None]
         both = torch.cat((gates, read), 2)
         recurrent = torch.cat((self.cell.weight_hh, self.boundary.weight[:, inputs:] * self.scale))
-        slope = self.slope.value.to(both.dtype)
+        slope, unit = self.slope.value.to(both.dtype), self._unit(both)
         h, c, z, made = at.hidden, at.cell, at.cut[:, None], torch.zeros_like(at.cut[:, None])
         results: list[tuple[Tensor, ...]] = []
-        for x, decided in zip(both.unbind(1), forced.unbind(1), strict=True):
+        for x, due, decided in zip(both.unbind(1), asked.unbind(1), forced.unbind(1), strict=True):
             i, f, g, o, s = (x + F.linear(h, recurrent)).split((width, width, width, width, 1), 1)
             c = (1 - z) * torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)  # FLUSH where z is 1
             h = torch.sigmoid(o) * torch.tanh(c)
-            s = s - made
+            s = s + unit * urgency(due - made)
             soft = _hard_sigmoid(s, slope)
             chosen = torch.where(decided[:, None] == 0, s > 0, decided[:, None] > 0)
-            made = made + unit * chosen
+            made = made + chosen
             z = chosen + (soft - soft.detach()) * (decided[:, None] != END)
             results.append((h, c, z, s))
         if not results:  # no symbols: the shapes of nothing
@@ -212,10 +212,9 @@ class HmrnnSegmenter(BaseSegmenter):
         return hidden, cells, cut.squeeze(2), logits.squeeze(2)
 
     def _unit(self, like: Tensor) -> Tensor:
-        """[]: what each segment that is owed adds to the logits; 0 without a rate.
+        """[]: what `urgency` is multiplied with; 0 without a rate.
 
-        About the spread of the logits, which it follows as the weights grow. Without it, the state after some
-        symbols without a cut lowers the logits further, and a long sentence is never cut again.
+        About the spread of the logits in a fresh layer. It follows the weights as they grow.
         """
         if self.control is None:
             return like.new_zeros(())
@@ -257,6 +256,15 @@ class HmrnnSegmenter(BaseSegmenter):
             owed = owed + (asked - cut.detach().cumsum(1).gather(1, last).squeeze(1) * some).to(owed.dtype)
         moved = torch.where(some, cut.gather(1, last).squeeze(1), at.cut)
         return HmrnnState(picked(hidden, at.hidden), picked(cells, at.cell), moved, owed)
+
+
+def urgency(owed: Tensor) -> Tensor:
+    """What segments that are owed, or below 0 are too many, add to a logit, in units of its spread.
+
+    The state after many symbols without a cut can lower a logit by far more than its spread, and a long
+    sentence would never be cut again. Since this grows like an exponential, few owed segments outweigh it.
+    """
+    return torch.sinh(owed.clamp(-MOST_OWED, MOST_OWED))
 
 
 def _forced(lengths: Tensor, mask: Tensor, final: bool, given: Tensor | None) -> Tensor:

@@ -53,7 +53,7 @@ def listing(layer: HmrnnSegmenter, x: Tensor, marks: list[int]) -> tuple[Tensor,
         i, f, g, o = (s_t[k * H : (k + 1) * H] for k in range(4))
         i, f, o, g = torch.sigmoid(i), torch.sigmoid(f), torch.sigmoid(o), torch.tanh(g)
         owed += 1 / layer.target if layer.target else 0
-        s = (w @ e + u @ h) / math.sqrt(E + H) + layer.boundary.bias[0] + unit * owed
+        s = (w @ e + u @ h) / math.sqrt(E + H) + layer.boundary.bias[0] + unit * math.sinh(owed)
         soft = torch.clamp((a * s + 1) / 2, 0, 1)
         # eq. 2: UPDATE and FLUSH, chosen by z of the step before; in the backward pass a mixture of both.
         update, flush = f * c + i * g, i * g
@@ -282,21 +282,23 @@ def test_where_the_length_jumps_about_the_nearest_threshold_is_kept() -> None:
     assert threshold_near(lambda at: (160, 10), 3.0, 0.7) == 0.7  # nothing helps
 
 
-def test_a_threshold_is_taken_off_the_logits_in_units_of_their_spread() -> None:
+def test_a_threshold_is_a_number_of_segments_that_are_not_owed() -> None:
     layer = hmrnn(rate=Rate(2.0))
     symbols, lengths = ragged([12], VOCABULARY, torch.Generator().manual_seed(0))
     unit = layer.boundary.weight.detach().norm() / math.sqrt(layer.boundary.in_features)
-    shift = torch.full(symbols.shape, -math.log(2 * 0.8), dtype=torch.float64) * unit
-    wanted = layer.shifted(symbols, lengths, shift)
     layer.control.start_at(0.8)  # type: ignore[union-attr]
-    close(layer(symbols, lengths).vectors, wanted.vectors, 1e-12)
-    close(layer(symbols, lengths).cuts.logits, wanted.cuts.logits, 1e-12)  # type: ignore[arg-type]
+    cuts = layer(symbols, lengths).cuts
+    owed = torch.arange(1.0, 13, dtype=torch.float64) / 2 - (cuts.ends.cumsum(1) - cuts.ends.long())
+    change = torch.sinh(owed - math.log(1.6)) - torch.sinh(owed)
+    layer.control.start_at(0.5)  # type: ignore[union-attr]
+    assert cuts.ends.equal(layer.shifted(symbols, lengths, unit * change.double()).cuts.ends)
+    close(cuts.logits, layer.shifted(symbols, lengths, unit * change.double()).cuts.logits, 1e-12)
 
 
 @settings(max_examples=15)
 @given(st.integers(0, 99), st.sampled_from([0.1, 3.0, 1000.0]), st.sampled_from([1.0, 2.0, 4.0, 9.0]))
 def test_no_weights_keep_a_sentence_far_from_its_rate(seed: int, scale: float, target: float) -> None:
-    """A logit is at most the norms of weights and inputs, and each segment that is owed adds the weights'."""
+    """A logit is at most the norms of weights and inputs; owed segments add the weights' norm times sinh."""
     layer = hmrnn(seed, rate=Rate(target))
     with torch.no_grad():
         layer.boundary.weight.mul_(scale)
@@ -306,8 +308,20 @@ def test_no_weights_keep_a_sentence_far_from_its_rate(seed: int, scale: float, t
     owed = torch.arange(1, 151) / target - (ends & inner).cumsum(1)
     unit = layer.boundary.weight.norm().item() / 3  # of 4 + 5 inputs
     largest = math.sqrt(layer.embedding.weight.norm(dim=1).max().item() ** 2 + 5)  # no state is beyond 1
-    bound = largest + abs(layer.boundary.bias.item()) / unit + 1
+    bound = math.asinh(largest + abs(layer.boundary.bias.item()) / unit) + 1
     assert owed[inner].abs().max() < bound
+
+
+@pytest.mark.parametrize("scale", [3.0, -1000.0])
+def test_a_threshold_gives_the_rate_to_weights_that_would_never_or_always_cut(scale: float) -> None:
+    layer = hmrnn(rate=Rate(4.0))
+    with torch.no_grad():
+        layer.boundary.weight.mul_(abs(scale))
+        layer.boundary.weight[:, 4:] -= 3 * scale
+    symbols, lengths = ragged([90, 60], VOCABULARY, torch.Generator().manual_seed(0))
+    layer.settle([(symbols, lengths, None)])
+    count = count_cuts(layer.eval()(symbols, lengths).ends, lengths)
+    assert float(count.characters / count.segments) == pytest.approx(4.0, rel=0.03)
 
 
 def test_the_slope_decides_how_much_is_learned_and_not_where_cuts_are() -> None:
