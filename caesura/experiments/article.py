@@ -45,7 +45,10 @@ def refresh(page: Path, tables: Mapping[str, Table]) -> bool:
     """Put tables between `<!-- table NAME -->` and `<!-- end -->`; False where a page has no such places."""
     if not page.is_file():
         return False
-    text = page.read_text(encoding="utf-8")
+    try:
+        text = page.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise InputError(f"{page}: not a page in UTF-8: {problem}") from problem
     places = {match.start() for match in PLACE.finditer(text)}
     for mark in MARK.finditer(text):
         where = f"{page}:{text.count(chr(10), 0, mark.start()) + 1}"

@@ -27,7 +27,7 @@ from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, thresho
 
 # A sentence's last cut is always there, so it has no gradient. Given cuts have one, as the layer's own do.
 END = 2
-MOST_OWED = 20.0  # segments, of which more would count as these: given cuts may owe hundreds
+MOST_OWED = 20.0  # segments: any more count as so many, as given cuts may owe hundreds
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class HmrnnSegmenter(BaseSegmenter):
 
 
 def urgency(owed: Tensor) -> Tensor:
-    """What segments that are owed, or below 0 are too many, add to a logit, in units of its spread.
+    """What owed segments add to a logit, in units of its spread; below 0 there are too many of them.
 
     The state after many symbols without a cut can lower a logit by far more than its spread, and a long
     sentence would never be cut again. Since this grows like an exponential, few owed segments outweigh it.

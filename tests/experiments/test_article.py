@@ -58,3 +58,10 @@ def test_a_table_that_the_results_do_not_have_is_refused(tmp_path: Path) -> None
     page.write_text("<!-- table mane -->\n<!-- end -->\n", encoding="utf-8")
     with refuses(InputError, f"{page}:1: "):
         refresh(page, {"main": TABLE})
+
+
+def test_a_page_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "answer.md"
+    page.write_bytes("Übersetzung".encode("latin-1"))
+    with refuses(InputError, f"{page}: "):
+        refresh(page, {"main": TABLE})

@@ -12,6 +12,7 @@ from experiments.recipes import RECIPE, run
 
 from caesura.experiments import recipe as recipes
 from caesura.experiments.outcome import Measure, Member, Outcome
+from caesura.experiments.panel_figures import MOVES, panels_figure
 from caesura.experiments.recipe import FILE, Recipe, RecipeSystem
 from caesura.experiments.result_figures import by_length_figure, series_of
 from caesura.experiments.result_tables import comparison_table, explained, off_rates, seeds_table
@@ -93,6 +94,19 @@ def test_the_figure_has_a_line_per_series_with_its_tested_systems() -> None:
     assert lines == {"$a_$": [(2.0, 22.0), (4.0, 20.0)], "b": [(3.0, 21.0)]}
     assert len({line.get_color() for line in axes.lines}) == 2
     figure.draw_without_rendering()
+
+
+def test_a_panel_without_a_number_of_its_table_is_left_out() -> None:
+    rows = {"a": {"config": "x.yaml", "series": "a"}}
+    tables = {name: {"title": name, "rows": rows} for name in ("t", "u")}
+    recipe = Recipe.model_validate({"title": "x", "tables": tables})
+    measured = {"flips": {"best": 0.1, "greedy": 0.2}, "fidelity": None}
+    here, there = result("a", 2.0, 22.0, "a", cuts=CUTS), result("a", 2.0, 22.0, "a", cuts=measured)
+    there = replace(there, system=replace(there.system, table="u"))
+    figure = panels_figure(recipe, [here, there], MOVES)
+    shown = [axes.get_ylabel() for axes in figure.axes if axes.axison]
+    assert [label.partition(",")[0] for label in shown] == ["fidelity", "best flip", "greedy flips"]
+    assert len(figure.axes) == 6
 
 
 @pytest.mark.slow
