@@ -57,6 +57,19 @@ def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("gradient", ["score, cuttings: 3", "disarm", "self-critical"])
+def test_a_resumed_run_of_drawn_cuts_equals_an_uninterrupted_one(
+    gradient: str, corpus: Path, tmp_path: Path
+) -> None:
+    options = ["type=parts", f"reader={READER}", f"cutter={{type: bernoulli, gradient: {gradient}}}"]
+    options += ["pooling=mean", "output_dim=6", "rate={target: 3.0}"]
+    config = configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in options), *DROPOUT)
+    run(config, tmp_path / "whole")
+    run(config, tmp_path / "stopped", 3, 10)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.slow
 def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
     reader = "{type: conv, embedding_dim: 6, filters: [3, 3, 2], highway_layers: 1, dropout: 0.2}"
     options = ["type=parts", f"reader={reader}", "cutter=routing", "pooling={type: attention, size: 4}"]
