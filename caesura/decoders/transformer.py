@@ -19,6 +19,7 @@ from caesura.layers.embedding import ScaledEmbedding, scaled_table
 from caesura.layers.masks import positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
 from caesura.layers.transformer import Block, Core, CrossAttention, block_flops, check_blocks, cross_flops
+from caesura.segmenters.base import BaseSegmenter
 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # per layer keys and values [B, N, S, D]
 
@@ -35,8 +36,8 @@ class TransformerState:
 class TransformerDecoder(Decoder[TransformerState]):
     """Blocks of self-attention over the symbols so far and of attention to the source.
 
-    With `tied`, the output layer's matrix is the table of embeddings. `dropout` applies to embeddings and to
-    the output of every layer in a block.
+    With `tied`, the output layer's matrix is the table of embeddings; with `share`, source symbols are looked
+    up in it too. `dropout` applies to embeddings and to the output of every layer in a block.
     """
 
     def __init__(
@@ -50,11 +51,12 @@ class TransformerDecoder(Decoder[TransformerState]):
         dropout: float = 0.1,
         positions: Positions = "rotary",
         tied: bool = False,
+        share: bool = False,
     ) -> None:
         super().__init__()
         check_blocks(size, heads, feed_forward, num_layers, dropout, positions)
         self.size, self.heads, self.feed_forward = size, heads, feed_forward
-        self.memory_dim, self.positions = memory_dim, positions
+        self.memory_dim, self.positions, self.one_vocabulary = memory_dim, positions, share
         self.embedding = scaled_table(vocab_size, size)
         self.blocks = nn.ModuleList(
             Block(size, heads, feed_forward, dropout, memory_dim) for _ in range(num_layers)
@@ -64,7 +66,16 @@ class TransformerDecoder(Decoder[TransformerState]):
 
     def extra_repr(self) -> str:
         """The settings that its modules do not show."""
-        return f"heads={self.heads}, positions={self.positions}"
+        return f"heads={self.heads}, positions={self.positions}" + ", share=True" * self.one_vocabulary
+
+    def join(self, segmenter: BaseSegmenter) -> None:
+        """With `share`, the segmenter looks symbols up in the table of this decoder."""
+        if self.one_vocabulary:
+            table = self.embedding
+            segmenter.share_table(table)
+            del self.embedding
+            # Not registered: the segmenter owns it now, so that it is saved and counted once.
+            object.__setattr__(self, "embedding", table)
 
     @property
     def looks(self) -> Heads:
