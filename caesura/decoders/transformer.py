@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,17 @@ from caesura.encoders.base import Encoded
 from caesura.kernels.precision import working_dtype
 from caesura.kernels.states import ROOM, SENTENCE
 from caesura.layers.embedding import ScaledEmbedding, scaled_table
-from caesura.layers.masks import positions_mask
+from caesura.layers.masks import additive, positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
-from caesura.layers.transformer import Block, Core, CrossAttention, block_flops, check_blocks, cross_flops
+from caesura.layers.transformer import (
+    Block,
+    Core,
+    CrossAttention,
+    block_flops,
+    check_blocks,
+    cross_flops,
+    projected,
+)
 from caesura.segmenters.base import BaseSegmenter
 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # per layer keys and values [B, N, S, D]
@@ -30,7 +39,7 @@ class TransformerState:
 
     cache: Cache
     memory: Memory = field(metadata=SENTENCE)
-    mask: Tensor = field(metadata=SENTENCE)  # [B, 1, 1, S] bool: this segment is there
+    mask: Tensor = field(metadata=SENTENCE)  # [B, 1, 1, S] 0: this segment is there; -inf: it is not
 
 
 class TransformerDecoder(Decoder[TransformerState]):
@@ -155,13 +164,9 @@ class TransformerDecoder(Decoder[TransformerState]):
         # Padding may hold NaN, which a weight of 0 would let through.
         within = positions_mask(encoded.lengths, states.shape[1])
         states = states.masked_fill(~within[..., None], 0)
+        memory = projected(states, [cast(CrossAttention, block.cross) for block in self.blocks])
         mask = positions_mask(encoded.lengths.clamp(min=1), states.shape[1])[:, None, None]
-        return tuple(self._cross(i).project(states) for i in range(len(self.blocks))), mask
-
-    def _cross(self, layer: int) -> CrossAttention:
-        attention = self.blocks[layer].cross
-        assert isinstance(attention, CrossAttention)
-        return attention
+        return memory, additive(mask, memory[0][0].dtype)
 
 
 class Output(nn.Module):
