@@ -8,7 +8,8 @@ characters per side; the cost of a character by the length of its sentence; and 
 with translations as long as the source. Weights are random, products are in bfloat16. PyTorch's modules are
 compiled, in both of the compiler's usual modes, or not; JoeyNMT, where it is installed, runs in TF32 and in
 bfloat16. Medians. What matters most comes first, and no row begins that may last beyond --seconds. Each is
-printed and written to --json at once. Ratios are to Caesura's row of the same text and batch.
+printed and written to --json at once. Ratios are to Caesura's row of the same text and batch; of its steps
+and searches, the kernels that take longest are listed.
 
 On a CPU: beam 5 in float32, and the two programs take turns. transformer_rows.py has the models and says how
 to install JoeyNMT.
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +33,7 @@ from typing import Any, Literal
 import torch
 from systems import vocabulary
 from timing import fresh, milliseconds
+from torch.profiler import ProfilerActivity, profile
 from transformer_rows import (
     DROPOUT,
     EOS,
@@ -54,7 +56,7 @@ from caesura.search.beam import beam_search
 from caesura.training.step import Step
 
 SENTENCES, BEAM, LONGER = 320, 5, 64  # of a training step; hypotheses; sentences where lengths are compared
-Table = Literal["training", "length", "decoding"]
+Table = Literal["training", "length", "decoding", "kernels"]
 ROWS = Path(__file__).with_name("transformer_rows.py")
 
 
@@ -123,6 +125,7 @@ class Row:
     lasts: float = 15  # seconds, at most about
     rounds: int | None = None  # None: as many as are asked for
     tf32: bool = False
+    kernels: bool = False  # whether its kernels are listed
 
 
 @dataclass
@@ -144,9 +147,12 @@ class Results:
         torch.compiler.reset()
         torch.backends.cuda.matmul.allow_tf32 = row.tf32
         try:
-            rounds = row.rounds or rounds
-            ms = milliseconds(row.make(row.text, row.batch), rounds, warm=min(4, rounds))
+            rounds, work = row.rounds or rounds, row.make(row.text, row.batch)
+            ms = milliseconds(work, rounds, warm=min(4, rounds))
             self._add(row, self._figures(row, ms))
+            if row.kernels:
+                row = replace(row, table="kernels")
+                self._add(row, kernels(work))
         except Exception as problem:
             self._add(row, {"failed": f"{type(problem).__name__}: {problem}"[:300].replace("\n", " ")})
         finally:
@@ -178,9 +184,25 @@ class Results:
         self.rows.append(named | {"batch": row.batch, "times": row.times} | figures)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(self.facts | {"rows": self.rows}, indent=1))
-        shown = "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
+        own = figures.get("kernels", [])
+        shown = "  ".join(
+            f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items() if v is not own
+        )
         size = f"{row.batch} x {row.times * row.text.symbols}"
         print(f"{row.table:9} {row.text.name:12} {size:10} {row.system:26} {shown}", flush=True)
+        for kernel in own[:12]:
+            print(f"{kernel['ms']:26.3f} ms {kernel['calls']:6} calls  {kernel['name'][:70]}", flush=True)
+
+
+def kernels(work: Callable[[], Any]) -> dict[str, Any]:
+    """The kernels of one call, those that take longest first, and how long the GPU was busy."""
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        work()
+        torch.cuda.synchronize()
+    events = [(e.self_device_time_total / 1e3, e.count, e.key) for e in seen.key_averages()]
+    busy, calls = (float(sum(event[i] for event in events if event[0])) for i in (0, 1))
+    longest = [{"ms": ms, "calls": count, "name": name} for ms, count, name in sorted(events)[:-41:-1] if ms]
+    return {"busy ms": busy, "calls": calls, "kernels": longest}
 
 
 def planned(joeynmt: bool, compiled: bool) -> list[Row]:
@@ -213,9 +235,9 @@ def planned(joeynmt: bool, compiled: bool) -> list[Row]:
         rows = training(name, step, tf32=not half)
         return rows + decoding(name, search, tf32=not half, lasts=30, rounds=1)
 
-    rows = [*training("Caesura", our_step), length(1), length(4)]
+    rows = [*training("Caesura", our_step, kernels=True), length(1), length(4)]
     rows += pytorch("default", lasts=120) if compiled else []
-    rows += decoding("Caesura", our_search, rounds=3) + pytorch(None, lasts=15)
+    rows += decoding("Caesura", our_search, rounds=3, kernels=True) + pytorch(None, lasts=15)
     rows += theirs(half=False) if joeynmt else []
     rows += pytorch("reduce-overhead", lasts=120) if compiled else []
     rows += theirs(half=True) if joeynmt else []
