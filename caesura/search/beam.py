@@ -108,14 +108,16 @@ def _best(totals: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, T
         return keys.topk(count, 1, largest=False, sorted=True).values & low
 
     if V <= SMALL:
-        order = first((totals[..., None] + scores).flatten(1), torch.arange(K * V, device=device))
-    else:  # they are in the `count` groups of symbols whose best are the best
-        tops = _tops(scores)
-        G = tops.shape[2]
-        groups = first((totals[..., None] + tops).flatten(1), torch.arange(K * G, device=device))
-        symbols = (groups % G * GROUP)[..., None] + torch.arange(GROUP, device=device)
-        index = ((groups // G * V)[..., None] + symbols.clamp(max=V - 1)).flatten(1)
-        order = first(_sums(totals, scores, index), index, (symbols < V).flatten(1))
+        sums = (totals[..., None] + scores).flatten(1)
+        order = first(sums, torch.arange(K * V, device=device))
+        return sums.gather(1, order), order // V, order % V
+    # They are in the `count` groups of symbols whose best are the best.
+    tops = _tops(scores)
+    G = tops.shape[2]
+    groups = first((totals[..., None] + tops).flatten(1), torch.arange(K * G, device=device))
+    symbols = (groups % G * GROUP)[..., None] + torch.arange(GROUP, device=device)
+    index = ((groups // G * V)[..., None] + symbols.clamp(max=V - 1)).flatten(1)
+    order = first(_sums(totals, scores, index), index, (symbols < V).flatten(1))
     return _sums(totals, scores, order), order // V, order % V
 
 
