@@ -16,7 +16,7 @@ from caesura.decoders.cache import Cache
 from caesura.encoders.base import Encoded
 from caesura.kernels.precision import working_dtype
 from caesura.kernels.states import ROOM, SENTENCE
-from caesura.layers.embedding import ScaledEmbedding, scaled_table
+from caesura.layers.embedding import scaled_table
 from caesura.layers.masks import additive, positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
 from caesura.layers.transformer import (
@@ -179,8 +179,4 @@ class Output(nn.Module):
 
     def forward(self, states: Tensor, embedding: nn.Embedding) -> Tensor:
         """[..., V] from states [..., size]."""
-        if self.weight is not None:
-            return F.linear(states, self.weight, self.bias)
-        if not isinstance(embedding, ScaledEmbedding):  # of rows that are larger
-            states = states * embedding.embedding_dim**-0.5
-        return F.linear(states, embedding.weight, self.bias)
+        return F.linear(states, embedding.weight if self.weight is None else self.weight, self.bias)
