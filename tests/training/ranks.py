@@ -1,7 +1,7 @@
 """A program that trains in several processes, which it forks: importing takes longer than training.
 
-Each line that it reads is a start, as JSON; the line that it then writes says how its processes ended. It
-keeps one store for all starts, as torchrun does. `Ranks` is its other end.
+Each line that it reads is a start, as JSON; the line that it then writes says how its processes ended. There
+is one store for all starts, as torchrun has it. `Ranks` is the other end of the program.
 """
 
 import json
@@ -76,12 +76,13 @@ class Ranks:
 @contextmanager
 def ranks() -> Iterator[Ranks]:
     """The program; neither it nor a process of it is left at the end."""
+    folders = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     with subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": folders},
         start_new_session=True,
     ) as program:
         try:
@@ -95,11 +96,21 @@ def serve() -> None:
     torch.set_num_threads(1)
     loop.LOG_EVERY = 4
     os.fsync = lambda file: None
-    store = distributed.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=WITHIN), False)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _stored()}
     os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
     for line in sys.stdin:
         print(json.dumps(vars(_started(json.loads(line)))), flush=True)
+
+
+def _stored() -> str:
+    """The port of a store in another process: forks of one with threads may inherit a lock that is held."""
+    here, there = os.pipe()
+    if not os.fork():
+        store = distributed.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=WITHIN), False)
+        os.write(there, str(store.port).encode())
+        while True:
+            signal.pause()
+    return os.read(here, 8).decode()
 
 
 def _started(request: dict[str, Any]) -> Ended:
