@@ -61,7 +61,7 @@ def train(
     config, world = resolve(config), world or World()
     check_files(config)
     held = hold(folder, reporter.say) if world.leads else nullcontext()
-    with Interrupt(time_limit, lasting=world.size > 1) as interrupt, held, ExitStack() as opened:
+    with Interrupt(time_limit, lasting=not world.alone) as interrupt, held, ExitStack() as opened:
         try:
             run, data = open_run(config, folder, reporter, interrupt, opened, world, check_cache)
         except Stop:
@@ -75,7 +75,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     lengths = data.corpus.characters if by_characters else data.corpus.lengths
     plan = BatchPlan(lengths, settings.batch_size, settings.batch_type, settings.seed)
     split = Split(world.rank, world.size, settings.accumulate)
-    batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say, world.size > 1)
+    batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say, not world.alone)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device, split)
     first, started = progress.update, time.monotonic() - progress.seconds
     used.clear()  # by other models of this process
@@ -274,7 +274,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
 
 def _refuse_drift(run: Run) -> None:
     """End training where the weights of the processes are no longer the same."""
-    if run.world.size == 1:
+    if run.world.alone:
         return
     weights = torch.stack([p.detach().double().sum() for p in run.model.parameters()])
     if run.world.any(run.world.shared(weights.tolist()) != weights.tolist()):

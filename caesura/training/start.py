@@ -67,7 +67,7 @@ def open_run(
 
     Process 0 reads the text and writes what it makes of it, before the others of its `world` read that.
     """
-    if world.size > 1:
+    if not world.alone:
         refuse_unseen(folder, world)
     if world.leads:
         _tidy(folder)

@@ -94,7 +94,7 @@ def ranks() -> Iterator[Ranks]:
 def serve() -> None:
     """Answer starts until there are no more."""
     torch.set_num_threads(1)
-    loop.LOG_EVERY = 4
+    loop.LOG_EVERY, worlds.GRACE = 4, 0.5
     os.fsync = lambda file: None
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _stored()}
     os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
@@ -183,7 +183,7 @@ def _train(job: dict[str, Any], world: Any) -> None:
             opened.enter_context(mock.patch.object(Step, "_part", _without_memory(here["full"])))
         opened.enter_context(mock.patch.object(lock, "APPEARS_WITHIN", 0.2))
         config = load_config(Path(job["config"]), job["settings"])
-        reporter = Signalling(number, here.get("stopped", here.get("killed")))
+        reporter = Signalling(number, here.get("stopped", here.get("killed")), here.get("stuck"))
         folder = Path(here.get("elsewhere", job["folder"]))
         limits = here.get("time_limit"), here.get("budget")
         with suppress(Interrupted):
@@ -191,14 +191,16 @@ def _train(job: dict[str, Any], world: Any) -> None:
 
 
 class Signalling(Silent):
-    """A reporter that sends its own process a signal after an update."""
+    """A reporter that sends its own process a signal after an update, or waits for ever."""
 
-    def __init__(self, number: int, update: int | None) -> None:
-        self.number, self.at = number, update
+    def __init__(self, number: int, update: int | None, stuck: int | None) -> None:
+        self.number, self.at, self.stuck = number, update, stuck
 
     def update(self, progress: Progress, loss: float | None) -> None:
         if progress.update == self.at:
             os.kill(os.getpid(), self.number)
+        if progress.update == self.stuck:
+            time.sleep(2 * WITHIN)
 
 
 def _without_memory(at: int) -> Any:
