@@ -53,9 +53,16 @@ def _planned(
 ) -> Planned:
     parts = [batch_of(corpus, part) for part in split(rows)]
     if split.size * split.parts > 1:
-        whole = torch.tensor([sum(len(corpus[int(i)][1]) + 1 for i in rows), len(rows)])
+        whole = torch.tensor([_target_symbols(corpus, rows) + len(rows), len(rows)])
         parts = [replace(part, whole=whole) for part in parts]
     return Planned(rows, parts)
+
+
+def _target_symbols(corpus: Pairs, rows: NDArray[np.int64]) -> int:
+    """Without </s>; of a large batch, other processes compute most rows, which this one need not read."""
+    if isinstance(corpus, Corpus):
+        return corpus.target_symbols(rows)
+    return sum(len(corpus[int(i)][1]) for i in rows)
 
 
 def collated(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:
