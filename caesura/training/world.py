@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # What torchrun sets; without all of them, several processes cannot find each other.
 RANK, SIZE, LOCAL, ADDRESS, PORT = "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-ARRIVAL = timedelta(minutes=10)  # until all processes have started
+ARRIVAL = timedelta(minutes=10)  # until all processes have started and can reach each other
 PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process that ends is noticed at once
 ENDLESS = timedelta(days=3650)  # more than a training takes
 GRACE = 5.0  # seconds in which a process ends by itself when another one has, unless it waits for its GPU
@@ -111,9 +111,9 @@ class Launched(World):
             store, self.rank, self.size = next(distributed.rendezvous("env://", timeout=ARRIVAL))
             self._store = distributed.PrefixStore(_name_of_start(store, self.rank, self.size), store)
             distributed.init_process_group(
-                "gloo", store=self._store, rank=self.rank, world_size=self.size, timeout=PATIENCE
+                "gloo", store=self._store, rank=self.rank, world_size=self.size, timeout=ARRIVAL
             )
-            self._ties = distributed.new_group(backend="gloo", timeout=PATIENCE)
+            self._hosts = distributed.new_group(backend="gloo", timeout=PATIENCE)
         except RuntimeError as problem:
             failure = "the processes of this training do not find each other"
             raise TrainingError(f"{failure}: {_first_line(problem)}") from problem
@@ -141,21 +141,21 @@ class Launched(World):
         """The largest number of all processes."""
         with self._together():
             largest = torch.tensor(number)
-            self._distributed.all_reduce(largest, op=self._distributed.ReduceOp.MAX)
+            self._distributed.all_reduce(largest, self._distributed.ReduceOp.MAX, self._hosts)
         return int(largest)
 
     def shared(self, value: T) -> T:
         """The value of process 0."""
         values = [value]
         with self._together():
-            self._distributed.broadcast_object_list(values, 0)
+            self._distributed.broadcast_object_list(values, 0, self._hosts)
         return values[0]
 
     def gathered(self, value: T) -> list[T] | None:
         """In process 0, the values of all processes in order of rank; in the others None."""
         values = [value] * self.size if self.leads else None
         with self._together():
-            self._distributed.gather_object(value, values, 0)
+            self._distributed.gather_object(value, values, 0, self._hosts)
         return values
 
     def seed(self, *numbers: int) -> None:
@@ -167,7 +167,7 @@ class Launched(World):
         self.maximum(0)
         with self._together():
             for other in self._tied:
-                self._distributed.send(torch.zeros(1), other, group=self._ties)
+                self._distributed.send(torch.zeros(1), other)
         for watcher in self._watchers:
             watcher.join()
         self._distributed.destroy_process_group()
@@ -202,7 +202,7 @@ class Launched(World):
     def _watch(self, other: int) -> None:
         """Wait for what another process sends when it leaves; if it ends before that, end this one."""
         try:
-            leaves = self._distributed.irecv(torch.zeros(1), other, group=self._ties)
+            leaves = self._distributed.irecv(torch.zeros(1), other)
             assert leaves is not None
             leaves.wait(ENDLESS)
         except RuntimeError as problem:
@@ -221,7 +221,7 @@ class Launched(World):
 
     def _group(self, tensor: Tensor) -> ProcessGroup | None:
         if tensor.device.type == "cpu":
-            return None
+            return self._hosts
         if self._gpus is None:
             self._gpus = self._distributed.new_group(backend="nccl")
         return self._gpus

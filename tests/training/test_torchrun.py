@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from cli.program import caesura, refusal, write_config, write_corpus
+from torch import distributed
 from training.outcomes import DROPOUT, outcome
 from wording import refuses, wording
 
@@ -84,6 +86,7 @@ def test_a_signal_to_torchrun_saves_and_ends(corpus: Path) -> None:
     [sentence] = said(printed)
     update = int(list_checkpoints(corpus / "run" / "checkpoints")[-1].stem)
     assert sentence.startswith(f"stopped by the signal SIGTERM after {update} updates")
+    assert "parameters on cpu, 2 processes" in printed
     assert not (corpus / "run" / ".lock").exists()
 
 
@@ -129,17 +132,28 @@ def test_variables_that_torchrun_did_not_set_are_refused(
     assert "torchrun" in wording(refusal(caesura("train", corpus / "char.yaml", "--out", corpus / "run")))
 
 
+def arrive(port: int) -> None:
+    """Process 1 comes, is seen by process 0, and goes no further."""
+    store = distributed.TCPStore("127.0.0.1", port, is_master=False, timeout=timedelta(seconds=WITHIN))
+    world._name_of_start(store, 1, 2)
+
+
+@pytest.mark.parametrize("arrives", [False, True])
 def test_a_process_does_not_wait_for_ever_for_the_others(
-    environment: pytest.MonkeyPatch, corpus: Path
+    environment: pytest.MonkeyPatch, corpus: Path, arrives: bool
 ) -> None:
+    """One that arrives may be out of reach, as behind an address that is not that of its network."""
     monkeypatch, variables = environment, {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         variables["MASTER_PORT"] = str(free.getsockname()[1])
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(world, "ARRIVAL", timedelta(seconds=0.1))
-    message = refusal(caesura("train", corpus / "char.yaml", "--out", corpus / "run"), status=1)
+    monkeypatch.setattr(world, "ARRIVAL", timedelta(seconds=1 if arrives else 0.1))
+    with ThreadPoolExecutor(1) as threads:
+        if arrives:
+            threads.submit(arrive, int(variables["MASTER_PORT"]))
+        message = refusal(caesura("train", corpus / "char.yaml", "--out", corpus / "run"), status=1)
     start, _, reason = message.partition(": ")
     assert "do not find each other" in wording(start)
     assert reason
