@@ -44,9 +44,10 @@ def test_rows_differ_from_those_of_one_layer_in_the_encoder_alone() -> None:
 def test_the_options_are_compared_at_six_layers() -> None:
     encoders = {n: s.members[1].load() for n, s in rows().items() if n.startswith("options-")}
     assert {c.model.encoder.options["num_layers"] for c in encoders.values()} == {6}
-    named = ("residual", "norm", "orthogonal", "variational")
+    named = ("residual", "norm", "orthogonal", "variational", "recurrent")
     for name, config in encoders.items():
         options = config.model.encoder.options
+        options |= {"recurrent": options.get("recurrent_dropout")}
         given = {key for key in named if options.get(key)} | ({"warmup"} if config.training.warmup else set())
         parts = name.removeprefix("options-").split("-")
         assert given == ({*named, "warmup"} if parts == ["all"] else {*parts}), name
