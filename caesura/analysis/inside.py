@@ -143,17 +143,11 @@ def characters_table(records: Records) -> Table:
 
 def examples_table(records: Records) -> Table:
     """The same lines, as each model cut and translated them."""
-    numbers = dict.fromkeys(number for record in records.values() for number, *_ in record["examples"])
+    listed = [(name, *example) for name, record in records.items() for example in record["examples"]]
     rows: list[list[Cell]] = []
-    for number in numbers:
-        references = None
-        for name, record in records.items():
-            for at, cut, translation, reference in record["examples"]:
-                if at == number:
-                    if references is None:
-                        references = reference
-                        rows.append([number, "reference", "", reference])
-                    rows.append([number, name, cut, translation])
+    for number, reference in {line: reference for _, line, *_, reference in listed}.items():
+        rows.append([number, "reference", "", reference])
+        rows += [[number, name, cut, written] for name, line, cut, written, _ in listed if line == number]
     columns = [Column("line", "d"), Column("system"), Column("source"), Column("translation, greedy")]
     return Table("examples", "Lines of dev (the paper's Tables 3, 6 and 7)", columns, rows)
 
