@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,8 @@ def train(options: argparse.Namespace, layers: int, way: str) -> Iterator[dict[s
     model = Translator.build(config, data.src_vocabulary, data.trg_vocabulary)
     dev = dev_batches(model)
     plan = BatchPlan(data.corpus.lengths, config.training.batch_size, seed=options.seed)
-    planned = [row for epoch in range(99) for row in plan.epoch(epoch)][: options.updates + 2]
-    ready = feed(data.corpus, planned, model.device)
+    planned = islice((rows for epoch in count() for rows in plan.epoch(epoch)), options.updates + 2)
+    ready = feed(data.corpus, [*planned], model.device)
     (_, [one]), (_, [two]) = next(ready), next(ready)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.training.learning_rate)
     step, recent = Step(model, config.training), list[float]()
