@@ -27,8 +27,8 @@ class System:
     symbols: int = 100
     vocabulary: tuple[int, int] = (117, 97)
 
-    def model(self, precision: str = "bfloat16") -> Translator:
-        """A fresh model on the GPU."""
+    def model(self, precision: str = "bfloat16", device: str = "cuda") -> Translator:
+        """A fresh model."""
         segmenter: dict[str, Any] = {"type": "lookup", "embedding_dim": EMBEDDING}
         if self.segment:
             # A fresh unit with this bias scores every symbol about 0.9 or 0.3 (docs/paper_notes.md, 7).
@@ -57,13 +57,14 @@ class System:
             }
         )
         torch.manual_seed(1)
-        return Translator.build(config, *map(vocabulary, self.vocabulary)).cuda()
+        return Translator.build(config, *map(vocabulary, self.vocabulary)).to(device)
 
     def batch(self, size: int, length: int | None = None) -> Batch:
-        """Random sentences of one length, </s> included, in pinned memory."""
+        """Random sentences of one length, </s> included, in memory that a GPU fetches, where there is one."""
         count = (length or self.symbols) - 1
         rows = torch.randint(len(SPECIALS), min(self.vocabulary), (size, 2, count)).tolist()
-        return collate([(source, target) for source, target in rows]).pin()
+        batch = collate([(source, target) for source, target in rows])
+        return batch.pin() if torch.cuda.is_available() else batch
 
 
 SYSTEMS = (

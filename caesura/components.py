@@ -83,6 +83,10 @@ def build_parts(
     decoder = _component(config, "decoder", sizes)
     with config.blame("model.decoder"):
         decoder.join(segmenter)
+    sides = config.data.src.level, config.data.trg.level
+    if decoder.one_vocabulary and not config.data.joint and sides != ("byte", "byte"):
+        remedy = "set data.joint: true (levels bpe and wordpiece), or level: byte on both sides"
+        raise config.error("model.decoder.share", f"needs one vocabulary for both sides; {remedy}")
     return segmenter, encoder, decoder
 
 

@@ -150,17 +150,19 @@ class TrainingDisplay(_Display):
         self._bar = _bar(BarColumn(), TimeElapsedColumn())
         super().__init__(self._bar)
         self._task = self._bar.add_task("reading", total=None)
-        self._loss, self._work, self._began = "", "", 0.0
+        self._loss, self._work, self._began, self._before = "", "", 0.0, 0
         self.remark: str | None = None  # on the best model
 
     def working(self, what: str, done: int, total: int = 0) -> None:
         """Reading, numbering and measuring text; `total` is 0, or about how many lines there are."""
         if what != self._work:
-            self._work, self._began = what, time.monotonic()
+            self._work, self._began, self._before = what, time.monotonic(), done
         text = f"{what}: {done:,} lines"
         if 0 < done < total:
-            left = (time.monotonic() - self._began) * (total - done) / done
-            text = f"{what}: {done:,} of about {total:,} lines, about {duration(left)} left"
+            text = f"{what}: {done:,} of about {total:,} lines"
+        if self._before < done < total:
+            left = (time.monotonic() - self._began) * (total - done) / (done - self._before)
+            text += f", about {duration(left)} left"
         self._bar.update(self._task, description=text, completed=done if total else 0, total=total or None)
         if 0 < done < total:
             self._lines(text)

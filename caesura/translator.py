@@ -20,6 +20,7 @@ from caesura.data.entropy import EntropyModelCuts
 from caesura.data.vocabulary import PAD, Vocabulary
 from caesura.decoders.base import Decoded, Decoder
 from caesura.encoders.base import Encoded, Encoder
+from caesura.kernels.smoothing import Smoothed
 from caesura.layers.knobs import Knob
 from caesura.model_folder import Vocabularies, read_folder, write_folder
 from caesura.search.scheduled import scheduled_inputs
@@ -258,11 +259,9 @@ def _cross_entropy(
 
     One softmax of the logits [N, V] serves both. Both are sums or, with reduction "none", [N].
     """
-    logs = F.log_softmax(logits, 1)
-    cross_entropy = F.nll_loss(logs, targets, ignore_index=PAD, reduction=reduction)
     if not smoothing:
+        cross_entropy = F.cross_entropy(logits, targets, ignore_index=PAD, reduction=reduction)
         return cross_entropy, cross_entropy
-    even = -logs.mean(1).masked_fill(targets == PAD, 0)
-    if reduction == "sum":
-        even = even.sum()
-    return cross_entropy, (1 - smoothing) * cross_entropy + smoothing * even
+    smoothed, logs = Smoothed.apply(logits, targets, smoothing, PAD)
+    cross_entropy = F.nll_loss(logs, targets, ignore_index=PAD, reduction=reduction)
+    return cross_entropy, smoothed.sum() if reduction == "sum" else smoothed

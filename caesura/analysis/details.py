@@ -11,6 +11,7 @@ from caesura.analysis.frequency import by_frequency
 from caesura.analysis.training_text import TrainingText
 from caesura.config import Testing
 from caesura.evaluation.bootstrap import UnitCounts
+from caesura.evaluation.scores import score
 
 UNIT = 3  # lines whose n-grams are counted together: they take less than half the room of single lines
 
@@ -21,8 +22,12 @@ def details(
     references: Sequence[str],
     training: TrainingText,
     testing: Testing,
+    unseen: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Errors, scores by length and by rare words, words by frequency, and packed counts for a bootstrap."""
+    """Errors, scores by length and by rare words, words by frequency, and packed counts for a bootstrap.
+
+    `unseen`: the places of lines that are not in the training text, which are also scored by themselves.
+    """
     lines = [
         Translated(number, *line)
         for number, line in enumerate(zip(sources, translations, references, strict=True), 1)
@@ -38,5 +43,15 @@ def details(
         "by_length": plain(errors.by_length),
         "by_rarity": plain(errors.by_rarity),
         "by_frequency": plain(frequency),
+        "unseen": _part(translations, references, unseen, testing) if unseen else None,
         "units": {"lines": UNIT, "packed": counts.packed()},
     }
+
+
+def _part(
+    translations: Sequence[str], references: Sequence[str], places: Sequence[int], testing: Testing
+) -> dict[str, Any]:
+    """The scores of some of the lines."""
+    chosen = [translations[i] for i in places], [references[i] for i in places]
+    scores = score(*chosen, testing.bleu_tokenize, testing.lowercase)
+    return {"sentences": len(places), "bleu": scores.bleu, "chrf": scores.chrf}

@@ -14,6 +14,7 @@ from caesura.data.words import COUNTED, BoundedCounter
 from caesura.evaluation.boundaries import pieces_of, segment_length
 from caesura.output import Segmentation
 
+SINGLES = 100  # characters listed
 TOP = 10  # segments listed of each length, as in the paper's Table 5
 _WITHIN = 12  # characters: parts of other segments are looked up to this length
 _SHORTEST, _LONGEST = 3, 8  # characters of a string whose cuts are compared
@@ -57,6 +58,7 @@ class SegmentStatistics:
     missed: int  # a count may be too low by so much; 0 until there were too many distinct ones
     top: dict[int, list[Segment]]  # by length, the most frequent first
     singles: list[Character]  # the most frequent characters first
+    within: list[Character]  # those most often within longer segments first
 
 
 class SegmentTally:
@@ -120,7 +122,8 @@ class SegmentTally:
                 ]
                 for n, items in ranked.items()
             },
-            singles=_singles(counts, within, characters),
+            singles=(singles := _singles(counts, within, characters))[:SINGLES],
+            within=sorted((c for c in singles if c.within), key=lambda c: -c.within)[:SINGLES],
         )
 
 
@@ -151,7 +154,7 @@ def _within(counts: Mapping[str, int], parts: set[str]) -> Counter[str]:
 
 def _singles(counts: Mapping[str, int], within: Mapping[str, int], characters: set[str]) -> list[Character]:
     rows = [Character(c, counts.get(c, 0), within.get(c, 0)) for c in characters]
-    return sorted(rows, key=lambda row: (-row.alone - row.within, row.text))[:100]
+    return sorted(rows, key=lambda row: (-row.alone - row.within, row.text))
 
 
 def _median(histogram: Mapping[int, int]) -> float:

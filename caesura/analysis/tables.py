@@ -71,7 +71,8 @@ class Table:
         lines = [[column.name for column in self.columns]]
         lines += [["---:" if column.form else "---" for column in self.columns]]
         lines += [[c.show(cell) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows]
-        return "".join(f"| {' | '.join(c.replace('|', chr(92) + '|') for c in line)} |\n" for line in lines)
+        escapes = str.maketrans({"|": "\\|", "<": "&lt;"})  # `<unk>` would be taken for a tag
+        return "".join(f"| {' | '.join(cell.translate(escapes) for cell in line)} |\n" for line in lines)
 
     def csv(self) -> str:
         """The values themselves, in full precision."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from caesura.data.words import WORDS, WordCounts, WordTally, load_words
 from caesura.errors import InputError, no_file
 from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
+from caesura.training.prepare import parallel_text
 
 LINES = 200_000  # of the training text that are read; a longer one is read so far, and that is said
 _CHUNK = 2_000
@@ -82,6 +83,26 @@ def training_text(model: Translator, folder: Path, given: str | None, errors: Er
         read = _words(read, src, errors, 0)
         written = _words(written, src, errors, 1) if is_tsv(src) else _words(written, trg, errors, 0)
     return TrainingText(read, written, path, errors)
+
+
+def unseen_lines(
+    train: Files | Path, sources: Sequence[str], references: Sequence[str], errors: Errors
+) -> list[int] | None:
+    """The places of lines whose source and reference are both not lines of the training text.
+
+    None where the training text is not there. All of it is read.
+    """
+    text = parallel_text(train)
+    if not all(stored(path).is_file() for path in text.files()):
+        return None
+    wanted = {*sources}, {*references}
+    seen: tuple[set[str], set[str]] = set(), set()
+    for src, trg, _ in text.pairs(errors, with_bounds=False):
+        for line, of_interest, found in zip((src, trg), wanted, seen, strict=True):
+            if line in of_interest:
+                found.add(line)
+    lines = enumerate(zip(sources, references, strict=True))
+    return [i for i, (src, trg) in lines if src not in seen[0] and trg not in seen[1]]
 
 
 def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:

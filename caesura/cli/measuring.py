@@ -192,11 +192,11 @@ def analyze(
     bpe: Bpe = 2_000,
     moved: Moved = 20,
     only: Annotated[
-        Literal["cuts", "robust"] | None,
+        Literal["cuts", "robust", "inside"] | None,
         typer.Option(
             "--only",
             help="print this instead of writing a report; cuts: fidelity, flips, where cuts fall; robust: "
-            "typos, beams",
+            "typos, beams; inside: frequent segments, examples, gates, attention",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="with --only: JSON instead of text")] = False,
@@ -210,11 +210,13 @@ def analyze(
         if only == "cuts" and not moved:
             raise InputError("--only cuts --moved 0: at least one sentence is needed")
         _refuse(f"--only {only} writes no report", {"--out": out, "--lines": lines})
-        if only == "robust":
-            _refuse("--only robust does not use it", {"--gold": gold, "--train": train})
+        unused = {"robust": {"--gold": gold, "--train": train}, "inside": {"--gold": gold}}
+        _refuse(f"--only {only} does not use it", unused.get(only, {}))
         translator = load_model(model, device, testing, threads)
         if only == "cuts":
             _only_cuts(model, translator, (src, trg, gold, train), moved, seed, as_json, errors)
+        elif only == "inside":
+            _only_inside(model, translator, (src, trg, train), sample, seed, as_json, errors)
         else:
             _only_robust(model, translator, (src, trg), sample, seed, as_json, errors)
         return
@@ -298,6 +300,33 @@ def _only_robust(
         terminal.say("\n".join(table.text() for table in measures.tables()))
 
 
+def _only_inside(
+    folder: Path,
+    translator: Translator,
+    files: tuple[str | None, str | None, str | None],
+    sample: int,
+    seed: int,
+    as_json: bool,
+    errors: Errors,
+) -> None:
+    """Count segments, look at gates and attention, and translate a few lines."""
+    from caesura import terminal
+    from caesura.analysis.inside import inside_tables, measure_inside
+    from caesura.analysis.lines import name_of, read_text
+    from caesura.analysis.training_text import training_text
+
+    src, trg = _files(translator, *files[:2], "dev")
+    training = training_text(translator, folder, files[2], errors)
+    translator.read_cuts(src)
+    text, name = read_text(src, trg, errors, translator.config.testing.max_input), name_of(src)
+    with terminal.stages(f"looking inside {folder}") as report:
+        record = measure_inside(translator, text, name, sample, training, seed, report).record()
+    if as_json:
+        print_json({"model": str(folder), "text": name, "seed": seed, **record})
+    else:
+        terminal.say("\n".join(table.text() for table in inside_tables({translator.config.name: record})))
+
+
 def _numbers(lines: str | None) -> tuple[int, ...]:
     if lines is not None and not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", lines):
         raise InputError(f"--lines {lines}: numbers of lines separated by commas are wanted, such as 3,17")
@@ -335,11 +364,12 @@ def _details(
     seconds: float,
 ) -> dict[str, Any]:
     from caesura.analysis.details import details
-    from caesura.analysis.training_text import training_text
+    from caesura.analysis.training_text import training_text, unseen_lines
 
     training = training_text(translator, folder, None, errors)
     best = [output.best for output in result.outputs]
-    numbers = details(text.sources, best, text.references, training, translator.config.testing)
+    unseen = unseen_lines(translator.config.data.train, text.sources, text.references, errors)
+    numbers = details(text.sources, best, text.references, training, translator.config.testing, unseen)
     return {"seconds": seconds, "device": translator.device.type, **numbers}
 
 

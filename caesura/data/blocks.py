@@ -71,8 +71,13 @@ def read_blocks(
 
 def workers_for(paths: Sequence[Path], cores: int) -> int:
     """How many processes a text is worth."""
-    sizes = (os.path.getsize(stored(path)) * (_PACKED if suffix_of(stored(path)) else 1) for path in paths)
-    return max(1, min(cores, _MOST, sum(sizes) // _WORTH))
+    return max(1, min(cores, _MOST, text_size(paths) // _WORTH))
+
+
+def text_size(paths: Iterable[Path]) -> int:
+    """The bytes of a text, about, where it is packed."""
+    files = [stored(path) for path in paths]
+    return sum(os.path.getsize(file) * (_PACKED if suffix_of(file) else 1) for file in files)
 
 
 def in_order(

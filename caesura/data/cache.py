@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from caesura.data.blocks import text_size
 from caesura.data.corpus import PLACE, Corpus, Counted, identity
-from caesura.data.files import Mark, digests, mark_of, parse_json, parts, read_at_most, stored, write_whole
+from caesura.data.files import Mark, digests, mark_of, parse_json, parts, read_at_most, write_whole
 from caesura.data.held import make_folder
 from caesura.data.numbering import Counting, Numbering, TextCounts, count_text
 from caesura.data.words import side_of
@@ -82,7 +83,7 @@ class Cache:
         cores: int = 1,
     ) -> TextCounts:
         """What occurs in the text; of a large one, this is remembered, unless its vocabulary is of words."""
-        if any(counting.split) or sum(stored(path).stat().st_size for path in counting.text.files()) < _LARGE:
+        if any(counting.split) or text_size(counting.text.files()) < _LARGE:
             return count_text(counting, progress, cores)
         made_from = {"counts": COUNTS, "text": counting.text.digests(), "errors": counting.errors}
         name = f"{_named(made_from)}.counts"

@@ -257,6 +257,10 @@ class Corpus:
         """The symbols of each source and target, [N, 2], without </s>."""
         return np.diff(self._table[:, :2].ravel()[1:]).reshape(-1, 2)
 
+    def target_symbols(self, rows: NDArray[np.int64]) -> int:
+        """The symbols of some targets together, without </s>."""
+        return int((self._table[rows + 1, 1] - self._table[rows + 1, 0]).sum())
+
     @property
     def characters(self) -> NDArray[np.int64]:
         """The characters of each source and target, [N, 2], whatever a symbol is."""

@@ -19,7 +19,7 @@ PACKED = (".xz", ".zst", ".gz")
 XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger dictionary 97
 ZST_WINDOW = 27  # bits, so 128 MiB: what `zstd -d` unpacks if it is not told to take more
 ZST_LIBRARY = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-_AT_ONCE = 1 << 16  # bytes of the file
+_AT_ONCE = 1 << 14  # bytes of the file: no more, so that `position` is close to what was unpacked
 
 
 class DamagedStreamError(Exception):

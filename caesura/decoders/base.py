@@ -61,6 +61,7 @@ class Decoder(nn.Module, Generic[State]):
     """
 
     segmenting: ClassVar[bool] = False  # whether it cuts its output: `ends` is not None
+    one_vocabulary: bool = False  # whether source and target have to have the same symbols
     lean: ClassVar[bool] = False  # whether Triton's kernels take a step in less than K * S * attention_size
 
     def join(self, segmenter: BaseSegmenter) -> None:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from caesura.layers.masks import additive
+
 
 @dataclass(frozen=True)
 class Cache:
@@ -34,9 +36,9 @@ class Cache:
         return cls(keys, values, ancestry, like.new_zeros((), dtype=torch.long))
 
     def mask(self) -> Tensor:
-        """[B, 1, K, K * U] bool: the entries that each hypothesis reads in this step, its own new one too."""
+        """[B, 1, K, K * U]: 0 for what each hypothesis reads in this step, its new entry too; else -inf."""
         mine = self.ancestry[:, :, None] == self._own()  # [B, K, K, U]
-        return (mine & (self._places() <= self.position)).flatten(2)[:, None]
+        return additive((mine & (self._places() <= self.position)).flatten(2)[:, None], self.keys[0].dtype)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
         """[B, N, K, D] for the new symbols' queries, keys and values of this shape; these are written down.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +16,19 @@ from caesura.decoders.cache import Cache
 from caesura.encoders.base import Encoded
 from caesura.kernels.precision import working_dtype
 from caesura.kernels.states import ROOM, SENTENCE
-from caesura.layers.embedding import ScaledEmbedding, scaled_table
-from caesura.layers.masks import positions_mask
+from caesura.layers.embedding import scaled_table
+from caesura.layers.masks import additive, positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
-from caesura.layers.transformer import Block, Core, CrossAttention, block_flops, check_blocks, cross_flops
+from caesura.layers.transformer import (
+    Block,
+    Core,
+    CrossAttention,
+    block_flops,
+    check_blocks,
+    cross_flops,
+    projected,
+)
+from caesura.segmenters.base import BaseSegmenter
 
 Memory = tuple[tuple[Tensor, Tensor], ...]  # per layer keys and values [B, N, S, D]
 
@@ -29,14 +39,14 @@ class TransformerState:
 
     cache: Cache
     memory: Memory = field(metadata=SENTENCE)
-    mask: Tensor = field(metadata=SENTENCE)  # [B, 1, 1, S] bool: this segment is there
+    mask: Tensor = field(metadata=SENTENCE)  # [B, 1, 1, S] 0: this segment is there; -inf: it is not
 
 
 class TransformerDecoder(Decoder[TransformerState]):
     """Blocks of self-attention over the symbols so far and of attention to the source.
 
-    With `tied`, the output layer's matrix is the table of embeddings. `dropout` applies to embeddings and to
-    the output of every layer in a block.
+    With `tied`, the output layer's matrix is the table of embeddings; with `share`, source symbols are looked
+    up in it too. `dropout` applies to embeddings and to the output of every layer in a block.
     """
 
     def __init__(
@@ -50,11 +60,12 @@ class TransformerDecoder(Decoder[TransformerState]):
         dropout: float = 0.1,
         positions: Positions = "rotary",
         tied: bool = False,
+        share: bool = False,
     ) -> None:
         super().__init__()
         check_blocks(size, heads, feed_forward, num_layers, dropout, positions)
         self.size, self.heads, self.feed_forward = size, heads, feed_forward
-        self.memory_dim, self.positions = memory_dim, positions
+        self.memory_dim, self.positions, self.one_vocabulary = memory_dim, positions, share
         self.embedding = scaled_table(vocab_size, size)
         self.blocks = nn.ModuleList(
             Block(size, heads, feed_forward, dropout, memory_dim) for _ in range(num_layers)
@@ -64,7 +75,16 @@ class TransformerDecoder(Decoder[TransformerState]):
 
     def extra_repr(self) -> str:
         """The settings that its modules do not show."""
-        return f"heads={self.heads}, positions={self.positions}"
+        return f"heads={self.heads}, positions={self.positions}" + ", share=True" * self.one_vocabulary
+
+    def join(self, segmenter: BaseSegmenter) -> None:
+        """With `share`, the segmenter looks symbols up in the table of this decoder."""
+        if self.one_vocabulary:
+            table = self.embedding
+            segmenter.share_table(table)
+            del self.embedding
+            # Not registered: the segmenter owns it now, so that it is saved and counted once.
+            object.__setattr__(self, "embedding", table)
 
     @property
     def looks(self) -> Heads:
@@ -144,13 +164,9 @@ class TransformerDecoder(Decoder[TransformerState]):
         # Padding may hold NaN, which a weight of 0 would let through.
         within = positions_mask(encoded.lengths, states.shape[1])
         states = states.masked_fill(~within[..., None], 0)
+        memory = projected(states, [cast(CrossAttention, block.cross) for block in self.blocks])
         mask = positions_mask(encoded.lengths.clamp(min=1), states.shape[1])[:, None, None]
-        return tuple(self._cross(i).project(states) for i in range(len(self.blocks))), mask
-
-    def _cross(self, layer: int) -> CrossAttention:
-        attention = self.blocks[layer].cross
-        assert isinstance(attention, CrossAttention)
-        return attention
+        return memory, additive(mask, memory[0][0].dtype)
 
 
 class Output(nn.Module):
@@ -163,8 +179,4 @@ class Output(nn.Module):
 
     def forward(self, states: Tensor, embedding: nn.Embedding) -> Tensor:
         """[..., V] from states [..., size]."""
-        if self.weight is not None:
-            return F.linear(states, self.weight, self.bias)
-        if not isinstance(embedding, ScaledEmbedding):  # of rows that are larger
-            states = states * embedding.embedding_dim**-0.5
-        return F.linear(states, embedding.weight, self.bias)
+        return F.linear(states, embedding.weight if self.weight is None else self.weight, self.bias)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from caesura.encoders.base import Encoded, Encoder
 from caesura.kernels.precision import working_dtype
-from caesura.layers.masks import positions_mask
+from caesura.layers.masks import additive, positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
 from caesura.layers.projection import between
 from caesura.layers.transformer import Block, block_flops, check_blocks
@@ -72,7 +72,7 @@ class TransformerEncoder(Encoder):
         else:
             states = states + sinusoids(places, self.output_dim).to(states.dtype)
         # A sentence without segments looks at one of zeros: a softmax over nothing is NaN.
-        mask = positions_mask(lengths.clamp(min=1), S)[:, None, None]
+        mask = additive(positions_mask(lengths.clamp(min=1), S)[:, None, None], working_dtype(states))
         core = partial(F.scaled_dot_product_attention, attn_mask=mask)
         states = self.dropout(states)
         for block in self.blocks:

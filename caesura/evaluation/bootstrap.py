@@ -120,9 +120,19 @@ def replicates(
 
 def difference(system: Sequence[Replicates], other: Sequence[Replicates], seed: int = SEED) -> Difference:
     """One system above another, each with one or more trainings; their seeds are drawn again as well."""
+    return contrast([system], [other], seed)
+
+
+def contrast(
+    above: Sequence[Sequence[Replicates]], below: Sequence[Sequence[Replicates]], seed: int = SEED
+) -> Difference:
+    """The sum of some systems' scores above that of others, such as what two systems gain in two settings."""
     rng = np.random.default_rng(seed)
-    mean = float(np.mean([one.score for one in system]) - np.mean([one.score for one in other]))
-    drawn = _over_seeds(system, rng) - _over_seeds(other, rng)
+    mean, drawn = 0.0, np.zeros(())
+    for sign, systems in ((1, above), (-1, below)):
+        for system in systems:
+            mean += sign * float(np.mean([one.score for one in system]))
+            drawn = drawn + sign * _over_seeds(system, rng)
     low, high = np.quantile(drawn, (0.025, 0.975))
     sizes = np.abs(drawn)
     beyond = int((sizes - sizes.mean() > abs(mean)).sum())

@@ -7,6 +7,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from caesura.analysis.inside import inside_tables
 from caesura.analysis.places import KeptCuts
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.errors import InputError
@@ -27,6 +28,10 @@ NOTES = {
     "beam times": "The same sample, timed beside other runs if there were any: a rough guide.",
     "length": "The test set in five groups of about the same size.",
     "rarity": "A word is rare if it occurs fewer than ten times in the training text.",
+    "frequent": "On dev, of the seed that did best there, as in the tables after this one. Beside each "
+    "segment, how often it was made. Not in training: those that are nowhere in the training text.",
+    "gates": "The update gate as in the paper: 1 takes the new state. Means over 200 lines of dev.",
+    "attention": "Shares of the weight, and what an even spread would have, over 200 lines of dev.",
     "frequency": "The share of the reference's words that the translation of the same line has.",
 }
 
@@ -56,13 +61,25 @@ def sections(results: Sequence[SystemResult], pairs: Sequence[Pair]) -> list[Tab
         wide("rarity", "BLEU by rare words in the source", ".1f", results, _groups("by_rarity")),
         wide("frequency", "Words found, by occurrences in the training text", ".1%", results, _recalls),
         wide("errors", "Errors in translations, as shares", ".2%", results, _errors),
+        *inside_tables(_inside(results)),
     ]
     return [table for table in made if table.rows]
 
 
+def _inside(results: Sequence[SystemResult]) -> dict[str, Any]:
+    """What was seen inside one model of each system: the one that did best on dev."""
+    seen = {}
+    for result in results:
+        looked = [o for o in result.counted if "inside" in o.measured]
+        if looked:
+            best = max(looked, key=lambda outcome: (outcome.best or {}).get("bleu", 0.0))
+            seen[result.system.title] = best.measured["inside"]
+    return seen
+
+
 def pairs_of(results: Sequence[SystemResult]) -> list[Pair]:
     """Every system of a table against each before it, where counts of lines were kept."""
-    bleu, chrf = _drawn(results)
+    bleu, chrf = drawn_texts(results, [result.system.title for result in results])
     return [
         Pair(b, len(bleu[b]), a, difference(bleu[b], bleu[a]), difference(chrf[b], chrf[a]))
         for a, b in combinations(bleu, 2)
@@ -93,19 +110,21 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
     return Table("differences", f"Against {first}", columns, rows)
 
 
-def _drawn(results: Sequence[SystemResult]) -> tuple[dict[str, list[Replicates]], ...]:
-    """BLEU and chrF2 of every training on the same drawn texts, by the title of its system."""
+def drawn_texts(
+    results: Sequence[SystemResult], names: Sequence[str]
+) -> tuple[dict[str, list[Replicates]], ...]:
+    """BLEU and chrF2 of every training on the same drawn texts, by the names of their systems."""
     counts: list[UnitCounts] = []
-    titles: list[str] = []
-    for result in results:
+    owners: list[str] = []
+    for result, name in zip(results, names, strict=True):
         for outcome in result.counted:
             if (packed := outcome.measured.get("test", {}).get("units")) is not None:
                 counts.append(_unpacked(outcome, lambda p: UnitCounts.unpacked(p["packed"]), packed))
-                titles.append(result.system.title)
+                owners.append(name)
     drawn: tuple[dict[str, list[Replicates]], ...] = {}, {}
-    for by_title, metric in zip(drawn, replicates(counts), strict=True):
-        for title, scores in zip(titles, metric, strict=True):
-            by_title.setdefault(title, []).append(scores)
+    for by_name, metric in zip(drawn, replicates(counts), strict=True):
+        for name, scores in zip(owners, metric, strict=True):
+            by_name.setdefault(name, []).append(scores)
     return drawn
 
 

@@ -152,6 +152,7 @@ TEST = Measure("test", _evaluation, "testing")  # scores on the config's test se
 DETAILED = Measure("test", lambda member: _evaluation(member, "--details"), "testing")
 CUTS = cuts_of_dev()
 ROBUST = Measure("robust", _robust, "translating with noise and several beams")
+INSIDE = Measure("inside", lambda m: _analysis(m, "--only", "inside", "--sample", "200"), "looking inside")
 PACKED = {"test": "units", "cuts": "cuts"}  # by measure, what is long and only compared with others
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from caesura.config import Section, cookbook, load_config, yamlfile
 from caesura.config.cookbook import FILE
 from caesura.config.phrasing import problems
+from caesura.config.text import wrong
 from caesura.config.yamlfile import Key, Place, place_of
 from caesura.errors import InputError
-from caesura.experiments.outcome import DETAILED, ROBUST, TEST, Measure, Member, cuts_of_dev
+from caesura.experiments.outcome import DETAILED, INSIDE, ROBUST, TEST, Measure, Member, cuts_of_dev
 from caesura.training.prepare import text_settings
 
 Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
@@ -57,6 +58,38 @@ class RecipeTable(Section):
     rows: dict[Name, RecipeRow] = Field(min_length=1, description="its systems, by their names")
 
 
+class Claim(Section):
+    """A statement of the paper, and which of our rows decide it: their BLEU, or the length of segments."""
+
+    claim: str = Field(min_length=1, description="what the paper finds")
+    paper: str = Field(default="", description="its figures")
+    above: list[str] = Field(
+        default=[],
+        description="rows as TABLE-ROW; their BLEU is added up, and of rows with a bar between, dev chooses",
+    )
+    below: list[str] = Field(default=[], description="rows that should have less")
+    length_of: str | None = Field(default=None, description="or a row whose segments decide")
+    at_least: float = Field(default=1.0, ge=1, description="characters per segment on dev")
+    at_most: float | None = Field(default=None, ge=1, description="null: any")
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows that it names."""
+        named = [*self.above, *self.below, *([self.length_of] if self.length_of else [])]
+        return [row for names in named for row in choices(names)]
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Claim:
+        if bool(self.above and self.below) == bool(self.length_of) or bool(self.above) != bool(self.below):
+            raise wrong("above", "needs below beside it, or length_of in the place of both")
+        return self
+
+
+def choices(names: str) -> list[str]:
+    """The rows of `a | b`, of which dev chooses one."""
+    return [name.strip() for name in names.split("|")]
+
+
 class Splits(Section):
     """Sentences of the paper's text."""
 
@@ -74,9 +107,10 @@ class Recipe(Section):
     title: str = Field(min_length=1, description="the text and the direction")
     note: str = Field(default="", description="what to know, under every table")
     paper_text: Splits | None = Field(default=None, description="what the paper trained on")
-    measures: list[Literal["cuts", "details", "robust"]] = Field(
+    measures: list[Literal["cuts", "details", "inside", "robust"]] = Field(
         default=[], description="what is measured besides test scores; see below"
     )
+    claims: list[Claim] = Field(default=[], description="of the paper, on which claims.md gives a verdict")
     tables: dict[Name, RecipeTable] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _folder: Path = PrivateAttr(default=Path())
@@ -96,7 +130,7 @@ class Recipe(Section):
         if gold is not None and "cuts" not in self.measures:
             raise InputError(f"--gold {gold}: recipe {self.name} does not measure cuts; leave it out")
         test = DETAILED if "details" in self.measures else TEST
-        others = {"cuts": cuts_of_dev(gold), "robust": ROBUST}
+        others = {"cuts": cuts_of_dev(gold), "robust": ROBUST, "inside": INSIDE}
         return test, *(measure for name, measure in others.items() if name in self.measures)
 
     def error(self, key: Key, message: str) -> InputError:
@@ -154,7 +188,20 @@ def load_recipe(path: Path) -> Recipe:
         yamlfile.refuse(problems(invalid, Recipe, source.places))
         raise
     recipe._places, recipe._folder = source.places, path.parent
+    _check_claims(recipe)
     return recipe
+
+
+def _check_claims(recipe: Recipe) -> None:
+    """Claims name rows that there are, of one text."""
+    texts = {f"{name}-{row}": table.text for name, table in recipe.tables.items() for row in table.rows}
+    for number, claim in enumerate(recipe.claims):
+        if unknown := [row for row in claim.rows if row not in texts]:
+            raise recipe.error(("claims", str(number)), f"no row {unknown[0]}; rows are named TABLE-ROW")
+        if len({texts[row] for row in claim.rows}) > 1:
+            raise recipe.error(
+                ("claims", str(number)), "its rows are of several texts, whose scores say nothing"
+            )
 
 
 def systems(recipe: Recipe, chosen: Chosen) -> list[RecipeSystem]:

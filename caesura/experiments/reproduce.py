@@ -23,6 +23,7 @@ from caesura.experiments import panel_figures
 from caesura.experiments.appendix import APPENDIX, NOTES, PAIRS, pairs_of, pairs_table, sections
 from caesura.experiments.article import article_table, page_of, refresh
 from caesura.experiments.cards import keep_cards, links
+from caesura.experiments.claims import CLAIMS, NOTE, claims_table
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, last_words
 from caesura.experiments.outcome import Member, Outcome, weights_checksum
@@ -116,7 +117,7 @@ def redraw(name: str, out: Path) -> list[Path]:
     with hold(out, lambda _: None):
         experiment.write(drawn=True)
         page = experiment.append()
-    names = [TABLE, "table.md", "table.csv", APPENDIX, PAIRS, *CAPTIONS, *panel_figures.CAPTIONS]
+    names = [TABLE, "table.md", "table.csv", CLAIMS, APPENDIX, PAIRS, *CAPTIONS, *panel_figures.CAPTIONS]
     return [path for path in (out / name for name in names) if path.exists()] + page
 
 
@@ -238,7 +239,7 @@ class Reproduction(Experiment):
         write_whole(self.out / "table.md", self._markdown(results))  # which shows the figures
 
     def append(self) -> list[Path]:
-        """Write the appendix: pairs of systems, noise, beams, errors; nothing where none of it was kept.
+        """Write the claims, and an appendix of what was kept: pairs of systems, noise, beams, errors.
 
         The tables of the page beside the folder are made anew as well; the page, if there is one.
         """
@@ -252,6 +253,11 @@ class Reproduction(Experiment):
                 notes = f"\n{NOTES[table.key]}\n" if table.key in NOTES else ""
                 parts.append(f"## {title}: {table.title}\n\n{table.markdown()}{notes}")
             pairs += [(name, pair) for pair in compared]
+        if self.recipe.claims:
+            table = claims_table(self.recipe.claims, self.results())
+            head = f"# {self.recipe.title}: {table.title}\n\n"
+            notes = "".join(f"\n{note}\n" for note in self._about(self.recipe.texts))
+            write_whole(self.out / CLAIMS, f"{head}{table.markdown()}\n{NOTE}\n{notes}")
         if len(parts) > 1:
             write_whole(self.out / APPENDIX, "\n".join(parts))
         if pairs:

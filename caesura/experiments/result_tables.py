@@ -14,11 +14,13 @@ from caesura.terminal import duration
 SCORES = ("bleu", "chrf", "chrf_bigram")
 REASON = 160  # characters of a failure that a table shows
 FALLEN = 0.9  # of the best BLEU on dev: a training that ends below it gets a note
+UNSEEN = "BLEU, unseen (lines)"
 ASKED, FIDELITY, FLIP, BOUNDARIES = "asked", "fidelity", "best flip", "word F1 / random"
 GOLD, SURPRISAL = "gold F1 / random", "surprisal"
 PACE, DECODING, BUDGET = "ms per update", "ms per sentence", "budget"
 # Columns that not every table has, and their explanations.
 OPTIONAL = {
+    UNSEEN: "Unseen: the test lines whose source and reference are both not lines of the training text.",
     ASKED: "Asked: the characters per segment that the rate asks for; beside it, what came out.",
     FIDELITY: "Fidelity: the cosine between the gradient that training gives the cutter's scores and the "
     "true one, which is measured by cutting the text anew; on dev, ± its standard error.",
@@ -58,6 +60,7 @@ def _columns(results: Sequence[SystemResult]) -> list[tuple[Column, Ours, Papers
         (Column("seeds", "d"), _seeds, _blank),
         (Column("BLEU", "s"), _mean("bleu", ".2f"), lambda p: _formatted(p.bleu, ".2f")),
         (Column("chrF2", "s"), _mean("chrf", ".2f"), lambda p: _formatted(p.chrf and 100 * p.chrf, ".0f")),
+        (Column(UNSEEN, "s"), _unseen, _blank),
         (Column("BLEU, dev", "s"), _mean("dev_bleu", ".2f"), _blank),
         (
             Column("parameters", "s"),
@@ -112,6 +115,11 @@ def _mean(name: str, form: str) -> Callable[[SystemResult], str]:
 def _seeds(result: SystemResult) -> int:
     tested = result.figure("bleu")
     return tested.count if tested else sum(outcome.best is not None for outcome in result.counted)
+
+
+def _unseen(result: SystemResult) -> str:
+    lines = result.figure("unseen")
+    return "" if lines is None else f"{_mean('unseen_bleu', '.2f')(result)} ({lines.mean:,.0f})"
 
 
 def _lengths(result: SystemResult) -> str:

@@ -151,6 +151,13 @@ def _of_gold(kind: str) -> Callable[[Outcome], float | None]:
     return find
 
 
+def _unseen(outcome: Outcome) -> dict[str, Any]:
+    """The scores of the test lines that are not in the training text; empty where all are so."""
+    test = outcome.measured.get("test") or {}
+    part = test.get("unseen") or {}
+    return part if part and part["sentences"] < test["scores"]["sentences"] else {}
+
+
 def _decoding(outcome: Outcome) -> float | None:
     """Seconds per sentence of the test set, with its beam."""
     test = outcome.measured.get("test") or {}
@@ -167,6 +174,9 @@ FIGURES: dict[str, Callable[[Outcome], float | None]] = {
     "bleu": _tested("bleu"),
     "chrf": _tested("chrf"),
     "chrf_bigram": _tested("chrf_bigram"),
+    "unseen_bleu": lambda outcome: _unseen(outcome).get("bleu"),
+    "unseen_chrf": lambda outcome: _unseen(outcome).get("chrf"),
+    "unseen": lambda outcome: _unseen(outcome).get("sentences"),
     "dev_bleu": _at_best("bleu"),
     "dev_chrf": _at_best("chrf"),
     "parameters": _at_start("parameters"),

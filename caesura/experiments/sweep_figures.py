@@ -31,6 +31,7 @@ from caesura.experiments.sweep_looks import (
     size,
 )
 from caesura.experiments.sweep_results import Sweep, SweepRun
+from caesura.experiments.sweep_values import by_value, searched
 
 LARGEST = 120.0  # area of a dot, in square points; half of it where there are many
 MANY = 12  # runs, above which they are drawn finer
@@ -243,6 +244,8 @@ def figures(sweep: Sweep) -> dict[str, Figure]:
             drawn[name] = draw(sweep)
     if logged:
         drawn["loss"] = loss_curves(sweep)
+    if searched(sweep) and any(run.at_best("bleu") is not None for run in _grid(sweep)):
+        drawn["by-value"] = by_value(sweep)
     return drawn
 
 

@@ -25,8 +25,11 @@ def gru(
     ahead: nn.Module,
     back: nn.Module | None = None,
     symbols: Tensor | None = None,
+    drop: float = 0.0,
 ) -> Tensor:
     """[B, S, H] from states [B, S, D]; with `back`, which reads from the last to the first, [B, S, 2H].
+
+    `drop` is the share of the recurrent weights that are left out, the same ones at all positions.
 
     With `symbols` [B, S], `states` is a table [V, D], whose rows they name. Padding is at the end of a
     sequence, must be finite in `states`, and comes out as zeros.
@@ -46,12 +49,16 @@ def gru(
         states, symbols = F.embedding(symbols, states).masked_fill(padding[..., None], 0), None
     directions = [ahead] if back is None else [ahead, back]
     if not kernels:
-        return _by_pytorch(states, lengths, *directions)
-    return _by_kernels(states, lengths, symbols, directions)
+        return _by_pytorch(states, lengths, drop, *directions)
+    return _by_kernels(states, lengths, symbols, directions, drop)
 
 
 def _by_kernels(
-    states: Tensor, lengths: Tensor, symbols: Tensor | None, directions: Sequence[nn.Module]
+    states: Tensor,
+    lengths: Tensor,
+    symbols: Tensor | None,
+    directions: Sequence[nn.Module],
+    drop: float,
 ) -> Tensor:
     """All directions at once, from one product with all input weights."""
     weight_ih, bias_ih, weight_hh, bias_hh = (
@@ -71,17 +78,35 @@ def _by_kernels(
     inputs = F.linear(states, weight_ih.flatten(0, 1), bias_ih.flatten())
     if symbols is not None:
         inputs = named.to(inputs.dtype) @ F.pad(inputs, (0, 0, 0, len(rows) - len(inputs)))
+    weight_hh = thinned(weight_hh, drop)
     return gru_layer(inputs.unflatten(2, (len(directions), -1)), lengths, weight_hh, bias_hh)
 
 
-def _by_pytorch(states: Tensor, lengths: Tensor, ahead: nn.Module, back: nn.Module | None = None) -> Tensor:
+def _by_pytorch(
+    states: Tensor, lengths: Tensor, drop: float, ahead: nn.Module, back: nn.Module | None = None
+) -> Tensor:
     """PyTorch's own GRU, one direction at a time: the backward one reads mirrored sentences."""
-    output, mask = ahead(states)[0], positions_mask(lengths, states.shape[1])
+    output, mask = _whole(ahead, states, drop), positions_mask(lengths, states.shape[1])
     if back is not None:
         steps = torch.arange(states.shape[1], device=states.device)
         mirror = torch.where(mask, lengths[:, None] - 1 - steps, steps)
-        output = torch.cat((output, _pick(back(_pick(states, mirror))[0], mirror)), 2)
+        output = torch.cat((output, _pick(_whole(back, _pick(states, mirror), drop), mirror)), 2)
     return output.masked_fill(~mask[..., None], 0)
+
+
+def thinned(weights: Tensor, share: float) -> Tensor:
+    """Weights of which a share is left out (Merity et al. 2018)."""
+    return F.dropout(weights, share) if share else weights
+
+
+def _whole(layer: nn.Module, states: Tensor, drop: float) -> Tensor:
+    """One direction, from the first position to the last."""
+    if not drop:
+        made: Tensor = layer(states)[0]
+        return made
+    weights = {"weight_hh_l0": thinned(layer.get_parameter("weight_hh_l0"), drop)}
+    made = torch.func.functional_call(layer, weights, (states,))[0]
+    return made
 
 
 def _pick(states: Tensor, positions: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ B sentences, Q queries, S keys, N heads, D features of a head.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -32,16 +32,18 @@ class SelfAttention(nn.Module):
     def forward(self, states: Tensor, rotation: Rotation | None, core: Core) -> Tensor:
         """[B, Q, size]."""
         parts = self.inputs(states).unflatten(2, (3, self.heads, -1))
-        both, values = parts[:, :, :2], parts[:, :, 2]
-        if rotation is not None:
-            both = rotated(both, rotation)
-        queries, keys = both.unbind(2)
+        # The gradient is put together at once: each slice would have one of its own, filled up with zeros.
+        if rotation is None:
+            queries, keys, values = parts.unbind(2)
+        else:
+            both, rest = parts.split((2, 1), 2)
+            (queries, keys), values = rotated(both, rotation).unbind(2), rest.squeeze(2)
         context = core(queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2))
         return joined(context, self.output)
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention to keys and values that are projected once, however many steps read them."""
+    """Multi-head attention to keys and values that `projected` makes once, however many steps read them."""
 
     def __init__(self, size: int, memory_dim: int, heads: int) -> None:
         super().__init__()
@@ -50,23 +52,28 @@ class CrossAttention(nn.Module):
             linear(*sizes) for sizes in ((size, size), (memory_dim, 2 * size), (size, size))
         )
 
-    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, N, S, D] of a memory [B, S, M]."""
-        keys, values = self.memory(memory).unflatten(2, (2, self.heads, -1)).unbind(2)
-        return keys.transpose(1, 2), values.transpose(1, 2)
-
     def forward(self, states: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """[B, Q, size] for states [B, Q, size]; `mask` [B, 1, 1, S] is True where a key counts."""
+        """[B, Q, size] for states [B, Q, size]; `mask` [B, 1, 1, S] is -inf where a key does not count."""
         context = F.scaled_dot_product_attention(self._queries(states), keys, values, mask)
         return joined(context, self.output)
 
     def weights(self, states: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B, N, Q, S]: where each state looks, in float32 or better."""
         scores = full(self._queries(states) @ keys.transpose(2, 3)) / math.sqrt(keys.shape[3])
-        return scores.masked_fill(~mask, -torch.inf).softmax(3)
+        return (scores + full(mask)).softmax(3)
 
     def _queries(self, states: Tensor) -> Tensor:
         return self.query(states).unflatten(2, (self.heads, -1)).transpose(1, 2)
+
+
+def projected(memory: Tensor, layers: Sequence[CrossAttention]) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Keys and values [B, N, S, D] of a memory [B, S, M] for each of these layers, by one product."""
+    weight, bias = (
+        torch.cat([getattr(layer.memory, name) for layer in layers]) for name in ("weight", "bias")
+    )
+    parts = F.linear(memory, weight, bias).unflatten(2, (2 * len(layers), layers[0].heads, -1))
+    each = parts.permute(2, 0, 3, 1, 4).unbind(0)
+    return tuple(zip(each[::2], each[1::2], strict=True))
 
 
 class Block(nn.Module):

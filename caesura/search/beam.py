@@ -14,6 +14,8 @@ from caesura.encoders.base import Encoded
 from caesura.search.hypothesis import Hypothesis, length_penalty
 from caesura.search.rounds import Check, Standing, run
 
+GROUP, SMALL = 64, 2048  # symbols; a vocabulary that is not small is searched in groups
+
 
 @dataclass(frozen=True)
 class Beams(Standing):
@@ -36,7 +38,7 @@ class Widest:
     def __call__(self, scores: Tensor, progress: Beams) -> tuple[Beams, Tensor]:
         """One symbol further."""
         K, going = self.width, progress.left > 0
-        candidates, parents, choices = _best(progress.totals[..., None] + scores, 2 * K)
+        candidates, parents, choices = _best(progress.totals, scores, 2 * K)
         length = progress.length + going
         penalty = length_penalty(length.double(), self.alpha, self.beta)[:, None]
         ending = choices == EOS
@@ -89,19 +91,48 @@ def beam_search(
     return [] if parents is None else _hypotheses(progress, symbols, parents, alpha, beta)
 
 
-def _best(totals: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best `count` continuations of each sentence, by `totals` [B, K, V]: these, parents and symbols.
+def _best(totals: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best `count` sums of `totals` [B, K] and `scores` [B, K, V] per sentence, with parents and symbols.
 
     They are compared without the last bits of float64, in whose place stands the index: equal ones rank by
     hypothesis, then by symbol, on every device.
     """
-    flat, size = totals.flatten(1), totals.shape[2]
-    index = torch.arange(flat.shape[1], device=flat.device)
-    low = (1 << (flat.shape[1] - 1).bit_length()) - 1
+    (_, K, V), device = scores.shape, scores.device
     # Of numbers that are not positive, the bits without the sign are the larger the smaller the number.
-    keys = (flat.view(torch.int64) & (torch.iinfo(torch.int64).max - low)) | index
-    order = keys.topk(count, 1, largest=False, sorted=True).values & low
-    return flat.gather(1, order), order // size, order % size
+    last, low = torch.iinfo(torch.int64).max, (1 << (K * V - 1).bit_length()) - 1
+
+    def first(sums: Tensor, index: Tensor, there: Tensor | None = None) -> Tensor:
+        """[B, count] of the `index` [B, N], by `sums` of this shape."""
+        keys = (sums.view(torch.int64) & (last - low)) | index
+        keys = keys if there is None else keys.where(there, last)
+        return keys.topk(count, 1, largest=False, sorted=True).values & low
+
+    if V <= SMALL:
+        sums = (totals[..., None] + scores).flatten(1)
+        order = first(sums, torch.arange(K * V, device=device))
+        return sums.gather(1, order), order // V, order % V
+    # They are in the `count` groups of symbols whose best are the best.
+    tops = _tops(scores)
+    G = tops.shape[2]
+    groups = first((totals[..., None] + tops).flatten(1), torch.arange(K * G, device=device))
+    symbols = (groups % G * GROUP)[..., None] + torch.arange(GROUP, device=device)
+    index = ((groups // G * V)[..., None] + symbols.clamp(max=V - 1)).flatten(1)
+    order = first(_sums(totals, scores, index), index, (symbols < V).flatten(1))
+    return _sums(totals, scores, order), order // V, order % V
+
+
+def _tops(scores: Tensor) -> Tensor:
+    """[B, K, G]: the best of each group of symbols; the last group may be smaller."""
+    whole = scores.shape[2] // GROUP * GROUP
+    parts = [scores[..., :whole].unflatten(2, (-1, GROUP)).amax(3)]
+    if whole < scores.shape[2]:
+        parts.append(scores[..., whole:].amax(2, keepdim=True))
+    return torch.cat(parts, 2)
+
+
+def _sums(totals: Tensor, scores: Tensor, index: Tensor) -> Tensor:
+    """[B, N] of totals and scores, by the `index` [B, N] of hypothesis and symbol."""
+    return totals.gather(1, index // scores.shape[2]) + scores.flatten(1).gather(1, index)
 
 
 def _hypotheses(

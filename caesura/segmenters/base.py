@@ -265,6 +265,10 @@ class BaseSegmenter(nn.Module):
         """The cell, halting and output layer that ACT-DEC may share; ValueError where there are none."""
         raise ValueError("share needs a segmenter of type act, whose parameters it takes")
 
+    def share_table(self, table: nn.Embedding) -> None:
+        """Look symbols up in a decoder's table from now on; ValueError where they are not just looked up."""
+        raise ValueError("share needs a segmenter of type lookup")
+
     def __call__(
         self,
         symbols: Tensor,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from caesura.layers.checks import check_sizes
 from caesura.layers.embedding import embedding_table
@@ -40,6 +40,16 @@ class LookupSegmenter(BaseSegmenter):
         symbols, lengths = draft.parts
         vectors = self.embedding(symbols).masked_fill(~draft.cuts.ends[..., None], 0)
         return Segments(vectors, lengths, draft.cuts)
+
+    def share_table(self, table: nn.Embedding) -> None:
+        """It takes the place of its own."""
+        (symbols, size), (others, width) = self.embedding.weight.shape, table.weight.shape
+        if size != width:
+            sizes = f"embedding_dim is {size} and size is {width}"
+            raise ValueError(f"share needs the same sizes in segmenter and decoder: {sizes}")
+        if symbols != others:
+            raise ValueError(f"share needs one vocabulary for both sides, not {symbols} and {others} symbols")
+        self.embedding = table
 
     def room(self, symbols: int) -> int:
         """As many as symbols."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from caesura.data.batching import Batch, Ids, Split, collate, rounded
+from caesura.data.batching import Batch, BatchPlan, EpochBatches, Ids, Split, collate, rounded
 from caesura.data.corpus import Corpus
 
 Pairs = Corpus | Sequence[tuple[Ids, Ids]]  # a list is enough without given cuts
@@ -24,6 +24,21 @@ class Planned(NamedTuple):
 
     rows: NDArray[np.int64]  # sentences of the corpus
     parts: list[Batch]  # one with all rows, where nothing is split
+
+
+class Epochs:
+    """The batches of one epoch after the other; while one is trained on, a thread plans the next."""
+
+    def __init__(self, plan: BatchPlan) -> None:
+        self._plan, self._next = plan, dict[int, Future[EpochBatches]]()
+
+    def __call__(self, epoch: int) -> EpochBatches:
+        planned = self._next.pop(epoch, None)
+        batches = self._plan.epoch(epoch) if planned is None else planned.result()
+        worker = ThreadPoolExecutor(1, "plan")
+        self._next = {epoch + 1: worker.submit(self._plan.epoch, epoch + 1)}
+        worker.shutdown(wait=False)
+        return batches
 
 
 def feed(
@@ -53,9 +68,16 @@ def _planned(
 ) -> Planned:
     parts = [batch_of(corpus, part) for part in split(rows)]
     if split.size * split.parts > 1:
-        whole = torch.tensor([sum(len(corpus[int(i)][1]) + 1 for i in rows), len(rows)])
+        whole = torch.tensor([_target_symbols(corpus, rows) + len(rows), len(rows)])
         parts = [replace(part, whole=whole) for part in parts]
     return Planned(rows, parts)
+
+
+def _target_symbols(corpus: Pairs, rows: NDArray[np.int64]) -> int:
+    """Without </s>; of a large batch, other processes compute most rows, which this one need not read."""
+    if isinstance(corpus, Corpus):
+        return corpus.target_symbols(rows)
+    return sum(len(corpus[int(i)][1]) for i in rows)
 
 
 def collated(corpus: Pairs, rows: NDArray[np.int64]) -> Batch:

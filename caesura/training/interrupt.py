@@ -58,7 +58,7 @@ class Interrupt:
 
     def agreed(self, world: World) -> str | None:
         """Why to stop now, the same in all processes: what one has a reason for, all do."""
-        if world.size == 1:
+        if world.alone:
             return self.reason()
         limits = [None, BUDGET, TIME_LIMIT]
         mine = self.reason() if self.signal is None else None

@@ -23,7 +23,7 @@ from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
 from caesura.training.checkpoint import ranked
 from caesura.training.collapse import watch
-from caesura.training.feed import Planned, feed
+from caesura.training.feed import Epochs, Planned, feed
 from caesura.training.interrupt import BUDGET, ON_TOP, SHORT, Interrupt, Stop, overrun
 from caesura.training.lock import hold
 from caesura.training.prepare import Prepared, check_files
@@ -61,7 +61,7 @@ def train(
     config, world = resolve(config), world or World()
     check_files(config)
     held = hold(folder, reporter.say) if world.leads else nullcontext()
-    with Interrupt(time_limit, lasting=world.size > 1) as interrupt, held, ExitStack() as opened:
+    with Interrupt(time_limit, lasting=not world.alone) as interrupt, held, ExitStack() as opened:
         try:
             run, data = open_run(config, folder, reporter, interrupt, opened, world, check_cache)
         except Stop:
@@ -73,9 +73,9 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
     settings, progress, world = run.config.training, run.progress, run.world
     by_characters = settings.batch_type == "characters"
     lengths = data.corpus.characters if by_characters else data.corpus.lengths
-    plan = BatchPlan(lengths, settings.batch_size, settings.batch_type, settings.seed)
+    epochs = Epochs(BatchPlan(lengths, settings.batch_size, settings.batch_type, settings.seed))
     split = Split(world.rank, world.size, settings.accumulate)
-    batches, step = plan.epoch(progress.epoch), Step(run.model, settings, reporter.say, world.size > 1)
+    batches, step = epochs(progress.epoch), Step(run.model, settings, reporter.say, not world.alone)
     ready = feed(data.corpus, batches[progress.batch :], run.model.device, split)
     first, started = progress.update, time.monotonic() - progress.seconds
     used.clear()  # by other models of this process
@@ -91,7 +91,7 @@ def _loop(run: Run, data: Prepared, reporter: Reporter, interrupt: Interrupt, bu
             continue
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
-            batches = plan.epoch(progress.epoch)
+            batches = epochs(progress.epoch)
             ready = feed(data.corpus, batches, run.model.device, split)
         if _ended_by_bound(run):
             continue
@@ -274,7 +274,7 @@ def _validate(run: Run, reporter: Reporter, interrupt: Interrupt, started: float
 
 def _refuse_drift(run: Run) -> None:
     """End training where the weights of the processes are no longer the same."""
-    if run.world.size == 1:
+    if run.world.alone:
         return
     weights = torch.stack([p.detach().double().sum() for p in run.model.parameters()])
     if run.world.any(run.world.shared(weights.tolist()) != weights.tolist()):

@@ -67,7 +67,7 @@ def open_run(
 
     Process 0 reads the text and writes what it makes of it, before the others of its `world` read that.
     """
-    if world.size > 1:
+    if not world.alone:
         refuse_unseen(folder, world)
     if world.leads:
         _tidy(folder)
@@ -294,7 +294,8 @@ def _begin(run: Run, data: Prepared, reporter: Reporter, working: Callable[[str,
 
 def _announce(run: Run, reporter: Reporter) -> None:
     device, testing = run.model.device, run.config.testing
-    reporter.say(f"{run.config.name}: {run.model.parameter_count():,} parameters on {device}")
+    processes = "" if run.world.alone else f", {run.world.size} processes"
+    reporter.say(f"{run.config.name}: {run.model.parameter_count():,} parameters on {device}{processes}")
     reporter.say("recurrences: {} ({})".format(*pick(device)))
     if device.type == "cpu" and run.config.training.precision == "bfloat16":
         reporter.say("training.precision is bfloat16, which is slow on a CPU: float32 is faster here")

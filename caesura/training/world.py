@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from datetime import timedelta
 from io import StringIO
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 # What torchrun sets; without all of them, several processes cannot find each other.
 RANK, SIZE, LOCAL, ADDRESS, PORT = "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-ARRIVAL = timedelta(minutes=10)  # until all processes have started
+ARRIVAL = timedelta(minutes=10)  # until all processes have started and can reach each other
 PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process that ends is noticed at once
+ENDLESS = timedelta(days=3650)  # more than a training takes
+GRACE = 5.0  # seconds in which a process ends by itself when another one has, unless it waits for its GPU
 
 T = TypeVar("T")
 
@@ -42,6 +45,7 @@ class World:
     """A process that trains alone: sums and maxima are those of one process, and nothing waits."""
 
     rank, size = 0, 1
+    alone = True  # whether no number goes through other processes
 
     @property
     def leads(self) -> bool:
@@ -89,7 +93,13 @@ class World:
 
 
 class Launched(World):
-    """One of several processes, which exchange numbers through gloo, and those of GPUs through NCCL."""
+    """One of several processes, which exchange numbers through gloo, and those of GPUs through NCCL.
+
+    Each is tied to process 0, so that it ends soon after another one even while it waits for its GPU, which
+    may wait for that of the other for ever.
+    """
+
+    alone = False
 
     def __init__(self) -> None:
         from torch import distributed
@@ -101,45 +111,51 @@ class Launched(World):
             store, self.rank, self.size = next(distributed.rendezvous("env://", timeout=ARRIVAL))
             self._store = distributed.PrefixStore(_name_of_start(store, self.rank, self.size), store)
             distributed.init_process_group(
-                "gloo", store=self._store, rank=self.rank, world_size=self.size, timeout=PATIENCE
+                "gloo", store=self._store, rank=self.rank, world_size=self.size, timeout=ARRIVAL
             )
+            self._hosts = distributed.new_group(backend="gloo", timeout=PATIENCE)
         except RuntimeError as problem:
             failure = "the processes of this training do not find each other"
             raise TrainingError(f"{failure}: {_first_line(problem)}") from problem
         self._gpus: ProcessGroup | None = None
+        self._noticed, self._ending = False, Lock()
+        self._tied = [*range(1, self.size)] if self.leads else [0]
+        self._watchers = [Thread(target=self._watch, args=[other], daemon=True) for other in self._tied]
+        for watcher in self._watchers:
+            watcher.start()
 
     def sum(self, *tensors: Tensor | None) -> None:
         """Replace each tensor by its sum over all processes; None is passed over."""
-        with _lost():
+        with self._together():
             for tensor in tensors:
                 if tensor is not None:
                     self._distributed.all_reduce(tensor, group=self._group(tensor))
 
     def align(self, tensors: Iterable[Tensor]) -> None:
         """Replace each tensor by that of process 0."""
-        with _lost(), torch.no_grad():
+        with self._together(), torch.no_grad():
             for tensor in tensors:
                 self._distributed.broadcast(tensor, 0, group=self._group(tensor))
 
     def maximum(self, number: int) -> int:
         """The largest number of all processes."""
-        with _lost():
+        with self._together():
             largest = torch.tensor(number)
-            self._distributed.all_reduce(largest, op=self._distributed.ReduceOp.MAX)
+            self._distributed.all_reduce(largest, self._distributed.ReduceOp.MAX, self._hosts)
         return int(largest)
 
     def shared(self, value: T) -> T:
         """The value of process 0."""
         values = [value]
-        with _lost():
-            self._distributed.broadcast_object_list(values, 0)
+        with self._together():
+            self._distributed.broadcast_object_list(values, 0, self._hosts)
         return values[0]
 
     def gathered(self, value: T) -> list[T] | None:
         """In process 0, the values of all processes in order of rank; in the others None."""
         values = [value] * self.size if self.leads else None
-        with _lost():
-            self._distributed.gather_object(value, values, 0)
+        with self._together():
+            self._distributed.gather_object(value, values, 0, self._hosts)
         return values
 
     def seed(self, *numbers: int) -> None:
@@ -149,6 +165,11 @@ class Launched(World):
     def close(self) -> None:
         """Leave the others once all of them are done."""
         self.maximum(0)
+        with self._together():
+            for other in self._tied:
+                self._distributed.send(torch.zeros(1), other)
+        for watcher in self._watchers:
+            watcher.join()
         self._distributed.destroy_process_group()
 
     def end(self, problem: BaseException) -> None:
@@ -157,6 +178,7 @@ class Launched(World):
         It ends at once: what Python does at its end would wait for a GPU that itself waits for the GPU of a
         process that is gone.
         """
+        self._ending.acquire()  # for good: no other thread ends it as well
         if isinstance(problem, Interrupted):
             with suppress(LostError):
                 self.maximum(0)  # torchrun ends all processes after the first: not while process 0 writes
@@ -177,9 +199,29 @@ class Launched(World):
         except RuntimeError:  # the process that has the store is gone
             return True
 
+    def _watch(self, other: int) -> None:
+        """Wait for what another process sends when it leaves; if it ends before that, end this one."""
+        try:
+            leaves = self._distributed.irecv(torch.zeros(1), other)
+            assert leaves is not None
+            leaves.wait(ENDLESS)
+        except RuntimeError as problem:
+            time.sleep(GRACE)
+            if not self._noticed:
+                self.end(_loss(problem))
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """What all processes do together fails where one of them has ended."""
+        try:
+            yield
+        except RuntimeError as problem:
+            self._noticed = True
+            raise _loss(problem) from problem
+
     def _group(self, tensor: Tensor) -> ProcessGroup | None:
         if tensor.device.type == "cpu":
-            return None
+            return self._hosts
         if self._gpus is None:
             self._gpus = self._distributed.new_group(backend="nccl")
         return self._gpus
@@ -201,16 +243,12 @@ def launched() -> Iterator[World]:
         world.end(problem)
 
 
-@contextmanager
-def _lost() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as problem:
-        # NCCL has other errors too, which its own words tell apart.
-        nccl = isinstance(problem, torch.distributed.DistBackendError)
-        reason = f" ({_first_line(problem)})" if nccl else ""
-        remedy = "the same command goes on from the last checkpoint"
-        raise LostError(f"another process of this training has ended{reason}; {remedy}") from problem
+def _loss(problem: RuntimeError) -> LostError:
+    # NCCL has other errors too, which its own words tell apart.
+    nccl = isinstance(problem, torch.distributed.DistBackendError)
+    reason = f" ({_first_line(problem)})" if nccl else ""
+    remedy = "the same command goes on from the last checkpoint"
+    return LostError(f"another process of this training has ended{reason}; {remedy}")
 
 
 def _first_line(problem: Exception) -> str:

@@ -99,7 +99,11 @@ def test_details_have_what_a_bootstrap_needs() -> None:
     assert results["by_frequency"][1]["expected"] == 1
     assert {"unknown_output", "copied", "repeating"} <= {*results["errors"]}
     bare = details(["die katze"], ["a b"], ["a c"], TrainingText(None, None, Path()), testing)
-    assert (bare["by_frequency"], bare["by_rarity"]) == (None, None)
+    assert (bare["by_frequency"], bare["by_rarity"], bare["unseen"]) == (None, None, None)
+    lines = ["a", "b", "c", "d"], written, references, TrainingText(counts, counts), testing
+    some = score(written[1:3], references[1:3])
+    assert details(*lines, [1, 2])["unseen"] == {"sentences": 2, "bleu": some.bleu, "chrf": some.chrf}
+    assert details(*lines, [])["unseen"] is None
 
 
 def test_the_clock_of_a_beam_starts_after_what_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ import pytest
 from helpers import tiny_model
 
 from caesura.analysis import training_text as module
-from caesura.analysis.training_text import training_text
+from caesura.analysis.training_text import training_text, unseen_lines
+from caesura.config import Files
 from caesura.data.words import WORDS, WordCounts, save_words
 
 SOME = WordCounts({"kept": 3}, 9, False)
@@ -39,3 +40,16 @@ def test_a_given_text_stands_for_kept_words_that_are_not_all(tmp_path: Path) -> 
     save_words(tmp_path / WORDS, complete, SOME)
     tiny_model().save_pretrained(tmp_path)
     assert training_text(tiny_model(), tmp_path, str(tmp_path / "t.de"), "strict").src == complete
+
+
+def test_a_line_is_unseen_if_neither_side_is_a_line_of_the_training_text(tmp_path: Path) -> None:
+    for lang, lines in {"de": ["ja", "nein", "so ."], "en": ["yes", "no", "so"]}.items():
+        (tmp_path / f"t.{lang}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    text = Files(src=tmp_path / "t.de", trg=tmp_path / "t.en")
+    sources = ["ja", "ja .", "nein doch", "so", "nein"]
+    references = ["yes", "yes", "oh no", "so .", "never"]
+    assert unseen_lines(text, sources, references, "strict") == [2, 3]
+    (tmp_path / "t.tsv").write_text("ja\tyes\nnein\tno\n", encoding="utf-8")
+    assert unseen_lines(tmp_path / "t.tsv", sources, references, "strict") == [2, 3]
+    (tmp_path / "t.en").unlink()
+    assert unseen_lines(text, sources, references, "strict") is None

@@ -114,6 +114,8 @@ def test_ids_are_those_of_the_vocabularies(build, chars):
         assert src.tolist() == chars.encode(SRC[i])
         assert trg.tolist() == words.encode(TRG[i])
     assert corpus.lengths.tolist() == [[len(SRC[i]), len(TRG[i].split())] for i in kept]
+    rows = np.array([len(corpus) - 1, 0, 0])
+    assert corpus.target_symbols(rows) == sum(len(corpus[i][1]) for i in rows)
     assert corpus[-1][0].tolist() == corpus[2][0].tolist()
     with pytest.raises(IndexError):
         corpus[3]

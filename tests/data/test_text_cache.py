@@ -1,6 +1,7 @@
 """The cache of numbered text: one entry serves all, whatever kills, deletes, damages or refuses it."""
 
 import fcntl
+import gzip
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ from wording import refuses, wording
 from caesura.data import blocks, cache, corpus, files
 from caesura.data.cache import Cache
 from caesura.data.corpus import PLACE, Corpus, ParallelText
+from caesura.data.files import stored
 from caesura.data.numbering import Counting, Numbering, count_text
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
@@ -258,6 +260,12 @@ def test_a_large_text_is_counted_once_and_anew_where_that_is_damaged(
     kept.counts(Counting(text, (False, True), "strict"))
     kept.counts(Counting(text, (False, False), "replace"))
     assert len(times) == 8
+    for path in text.files():
+        Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    monkeypatch.setattr(cache, "_LARGE", 3 * sum(stored(path).stat().st_size for path in text.files()))
+    assert [kept.counts(counting), kept.counts(counting)] == [expected] * 2
+    assert len(times) == 9, "packed text is larger than its file"
 
 
 BUILDER = """

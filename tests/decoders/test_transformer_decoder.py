@@ -207,6 +207,7 @@ def test_its_operations_are_those_of_its_products() -> None:
         if isinstance(module, nn.Linear):
             module.register_forward_hook(count)
     decoder(source([S], 5, spare=0), TARGETS[:1], SIZES[:1])
+    counted += 3 * 2 * S * 5 * 16  # keys and values of the source, for all layers at once
     attended = U * (U + 1) // 2 + U * S
     assert decoder.flops(S, U, U) == counted + 2 * U * 8 * V + 3 * 2 * 2 * 8 * attended
 

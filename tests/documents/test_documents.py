@@ -152,6 +152,7 @@ def possible(field: FieldInfo) -> str:
         ("training.", schema.Training),
         ("testing.", schema.Testing),
         ("", recipe.Recipe),
+        ("claims.", recipe.Claim),
         ("paper_text.", recipe.Splits),
         ("tables.T.", recipe.RecipeTable),
         ("tables.T.rows.R.", recipe.RecipeRow),

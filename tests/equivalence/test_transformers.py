@@ -143,6 +143,44 @@ def test_a_model_folder_gives_the_model_back(mix: str, tmp_path: Path) -> None:
     assert again.score(texts, ["ab", "c"]) == model.score(texts, ["ab", "c"])
 
 
+def sharing(tied: bool, share: bool = True) -> Translator:
+    """A model of bytes whose sides look symbols up in one table, or in two."""
+    side = {"lang": "xx", "level": "byte"}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side}
+    decoder = TRANSFORMER | {"tied": tied, "share": share}
+    config = make_config(LOOKUP | {"embedding_dim": 8}, TRANSFORMER, decoder, data=data)
+    torch.manual_seed(0)
+    return Translator.build(config, vocabulary(12), vocabulary(12)).double().eval()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_shared_table_learns_from_both_sides(tied: bool, tmp_path: Path) -> None:
+    model, apart = sharing(tied), sharing(tied, share=False)
+    table = model.segmenter.embedding.weight
+    weights = model.state_dict()
+    scaled = {"segmenter.embedding.weight": table * 8**0.5, "decoder.embedding.weight": table}
+    apart.load_state_dict(weights | scaled)
+    assert apart.parameter_count() - model.parameter_count() == table.numel() == 12 * 8
+    losses = [one(collate(PAIRS)).total for one in (model, apart)]
+    close(*losses)
+    for loss in losses:
+        loss.backward()
+    ours, theirs = gradients(model), gradients(apart)
+    source, target = (theirs.pop(f"{side}.embedding.weight") for side in ("segmenter", "decoder"))
+    assert source.any()
+    assert target.any()
+    close(ours.pop("segmenter.embedding.weight"), source * 8**0.5 + target)
+    assert ours.keys() == theirs.keys()
+    for name, gradient in ours.items():
+        close(gradient, theirs[name], what=name)
+    model.float().save_pretrained(tmp_path / "model")
+    again = Translator.from_pretrained(tmp_path / "model")
+    assert {*again.state_dict()} == {*weights}
+    assert "decoder.embedding.weight" not in weights
+    assert again.decoder.embedding.weight is again.segmenter.embedding.weight
+    assert again.score(["abc", "ha"], ["d", "ef"]) == model.score(["abc", "ha"], ["d", "ef"])
+
+
 def test_places_of_symbols_tell_the_encoder_how_long_segments_are() -> None:
     """The same vectors under other cuts: states differ where places count symbols, and nowhere else."""
     for mix, differs in (("both", False), ("both, by symbols", True)):
@@ -204,6 +242,28 @@ def test_a_config_that_does_not_fit_is_refused_at_its_line(
     path.write_text(config.dump(), encoding="utf-8")
     with refuses(InputError, f"{path}:", f"model.{part}.{key}"):
         resolve(load_config(path))
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "level", "sizes"),
+    [
+        (LOOKUP | {"embedding_dim": 8}, "char", (12, 12)),  # characters of two languages
+        (LOOKUP, "byte", (12, 12)),
+        (ACT | {"embedding_dim": 8}, "byte", (12, 12)),
+        (LOOKUP | {"embedding_dim": 8}, "byte", (12, 9)),
+    ],
+    ids=["levels", "sizes", "segmenter", "vocabularies"],
+)
+def test_embeddings_of_two_vocabularies_are_not_shared(
+    segmenter: dict[str, Any], level: str, sizes: tuple[int, int], tmp_path: Path
+) -> None:
+    side = {"lang": "xx", "level": level}
+    data = {"train": "train.tsv", "dev": "dev.tsv", "src": side, "trg": side}
+    config = make_config(segmenter, TRANSFORMER, TRANSFORMER | {"share": True}, data=data)
+    path = tmp_path / "config.yaml"
+    path.write_text(config.dump(), encoding="utf-8")
+    with refuses(InputError, f"{path}:", "model.decoder.share"):
+        Translator.build(load_config(path), *map(vocabulary, sizes))
 
 
 def test_defaults_are_written_out() -> None:

@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 READER = "reader: {type: bigru, embedding_dim: 8, size: 8}"
 RECIPE = f"""\
 title: Numbers
-measures: [details, cuts, robust]
+measures: [details, cuts, robust, inside]
+claims:
+  - {{claim: Learned cuts are better, above: [main-cif], below: [main-fixed]}}
 tables:
   main:
     title: Regular and learned cuts
@@ -62,7 +64,7 @@ def test_all_that_was_measured_is_drawn_without_models(recipe: Path) -> None:
     assert [*results] == ["main-cif-1", "main-cif-2", "main-fixed-1", "main-fixed-2"]
     for name, result in results.items():
         measured = result["measured"]
-        assert [*measured] == ["test", "cuts", "robust"]
+        assert [*measured] == ["test", "cuts", "robust", "inside"]
         assert measured["cuts"]["boundaries"]["gold.tsv, alone"]["chance"] > 0
         assert measured["cuts"]["surprisal"]["everywhere"] > 0
         assert (measured["cuts"]["fidelity"] is None) == ("fixed" in name)
@@ -77,7 +79,7 @@ def test_all_that_was_measured_is_drawn_without_models(recipe: Path) -> None:
     assert (done.status, done.err) == (0, "")
     names = [Path(line).name for line in done.lines]
     figures = ["curves.png", "seconds.png", "places.png", "moves.png"]  # by_length.png needs a line
-    assert names == ["table.json", "table.md", "table.csv", "appendix.md", "pairs.csv", *figures]
+    assert names == ["table.json", "table.md", "table.csv", "claims.md", "appendix.md", "pairs.csv", *figures]
     check_appendix(out)
     text = (out / "table.md").read_text(encoding="utf-8")
     assert re.search(r"\| train \| 60 \|", text), "the text is not there, but its counts were kept"
@@ -95,7 +97,15 @@ def check_appendix(out: Path) -> None:
         "chrF2 with typos",
         "BLEU by beam",
     ]
-    assert len(titles) == 10
+    assert titles[10:] == [
+        "The most frequent segments of each length (the paper's Table 5)",
+        "Characters most often within longer segments",
+        "Lines of dev (the paper's Tables 3, 6 and 7)",
+        "Mean gates around spaces and punctuation (the paper's Figures 3 and 4)",
+        "Attention (the paper's Appendix C)",
+    ]
+    claims = (out / "claims.md").read_text(encoding="utf-8")
+    assert re.search(r"^\| Learned cuts are better \|  \| .* CIF against .* fixed \| [+-]", claims, re.M)
     assert re.search(r"^\| fixed \| 1 \| 1\.000 \| ", text, re.M), "regular cuts do not depend on the seed"
     bleu: dict[str, list[float]] = {}
     for row in rows(out.parent / "numbers"):

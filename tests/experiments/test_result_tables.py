@@ -59,6 +59,19 @@ def test_a_column_is_there_where_a_row_has_something_for_it() -> None:
     assert {4.0, 0.934, 0.021, 0.41, 0.35} <= {*row}
 
 
+def test_scores_of_unseen_lines_stand_beside_those_of_all_lines() -> None:
+    def tested(sentences: int) -> SystemResult:
+        made = result("char", 1.0, 20.0)
+        [outcome] = made.outcomes.values()
+        test = outcome.measured["test"]
+        test = {"scores": test["scores"] | {"sentences": 9}}
+        test["unseen"] = {"sentences": sentences, "bleu": 12.5, "chrf": 30.0}
+        return replace(made, outcomes={1: replace(outcome, measured={"test": test})})
+
+    assert cells([tested(7), result("old", 1.0, 9.0)])[0]["BLEU, unseen (lines)"] == "12.50 (7)"
+    assert "BLEU, unseen (lines)" not in cells([tested(9)])[0]  # all lines are unseen
+
+
 @pytest.mark.parametrize("cuts", [{}, {"fidelity": None, "boundaries": []}, {"fidelity": {"cosine": None}}])
 def test_what_could_not_be_measured_is_left_blank(cuts: Any) -> None:
     assert "fidelity" not in cells([result("act", 1.0, 20.0, cuts=cuts)])[0]

@@ -24,7 +24,7 @@ from caesura.segmenters.readers.recurrent import BiGru, Gru
 from caesura.training.feed import padded
 from caesura.training.step import Step
 
-ALL = {"residual": True, "norm": True, "variational": True, "orthogonal": True}
+ALL = {"residual": True, "norm": True, "variational": True, "orthogonal": True, "recurrent_dropout": 0.3}
 NORMS = st.fixed_dictionaries({"residual": st.booleans(), "norm": st.booleans()})
 PAIRS = list(zip(sentences(4, seed=1), sentences(4, seed=2, vocab_size=9), strict=True))
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -198,6 +198,45 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], key: st
         resolve(make_config(segmenter, {"hidden_size": 3}, RECURRENT))
 
 
+@pytest.mark.parametrize("kernels", ["reference", "fused"])
+def test_recurrent_dropout_leaves_out_weights_the_same_at_all_positions(
+    kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAESURA_KERNELS", kernels)
+    torch.manual_seed(5)
+    encoder = RecurrentEncoder(4, 3, 2, recurrent_dropout=0.5).double()
+    vectors, lengths = torch.randn(2, 5, 4, dtype=torch.float64), torch.tensor([5, 3])
+    dropped: list[Tensor] = []
+
+    def drop(weight: Tensor, share: float) -> Tensor:
+        if not share:
+            return weight
+        assert share == 0.5
+        dropped.append((torch.rand_like(weight) < 0.5) * 2.0)
+        return weight * dropped[-1]
+
+    monkeypatch.setattr("caesura.layers.recurrent.thinned", drop)
+    ours = encoder(vectors, lengths).states
+    ours.sum().backward()
+    masks = [mask for both in dropped for mask in both.view(-1, 9, 3)]
+    assert len(masks) == 4  # two layers, two directions
+    layers = [one for pair in zip(encoder.forwards, encoder.backwards, strict=True) for one in pair]
+    plain_encoder = RecurrentEncoder(4, 3, 2).double()
+    plain_encoder.load_state_dict(encoder.state_dict())
+    with torch.no_grad():
+        for layer, mask in zip(layers, masks, strict=True):
+            gradient = layer.weight_hh_l0.grad
+            assert gradient is not None
+            assert torch.equal(gradient != 0, mask != 0)
+        both = zip(plain_encoder.forwards, plain_encoder.backwards, strict=True)
+        for layer, mask in zip([one for pair in both for one in pair], masks, strict=True):
+            layer.weight_hh_l0 *= mask
+    close(ours, plain_encoder(vectors, lengths).states, 1e-10)
+    dropped.clear()
+    encoder.eval()(vectors, lengths)
+    assert not dropped
+
+
 def deep_model(**sections: Any) -> Translator:
     """A model whose reader and encoder have every option, in float64."""
     reader = {"type": "bigru", "embedding_dim": 4, "size": 2, "num_layers": 2, "dropout": 0.3} | ALL
@@ -215,7 +254,7 @@ def test_a_saved_model_comes_back_and_an_older_config_has_the_defaults(tmp_path:
     texts = ["abc", "hgfe abcde"]
     assert again.translate(texts) == model.translate(texts)
     options = resolve(make_config(LOOKUP, {"hidden_size": 3}, RECURRENT)).model.encoder.options
-    assert {name: options[name] for name in ALL} == dict.fromkeys(ALL, False)
+    assert not any(options[name] for name in ALL)
 
 
 def test_a_step_draws_new_masks_and_reaches_every_weight() -> None:

@@ -14,6 +14,7 @@ from caesura.data.batching import collate
 from caesura.data.vocabulary import BOS, EOS, PAD
 from caesura.decoders.base import Decoder
 from caesura.encoders.base import Encoded
+from caesura.search import beam as beams
 from caesura.search.beam import beam_search
 from caesura.search.hypothesis import Hypothesis, length_penalty, log_probs
 
@@ -134,3 +135,26 @@ def test_equals_rank_by_hypothesis_and_then_by_symbol() -> None:
     (pool,) = beam_search(SCRIPT, encoded(tables), torch.tensor([2]), beam=6)
     going = (1, 4, 5, 6)
     assert [h.symbols for h in pool] == [(a, b) for a in going for b in going][:6]
+
+
+@settings(max_examples=60)
+@given(
+    sizes=st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(9, 40)),
+    levels=st.integers(1, 30),
+    seed=st.integers(0, 999),
+)
+def test_the_best_of_groups_are_the_best_of_all(sizes: tuple[int, int, int], levels: int, seed: int) -> None:
+    """With few `levels` of scores, most are equal; some are -inf."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = -torch.randint(levels, sizes, generator=generator).float() / 7
+    scores[torch.rand(sizes, generator=generator) < 0.2] = -torch.inf
+    totals = -torch.randint(3, sizes[:2], generator=generator).double() / 7
+    totals[torch.rand(sizes[:2], generator=generator) < 0.2] = -torch.inf
+    found = []
+    for group, small in ((4, 0), (4, 99)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(beams, "GROUP", group)
+            patch.setattr(beams, "SMALL", small)
+            found.append(beams._best(totals, scores, 2 * sizes[1]))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)

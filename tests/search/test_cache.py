@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from attentive import LAYERS, Attentive, CachedState, Copying, sources
-from helpers import tiny_model
+from helpers import TRANSFORMER, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paces import PACES, Replay
@@ -227,11 +227,12 @@ def test_an_empty_batch_has_no_hypotheses_and_no_entries() -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("steps", [(0, 0), (3, 1), (11, 4)])
+@pytest.mark.parametrize("decoder", [{"type": "attentive"}, TRANSFORMER], ids=lambda parts: parts["type"])
 def test_a_batch_that_does_not_fit_is_split_and_no_cache_is_torn(
-    pace: Pace, steps: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    pace: Pace, decoder: dict[str, Any], steps: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(DECODERS, "attentive", Attentive)
-    model = tiny_model(decoder={"type": "attentive"}, scale=1.0)
+    model = tiny_model(decoder=decoder, scale=1.0)
     with torch.no_grad():
         model.decoder.output.bias[EOS] -= 12
     texts = ["abc", "ab", "cabab", "d", "cba", "bbbb", "dada"]
@@ -239,8 +240,8 @@ def test_a_batch_that_does_not_fit_is_split_and_no_cache_is_torn(
     assert max(len(h.symbols) for pool in expected for h in pool) > 16
     attend, left = Cache.attend, [*steps]  # steps before memory runs out, and those of what is tried next
 
-    def short(cache: Cache, layer: int, *rest: Any) -> Any:
-        result = attend(cache, layer, *rest)
+    def short(cache: Cache, layer: int, *rest: Any, **named: Any) -> Any:
+        result = attend(cache, layer, *rest, **named)
         if layer == LAYERS - 1 and left:  # both layers have written
             if not left[0]:
                 del left[0]

@@ -1,7 +1,7 @@
 """A program that trains in several processes, which it forks: importing takes longer than training.
 
-Each line that it reads is a start, as JSON; the line that it then writes says how its processes ended. It
-keeps one store for all starts, as torchrun does. `Ranks` is its other end.
+Each line that it reads is a start, as JSON; the line that it then writes says how its processes ended. There
+is one store for all starts, as torchrun has it. `Ranks` is the other end of the program.
 """
 
 import json
@@ -76,12 +76,13 @@ class Ranks:
 @contextmanager
 def ranks() -> Iterator[Ranks]:
     """The program; neither it nor a process of it is left at the end."""
+    folders = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     with subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": folders},
         start_new_session=True,
     ) as program:
         try:
@@ -90,14 +91,28 @@ def ranks() -> Iterator[Ranks]:
             os.killpg(program.pid, signal.SIGKILL)
 
 
-def serve() -> None:
+def main() -> None:
+    """Answer starts, which find each other through a store.
+
+    The store is in another process than the one that forks: its threads are in the C library at times, and a
+    fork would find the locks there taken for ever.
+    """
+    reading, writing = os.pipe()
+    if answering := os.fork():
+        store = distributed.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=WITHIN), False)
+        os.write(writing, f"{store.port}\n".encode())
+        os.waitpid(answering, 0)
+    else:
+        with os.fdopen(reading) as lines:
+            serve(lines.readline().strip())
+
+
+def serve(port: str) -> None:
     """Answer starts until there are no more."""
     torch.set_num_threads(1)
-    loop.LOG_EVERY = 4
+    loop.LOG_EVERY, worlds.GRACE = 4, 0.5
     os.fsync = lambda file: None
-    store = distributed.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=WITHIN), False)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
-    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for line in sys.stdin:
         print(json.dumps(vars(_started(json.loads(line)))), flush=True)
 
@@ -172,7 +187,7 @@ def _train(job: dict[str, Any], world: Any) -> None:
             opened.enter_context(mock.patch.object(Step, "_part", _without_memory(here["full"])))
         opened.enter_context(mock.patch.object(lock, "APPEARS_WITHIN", 0.2))
         config = load_config(Path(job["config"]), job["settings"])
-        reporter = Signalling(number, here.get("stopped", here.get("killed")))
+        reporter = Signalling(number, here.get("stopped", here.get("killed")), here.get("stuck"))
         folder = Path(here.get("elsewhere", job["folder"]))
         limits = here.get("time_limit"), here.get("budget")
         with suppress(Interrupted):
@@ -180,14 +195,16 @@ def _train(job: dict[str, Any], world: Any) -> None:
 
 
 class Signalling(Silent):
-    """A reporter that sends its own process a signal after an update."""
+    """A reporter that sends its own process a signal after an update, or waits for ever."""
 
-    def __init__(self, number: int, update: int | None) -> None:
-        self.number, self.at = number, update
+    def __init__(self, number: int, update: int | None, stuck: int | None) -> None:
+        self.number, self.at, self.stuck = number, update, stuck
 
     def update(self, progress: Progress, loss: float | None) -> None:
         if progress.update == self.at:
             os.kill(os.getpid(), self.number)
+        if progress.update == self.stuck:
+            time.sleep(2 * WITHIN)
 
 
 def _without_memory(at: int) -> Any:
@@ -212,4 +229,4 @@ def _translate(job: dict[str, Any], world: Any) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    main()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from cli.program import caesura, refusal, write_config, write_corpus
 from folders.test_strangers import little_memory
-from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, tiny_model
+from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, TRANSFORMER, tiny_model
 from training.outcomes import Listener, configured, outcome, run
 from training.test_step import PAIRS, close, gradients
 from wording import refuses
@@ -43,7 +43,9 @@ def too_large(monkeypatch: pytest.MonkeyPatch, most: int, problem: RuntimeError 
 
 
 @pytest.mark.parametrize(
-    ("segmenter", "decoder"), [(LOOKUP, RECURRENT), (ACT, ACT_DECODER)], ids=["plain", "act"]
+    ("segmenter", "decoder"),
+    [(LOOKUP, RECURRENT), (ACT, ACT_DECODER), (LOOKUP, TRANSFORMER)],
+    ids=["plain", "act", "transformer"],
 )
 @pytest.mark.parametrize(
     ("normalization", "smoothing", "most"),

@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from cli.program import caesura, refusal, write_config, write_corpus
+from torch import distributed
 from training.outcomes import DROPOUT, outcome
 from wording import refuses, wording
 
@@ -84,6 +87,7 @@ def test_a_signal_to_torchrun_saves_and_ends(corpus: Path) -> None:
     [sentence] = said(printed)
     update = int(list_checkpoints(corpus / "run" / "checkpoints")[-1].stem)
     assert sentence.startswith(f"stopped by the signal SIGTERM after {update} updates")
+    assert "parameters on cpu, 2 processes" in printed
     assert not (corpus / "run" / ".lock").exists()
 
 
@@ -129,20 +133,37 @@ def test_variables_that_torchrun_did_not_set_are_refused(
     assert "torchrun" in wording(refusal(caesura("train", corpus / "char.yaml", "--out", corpus / "run")))
 
 
+@pytest.mark.parametrize("arrives", [False, True])
 def test_a_process_does_not_wait_for_ever_for_the_others(
-    environment: pytest.MonkeyPatch, corpus: Path
+    environment: pytest.MonkeyPatch, corpus: Path, arrives: bool
 ) -> None:
+    """One that is seen may be out of reach, as behind an address that is not that of its network."""
     monkeypatch, variables = environment, {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         variables["MASTER_PORT"] = str(free.getsockname()[1])
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(world, "ARRIVAL", timedelta(seconds=0.1))
-    message = refusal(caesura("train", corpus / "char.yaml", "--out", corpus / "run"), status=1)
+    monkeypatch.setattr(world, "ARRIVAL", timedelta(seconds=WITHIN if arrives else 0.1))
+    name_of_start, port = world._name_of_start, int(variables["MASTER_PORT"])
+
+    def arrive() -> None:
+        store = distributed.TCPStore("127.0.0.1", port, 2, False, timedelta(seconds=WITHIN))
+        name_of_start(store, 1, 2)
+
+    def agreed(*given: Any) -> str:
+        name = name_of_start(*given)
+        monkeypatch.setattr(world, "ARRIVAL", timedelta(seconds=0.1))
+        return name
+
+    monkeypatch.setattr(world, "_name_of_start", agreed)
+    with ThreadPoolExecutor(1) as threads:
+        if arrives:
+            threads.submit(arrive)
+        message = refusal(caesura("train", corpus / "char.yaml", "--out", corpus / "run"), status=1)
     start, _, reason = message.partition(": ")
     assert "do not find each other" in wording(start)
-    assert reason
+    assert ("clients joined" in reason) is not arrives
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,17 @@ def test_when_one_process_dies_all_end_with_one_sentence_and_the_next_start_goes
     assert outcome(tmp_path / "run") == outcome(undisturbed)
 
 
+def test_what_waits_for_a_dead_process_as_for_a_gpu_ends_too(
+    together: Ranks, corpus: Path, tmp_path: Path
+) -> None:
+    """Process 2 is not tied to process 1, and waits for process 0."""
+    ended = together.start(3, killed(corpus, tmp_path, killed={"1": 3}, stuck={"0": 3, "2": 3}))
+    assert ended.statuses == [1, -signal.SIGKILL, 1], ended.printed
+    assert ended.apart < 5
+    assert ended.printed.startswith("caesura: another process")
+    assert ended.printed.count("\n") == 1
+
+
 def kill_at_random(together: Ranks, corpus: Path, folder: Path, size: int, kills: int, seed: int) -> None:
     """Kill a process at random moments, run upon run, each of which ends as one that is not disturbed."""
     rng, done = random.Random(seed), 0

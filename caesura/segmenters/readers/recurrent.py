@@ -7,7 +7,7 @@ from itertools import zip_longest
 import torch
 from torch import Tensor, nn
 
-from caesura.layers.checks import check_sizes
+from caesura.layers.checks import check_shares, check_sizes
 from caesura.layers.depth import Depth, dropout_layer, make_orthogonal
 from caesura.layers.masks import positions_mask
 from caesura.layers.recurrent import gru, gru_flops
@@ -30,10 +30,12 @@ class Gru(Lookup):
         norm: bool = False,
         variational: bool = False,
         orthogonal: bool = False,
+        recurrent_dropout: float = 0.0,
     ) -> None:
         super().__init__(vocab_size, embedding_dim, dropout)
         check_sizes(size=size)
-        self.dropout = dropout_layer(dropout, variational)
+        check_shares(recurrent_dropout=recurrent_dropout)
+        self.dropout, self.recurrent_dropout = dropout_layer(dropout, variational), recurrent_dropout
         self.ahead = nn.GRU(embedding_dim, size, batch_first=True)
         self.back = nn.GRU(embedding_dim, size, batch_first=True) if self.directions == 2 else None
         self.output_dim = self.directions * size
@@ -48,13 +50,14 @@ class Gru(Lookup):
 
     def forward(self, symbols: Tensor, lengths: Tensor) -> Tensor:
         """[B, T, output_dim]."""
+        drop = self.recurrent_dropout if self.training else 0.0
         if self.training and self.dropout.p:
-            states = gru(Lookup.forward(self, symbols, lengths), lengths, self.ahead, self.back)
+            states = gru(Lookup.forward(self, symbols, lengths), lengths, self.ahead, self.back, drop=drop)
         else:
-            states = gru(self.embedding.weight, lengths, self.ahead, self.back, symbols)
+            states = gru(self.embedding.weight, lengths, self.ahead, self.back, symbols, drop)
         for layer, (ahead, back) in enumerate(zip_longest(self.above, self.above_back), 1):
             inputs = self.dropout(self.depth.before(layer, states))
-            states = self.depth.after(layer, states, gru(inputs, lengths, ahead, back))
+            states = self.depth.after(layer, states, gru(inputs, lengths, ahead, back, drop=drop))
         return self.depth.top(states, lengths)
 
     def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
