@@ -138,8 +138,8 @@ class Translator(BaseTranslator):
     ) -> list[Output]:
         """Segment and, given a search, translate; sentences of similar length share a batch, order is kept.
 
-        `progress` is called with the number of sentences done after each batch. Texts that come again and
-        again may be `Numbered`, in the source vocabulary, so that their symbols are not looked for each time.
+        `progress` is called with the number of sentences done after each batch. Texts that are processed
+        repeatedly may be `Numbered` in the source vocabulary, which saves looking up their symbols.
 
         `cuts` has one entry per text: None (as the model decides), character offsets (cut there and nowhere
         else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The

@@ -138,7 +138,7 @@ def write_folder(
 ) -> None:
     """Write what `read_folder` gives back; `facts` go into the metadata of the weights.
 
-    The weights come last, with the checksums of the rest: they are what makes a folder another model.
+    The weights come last, with the checksums of the rest: they turn a folder into another model.
     """
     make_folder(folder)
     save_vocabularies(folder, vocabularies)

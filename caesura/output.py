@@ -20,7 +20,7 @@ from caesura.search.hypothesis import Hypothesis
 class Segmentation:
     """How a model cut one text."""
 
-    pieces: list[str]  # their concatenation is the text; "" for one that begins within a character's bytes
+    pieces: list[str]  # their concatenation is the text; "": the segment begins within a character
     covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
     ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
@@ -30,7 +30,7 @@ class Segmentation:
 
     @property
     def shown(self) -> list[str]:
-        """The pieces as text can show them: a cut between the bytes of a character comes after it."""
+        """The pieces without empty ones: a cut between the bytes of a character is shown after it."""
         return [piece for piece in self.pieces if piece]
 
     @property

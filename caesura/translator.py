@@ -31,7 +31,7 @@ from caesura.segmenters.rate import CutCount, count_cuts
 
 @dataclass(frozen=True)
 class Loss:
-    """The training loss of a batch and its parts; scalars. Of a part of a batch: what it adds to them."""
+    """The training loss of a batch and its terms; scalars. For a part of a batch: its share of them."""
 
     total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + auxiliary
     auxiliary: Tensor  # the losses of segmenter and decoder, each a mean over sentences times its weight
@@ -110,7 +110,7 @@ class BaseTranslator(nn.Module):
 
     @property
     def vocabularies(self) -> Vocabularies:
-        """All that a model folder keeps of its text: both vocabularies, and what its cuts need."""
+        """Files of a model folder that come from its text: both vocabularies, and what its cuts need."""
         learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
         learnt = learnt if isinstance(learnt, Vocabulary | EntropyModelCuts) else None
         return Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)

@@ -11,7 +11,7 @@ from caesura.evaluation.pieces import SPACE, join_pieces
 from caesura.output import Segmentation
 
 END = "∎"  # how </s> is shown
-WITHIN = "·"  # how a segment is shown that has only later bytes of a character
+WITHIN = "·"  # stands for a segment that has only later bytes of a character
 
 _WORD = re.compile(r"\S+")
 

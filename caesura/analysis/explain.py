@@ -55,7 +55,7 @@ def explain(
 
     `cuts`: one entry of the `cuts` of `Translator.process`. `target` is explained in place of the model's own
     translation. `beam` and `check`: see `Translator.searcher`; `check` is called after the search too.
-    `heads`: the attention has that of each layer and head too, if the decoder has several.
+    `heads`: the attention also has each layer and head, if the decoder has several.
     """
     if not isinstance(text, str):
         raise TypeError("explain takes one sentence")

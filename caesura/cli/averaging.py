@@ -64,7 +64,7 @@ def average(
 
 
 def _asked(folders: list[Path], last: int | None, best: int | None) -> tuple[By | None, int]:
-    """Which checkpoints of a training are asked for, and how many; None where folders are."""
+    """Whether the last or the best checkpoints are asked for, and how many; None for model folders."""
     if last is not None and best is not None:
         raise InputError("--last averages the newest checkpoints and --best the best; choose one")
     if len(folders) > 1 and (last or best):
@@ -78,5 +78,5 @@ def _asked(folders: list[Path], last: int | None, best: int | None) -> tuple[By 
 
 
 def _named(folder: Path) -> Path:
-    """A path that a suffix can be put to."""
+    """A path to which a suffix can be added."""
     return folder if folder.name not in ("", "..") else Path(os.path.abspath(folder))

@@ -254,7 +254,7 @@ def _cluster(
     slurm: list[str] | None,
     parallel: int,
 ) -> Cluster | None:
-    """What is asked of SLURM; None where trainings run here."""
+    """The cluster's options; None if trainings run here."""
     from caesura.experiments.slurm import PARALLEL, Cluster, check_slurm, parse_options
 
     given = {

@@ -101,7 +101,7 @@ def problems(
 
 
 def _path_and_key(error: ErrorDetails) -> tuple[Key, Key]:
-    """Where pydantic saw an error, in its words and as the user's key."""
+    """The place of an error: as pydantic names it, and as the user's key."""
     # <: a union's tag; [key]: the name of an entry, not its value
     path = tuple(str(part) for part in error["loc"] if str(part) != "[key]")
     key = tuple(part for part in path[:-1] if not part.startswith("<"))
@@ -113,7 +113,7 @@ def _path_and_key(error: ErrorDetails) -> tuple[Key, Key]:
 def _unknown(
     key: Key, section: Key, home: Key, model: type[BaseModel], whole: type[BaseModel] | None
 ) -> tuple[str, str | None]:
-    """What to say of an unknown key in the section `home` of `model`, and the key there that it may mean."""
+    """The message for an unknown key in the section `home` of `model`, and the key that it may mean."""
     names = dict.fromkeys(_keys(whole)) if whole else {}
     elsewhere = [".".join(name) for name in names if name[-1] == key[-1]]
     options = _fields(model, home)

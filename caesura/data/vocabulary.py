@@ -82,7 +82,7 @@ class Vocabulary(ABC):
         return f"<{self.kind} vocabulary of {len(self)}>"
 
     def id_of(self, symbol: str) -> int:
-        """The id of a symbol that is spelled like this, or that of <unk>."""
+        """The id of the symbol with this spelling, or of <unk>."""
         return self._ids[symbol]
 
     def encode(self, text: str) -> list[int]:
@@ -218,7 +218,7 @@ class ByteVocabulary(Vocabulary):
 
 
 class SpelledVocabulary(ByteVocabulary):
-    """One symbol per code point; one that is not in the list is spelled in the bytes of UTF-8."""
+    """One symbol per code point; a character that is not listed is spelled in bytes of UTF-8."""
 
     kind = "char"
 
@@ -440,7 +440,7 @@ def _checked(content: Any) -> Vocabulary:
 
 
 def _checked_bytes(kind: str, symbols: list[str]) -> ByteVocabulary:
-    """A vocabulary of the 256 bytes, and of characters after them if it is of these."""
+    """A vocabulary of the 256 bytes, with characters after them for level char."""
     characters = symbols[len(BYTES) :]
     if tuple(symbols[: len(BYTES)]) != BYTES or (characters and kind == "byte"):
         raise InputError(f'"tokens" should have the bytes {BYTES[0]} to {BYTES[-1]} after the specials')

@@ -66,7 +66,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate `sources` with `search` (by default the configured beam search) and measure the result.
 
-    Where there are `outputs` already, they are measured.
+    If `outputs` are given, they are measured instead.
     """
     testing = model.config.testing
     if outputs is None:

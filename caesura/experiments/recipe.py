@@ -52,7 +52,7 @@ class RecipeTable(Section):
         default=[], description="such as training.precision=bfloat16, over all configs"
     )
     text: Name | None = Field(
-        default=None, description="its text's folder in that of --data; null: --data names it itself"
+        default=None, description="the folder of its text inside --data; null: --data is that folder"
     )
     rows: dict[Name, RecipeRow] = Field(min_length=1, description="its systems, by their names")
 
@@ -60,9 +60,7 @@ class RecipeTable(Section):
 class Splits(Section):
     """Sentences of the paper's text."""
 
-    name: str | None = Field(
-        default=None, description="its name, where ours is another text, not a part of it"
-    )
+    name: str | None = Field(default=None, description="its name, if ours is another text, not a part of it")
     train: int = Field(ge=1, description="sentences")
     dev: int = Field(ge=1, description="sentences")
     test: int = Field(ge=1, description="sentences")
@@ -88,7 +86,7 @@ class Recipe(Section):
 
     @property
     def texts(self) -> list[str]:
-        """The texts of its tables, each once; "" is the one that --data names itself."""
+        """The texts of its tables, each once; "" is the folder --data itself."""
         return [*dict.fromkeys(table.text or "" for table in self.tables.values())]
 
     def wanted(self, gold: str | None = None) -> tuple[Measure, ...]:
@@ -125,7 +123,7 @@ class RecipeSystem:
     paper: Paper | None
     members: dict[int, Member]  # by seed
     series: str | None = None  # its line in the figure of BLEU and segment length
-    text: str = ""  # the folder of its text in that of --data
+    text: str = ""  # the folder of its text inside --data
 
     @property
     def name(self) -> str:

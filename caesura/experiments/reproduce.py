@@ -182,7 +182,7 @@ class Reproduction(Experiment):
     ) -> None:
         super().__init__(out, recipe.wanted(gold))
         self.recipe, self.shown = recipe, shown
-        self.configs: dict[str, Config] = {}  # one per text of the members that were checked
+        self.configs: dict[str, Config] = {}  # one per text, of the members that were checked
         self.splits: list[Split] = []
 
     def kept(self, member: Member) -> Outcome | None:
@@ -270,7 +270,7 @@ class Reproduction(Experiment):
             self._report(mine, self.out / "report" / text, config, replace(limits, time_limit=rest))
 
     def _report(self, results: Sequence[SystemResult], folder: Path, config: Config, limits: Limits) -> None:
-        """Write a report of systems, each with its best seed that has weights."""
+        """Write a report on systems; each is shown by its best seed that has weights."""
         names = unique_titles([result.system for result in results])
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
         folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
@@ -293,7 +293,7 @@ class Reproduction(Experiment):
         terminal.say(one_line(f"The report {what}: {page}"))
 
     def _compare(self, folders: Mapping[str, Path], out: Path, limits: Limits, config: Config) -> str:
-        """Run `caesura compare` where trainings run; the error message, if there is one."""
+        """Run `caesura compare` by the launcher of the trainings; returns the error message, or ""."""
         test = config.data.test
         if test is None:
             return "the configs name no data.test"
@@ -306,7 +306,7 @@ class Reproduction(Experiment):
         began, status = time.monotonic(), None
         launch = limits.launcher or Children
         with launch(terminal.say) as launcher, terminal.telling("the report") as tell:
-            launcher.outlive = False  # another call may want a report of more systems
+            launcher.outlive = False  # another call may want a report on more systems
             launcher.discard(log)
             clear(out)
             check_held(log)

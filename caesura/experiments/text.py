@@ -31,7 +31,7 @@ class Split:
     sentences: int
     src: Lengths
     trg: Lengths
-    text: str = ""  # which one, where a recipe has several
+    text: str = ""  # its name, if a recipe has several texts
 
 
 def measure_text(config: Config, text: str = "") -> list[Split]:

@@ -125,7 +125,7 @@ class BaseSegmenter(nn.Module):
     cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
     draws: bool = False  # whether cuts are drawn in training
     jitter: float = 0.0  # the standard deviation of what training adds to logits to estimate their gradient
-    cut_after: tuple[int, ...] = ()  # symbols after which a segment ends in any case
+    cut_after: tuple[int, ...] = ()  # symbols that always end a segment
     imitates: bool = False  # whether its cuts have logits, so that it can learn other cuts
 
     def forward(

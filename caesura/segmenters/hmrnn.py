@@ -36,7 +36,7 @@ class HmrnnState:
     hidden: Tensor  # [B, H] h
     cell: Tensor  # [B, H]   c
     cut: Tensor  # [B]       z: 1 where the last symbol ended a segment
-    owed: Tensor  # [B]      segments that the rate asks for and that have not come; 0 without a rate
+    owed: Tensor  # [B]      segments still missing for the rate; 0 without a rate
 
 
 class HmrnnSegmenter(BaseSegmenter):
@@ -46,7 +46,7 @@ class HmrnnSegmenter(BaseSegmenter):
     projection of the state there. Backwards, a cut has the gradient of the hard sigmoid of `slope` times s.
 
     Without a `rate`, the first segments have about two symbols. With one, they are about as long as it asks:
-    each segment that it asks for and that has not come yet raises s by about its spread.
+    each segment still missing raises s by about the spread of s.
     """
 
     figures = (LIVE,)
@@ -212,10 +212,10 @@ class HmrnnSegmenter(BaseSegmenter):
         return hidden, cells, cut.squeeze(2), logits.squeeze(2)
 
     def _unit(self, like: Tensor) -> Tensor:
-        """[]: what each segment that is owed adds to the logits; 0 without a rate.
+        """[]: how much each missing segment raises the logits; 0 without a rate.
 
-        About the spread of the logits, which it follows as the weights grow. Without it, the state after some
-        symbols without a cut lowers the logits further, and a long sentence is never cut again.
+        It is about the spread of the logits, and grows with the weights. Without it, symbols without a cut
+        lower the next logits further and further, and a long sentence is never cut again.
         """
         if self.control is None:
             return like.new_zeros(())

@@ -30,11 +30,11 @@ class Stop(Exception):
 
 
 class Interrupt:
-    """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on; ignored ones stay ignored.
+    """Inside it, SIGINT, SIGTERM and SIGHUP are only remembered; ignored signals stay ignored.
 
     Ctrl-C after one of them is a KeyboardInterrupt. The others are not: a job scheduler may send several.
-    With `lasting`, that goes on behind it: torchrun sends SIGTERM to processes that are about to say why they
-    end.
+    With `lasting`, this holds after its end, too: torchrun sends SIGTERM to processes that are about to say
+    why they end.
     """
 
     def __init__(self, time_limit: float | None = None, lasting: bool = False) -> None:
@@ -57,7 +57,7 @@ class Interrupt:
         return None
 
     def agreed(self, world: World) -> str | None:
-        """Why to stop now, the same in all processes: what one has a reason for, all do."""
+        """Why to stop now; if one process has a reason, all stop for the same one."""
         if world.size == 1:
             return self.reason()
         limits = [None, BUDGET, TIME_LIMIT]

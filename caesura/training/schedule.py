@@ -63,10 +63,10 @@ def bound_reached(settings: Training, update: int, epoch: int) -> str:
 
 
 def rate_at(settings: Training, rate: float, update: int) -> float:
-    """Adam's rate at an update; `update` others came before.
+    """Adam's rate for the update that follows `update` others.
 
-    It rises to `rate` at the `warmup`-th and stays there; or, with decay, it falls from there: evenly, to 0
-    after the last update, or with the inverse square root of the number of updates.
+    It rises to `rate` at the `warmup`-th update and stays there. With decay, it falls from there: evenly, to
+    0 after the last update, or with the inverse square root of the number of updates.
     """
     warmup, number = settings.warmup, update + 1
     if number <= warmup:
