@@ -47,7 +47,7 @@ def app(**_):
     Fragile()
     print("goes on")
 
-cli.app = app
+cli.parser = lambda _: app
 cli.main()
 """
 TWICE = """
@@ -63,7 +63,7 @@ def app(**_):
         time.sleep(1)
         print("goes on")
 
-cli.app = app
+cli.parser = lambda _: app
 cli.main()
 """
 
