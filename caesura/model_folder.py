@@ -18,7 +18,8 @@ from caesura.data.entropy_gru import GruCuts, load_gru
 from caesura.data.files import checksum, refuse_links, write_whole
 from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
-from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
+from caesura.data.vocabulary import MAX_BYTES, Vocabulary
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened

@@ -11,7 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from caesura.data.vocabulary import SPECIALS, UnigramVocabulary, check_symbols
+from caesura.data.subwords import UnigramVocabulary
+from caesura.data.vocabulary import SPECIALS
+from caesura.data.vocabulary_file import check_symbols
 from caesura.errors import InputError
 
 _LONGEST = 16  # characters of a piece, the mark of a word's beginning included

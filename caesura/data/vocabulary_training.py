@@ -8,21 +8,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import IO
 
+from caesura.data.subwords import BpeVocabulary, WordpieceVocabulary
 from caesura.data.unigram_training import train_unigrams
 from caesura.data.utf8 import BYTES
 from caesura.data.vocabulary import (
     KINDS,
     SPECIALS,
     UNIGRAM,
-    BpeVocabulary,
     ByteVocabulary,
     CharVocabulary,
     SpelledVocabulary,
     Vocabulary,
-    WordpieceVocabulary,
     WordVocabulary,
-    check_symbols,
 )
+from caesura.data.vocabulary_file import check_symbols
 from caesura.errors import InputError
 
 COUNTED = ("char", "byte", "word")  # their vocabularies follow from counts

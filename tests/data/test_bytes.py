@@ -18,8 +18,8 @@ from caesura.data.vocabulary import (
     ByteVocabulary,
     SpelledVocabulary,
     Vocabulary,
-    load_vocabulary,
 )
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.output import cut_texts
