@@ -25,7 +25,7 @@ BEST = (
 
 
 @dataclass(frozen=True)
-class Moved:
+class BetterCuts:
     """A sentence's cuts after the moves. Losses: nats per target symbol, </s> counted, with hard cuts."""
 
     own: list[int]  # the model's own cuts: after which symbols
@@ -35,9 +35,9 @@ class Moved:
     moves: int
 
 
-def move_cuts(
+def better_cuts(
     model: Translator, sources: Sequence[str], targets: Sequence[str], rounds: int = ROUNDS
-) -> list[Moved]:
+) -> list[BetterCuts]:
     """Move the cuts of sentences, in shared batches; ValueError if the segmenter takes no cuts."""
     if not model.segmenter.takes_cuts:
         raise ValueError(f"{model.segmenter.kind} takes no cuts that could be moved")
@@ -48,7 +48,7 @@ def move_cuts(
                 break
     rows = zip(search.cuts, search.marks > 0, search.hard, search.loss, search.taken, strict=True)
     return [
-        Moved(_where(own), _where(cuts), float(before), float(after), len(taken))
+        BetterCuts(_where(own), _where(cuts), float(before), float(after), len(taken))
         for own, cuts, before, after, taken in rows
     ]
 

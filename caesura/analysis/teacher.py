@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from caesura.analysis.moves import move_cuts
+from caesura.analysis.moves import better_cuts
 from caesura.data.corpus import ParallelText
 from caesura.data.cuts import UNKNOWN
 from caesura.data.files import refuse_unwritable, write_whole
@@ -79,7 +79,7 @@ class Sample:
         sources, targets = zip(*pairs.values(), strict=True)
         lessons = []
         for line, src, moved in zip(
-            pairs, sources, move_cuts(self.model, sources, targets, rounds), strict=True
+            pairs, sources, better_cuts(self.model, sources, targets, rounds), strict=True
         ):
             ends = [end for _, end in self.model.src_vocabulary.encode_spans(src)[1]]
             offsets = sorted({ends[i] for i in moved.cuts} - {len(src)})

@@ -43,8 +43,8 @@ class Local:
             return F.scaled_dot_product_attention(queries, keys, values, self.mask)
         B, N, T, D = queries.shape
         spare = self.blocks * self.window - T
-        own = F.pad(queries, (0, 0, 0, spare)).view(B, N, self.blocks, self.window, D)
-        parts = own, self._around(keys, spare), self._around(values, spare)
+        blocked = F.pad(queries, (0, 0, 0, spare)).view(B, N, self.blocks, self.window, D)
+        parts = blocked, self._around(keys, spare), self._around(values, spare)
         queries, keys, values = (part.transpose(1, 2).flatten(0, 1) for part in parts)
         context = F.scaled_dot_product_attention(queries, keys, values, self.mask)
         return context.view(B, self.blocks, N, self.window, D).transpose(1, 2).flatten(2, 3)[:, :, :T]

@@ -72,8 +72,8 @@ class Transformer(Lookup):
         near = torch.arange(-self.window, symbols.shape[1], device=symbols.device)
         places = before.count[:, None] + near  # [B, W + T]
         count = before.count + lengths
-        own = places[:, self.window :]
-        mask = seen(own[..., None], places[:, None], count[:, None, None], self.window, 0)[:, None]
+        positions = places[:, self.window :]
+        mask = seen(positions[..., None], places[:, None], count[:, None, None], self.window, 0)[:, None]
         last = (lengths[:, None] + torch.arange(self.window, device=symbols.device))[:, None, :, None]
         kept: list[tuple[Tensor, Tensor]] = []
 
@@ -83,7 +83,9 @@ class Transformer(Lookup):
             kept.append((every_key.take_along_dim(last, 2), every_value.take_along_dim(last, 2)))
             return F.scaled_dot_product_attention(queries, every_key, every_value, mask)
 
-        states = self._read(symbols, lengths, own, [partial(attend, i) for i in range(len(self.blocks))])
+        states = self._read(
+            symbols, lengths, positions, [partial(attend, i) for i in range(len(self.blocks))]
+        )
         keys, values = zip(*kept, strict=True)
         return states, Behind(keys, values, count)
 
