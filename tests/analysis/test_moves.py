@@ -26,7 +26,7 @@ every_segmenter = pytest.mark.parametrize("segmenter", [*EVERY, DRAWN], ids=[*NA
 
 
 def loss(model: Translator, source: str, target: str, cuts: Sequence[int]) -> float:
-    """As `score` has it, of cuts after these symbols."""
+    """The loss by `score` with cuts after these symbols."""
     [log_prob] = model.score([source], [target], cuts=[[at + 1 for at in cuts]])
     return -log_prob / (len(target) + 1)
 

@@ -1,4 +1,4 @@
-"""Bytes as symbols, and as what spells characters that a vocabulary does not have."""
+"""Bytes as symbols, and as the spelling of characters that a vocabulary lacks."""
 
 import json
 
