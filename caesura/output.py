@@ -1,4 +1,4 @@
-"""The result of one line of text: where the model cut it, and what it wrote."""
+"""The result of one line of text: its cuts and its translations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Segmentation:
     ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
     scores: list[float] | None  # None where there are none
-    # By the name of each of the segmenter's figures, what to sum over a text, and what to divide the sum by.
+    # By the name of each of the segmenter's figures, a number to sum over a text, and one to divide by.
     figures: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property

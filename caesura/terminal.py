@@ -202,7 +202,7 @@ class FleetDisplay(_Display):
                 self.say(f"{name}  {text}")
 
     def running(self, members: dict[str, str]) -> None:
-        """What every running member is doing."""
+        """The activity of every running member."""
         if err.is_terminal:
             width = max(map(len, members), default=0)
             rows = [

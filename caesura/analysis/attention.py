@@ -231,7 +231,7 @@ def attention_statistics(
     cuts: Sequence[Segmentation],
     kind: Literal["references", "translations"] = "references",
 ) -> AttentionStatistics | None:
-    """How much attention falls on first characters, spaces and </s>; None where the decoder shows none."""
+    """How much attention falls on first characters, spaces and </s>; None if the decoder shows none."""
     tally = AttentionTally()
     maps = attention_maps(model, texts, targets, cuts, heads=True)
     for attention, text, cut in zip(maps, texts, cuts, strict=False):

@@ -104,7 +104,7 @@ def fidelity(
             p, noise, changes = _drawn(pairs, free, 2 * count)
             slopes = _estimated(pairs, count, progress)
         return replace(_compared(noise, changes, slopes * free, free, p * (1 - p)), estimated=True)
-    # Training's own shifts are of all gaps, also of those that are not free.
+    # Training's own shifts reach all gaps, even those that are not free.
     shifted = positions_mask(pairs.batch.src_lengths, free.shape[1]).cpu() if model.segmenter.jitter else free
     noise, sigma = _noise(pairs.batch, shifted, count, seed), model.segmenter.jitter or sigma
     with resting(model), _seeded(model, seed):
@@ -127,7 +127,7 @@ def _seeded(model: Translator, seed: int) -> Iterator[None]:
 
 
 def _without_sums(result: Fidelity) -> Fidelity:
-    """Where one shift of all scores changes nothing, their sum says nothing."""
+    """If one shift of all scores changes nothing, their sum means nothing."""
     return replace(
         result,
         autograd_sum=None,
@@ -266,7 +266,7 @@ def _agree(*sums: tuple[float, float | None]) -> bool | None:
 
 
 def _bins(points: Tensor, positions: int) -> list[Bin]:
-    """Positions in the order of one group's slopes, and means of what the other two say: [3, N] points."""
+    """Positions in the order of one group's slopes, with the means of the other two groups: [3, N] points."""
     count = min(MOST_BINS, positions // PER_BIN)
     if not count:
         return []

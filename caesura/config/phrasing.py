@@ -69,7 +69,7 @@ def problems(
     given: Container[str] = (),
     whole: type[BaseModel] | None = None,
 ) -> list[Problem]:
-    """What is wrong with the keys of `section`, one problem per key; `given` are keys that the program sets.
+    """The problems with the keys of `section`, one per key; `given` are keys that the program sets.
 
     A missing key is not named beside its misspelling; one in a wrong place is looked for in all of `whole`.
     """
@@ -159,7 +159,7 @@ IN_QUOTES = "put it in quotes"
 
 
 def in_shell(key: str, text: str) -> str:
-    """How a command line has text that YAML takes for something else: its shell takes quotes away."""
+    """How to write, on a command line, text that YAML takes for something else: its shell removes quotes."""
     return f"in a shell write '{key}={json.dumps(text, ensure_ascii=False)}'"
 
 

@@ -1,4 +1,4 @@
-"""Where segments of a source text should end: by rules, at the ends of symbols, or as a file says.
+"""Where segments of a source text should end: by rules, at the ends of symbols, or at a file's offsets.
 
 Cuts by entropy are in `entropy.py`.
 
@@ -277,7 +277,7 @@ def parse_offsets(cell: str, text: str, place: str, what: str) -> list[int]:
 
 
 def _misplaced(offsets: Sequence[int], length: int) -> str | None:
-    """What is wrong with the first offset that is not inside a text, or not after the one before it."""
+    """The problem with the first offset that is not inside a text, or not after the one before it."""
     for before, at in pairwise([0, *offsets]):
         if not 0 < at < length:
             return f"offset {at} is not inside a sentence of {length} characters"
@@ -311,8 +311,8 @@ def combine(
 ) -> NDArray[np.int8] | None:
     """Merge the cuts that a caller has `given` with the model's `default` cuts, per symbol.
 
-    A sequence of offsets replaces what the model has: no other gap is cut. A mapping is laid over it. The gap
-    before </s> stays free. `place` names the sentence where something is wrong with what is given.
+    A sequence of offsets replaces the model's cuts: no other gap is cut. A mapping overrides single gaps. The
+    gap before </s> stays free. `place` names the sentence in messages.
     """
     if given is None:
         return default

@@ -57,7 +57,7 @@ def train_unigrams(lines: Iterable[str], size: int) -> UnigramVocabulary:
 
 
 def _seeds(words: Words, alphabet: list[str], most: int) -> dict[str, int]:
-    """All characters, and the parts of words that cover most of the text, with what they cover."""
+    """All characters, and the parts of words that cover most of the text, with their coverage."""
     parts: Counter[str] = Counter()
     remaining = _LOOKED_AT
     for word, count in words:

@@ -65,7 +65,7 @@ def bare(word: str) -> str:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """How often each word, as `words_of` has it, occurs on one side of a training text."""
+    """How often each word of `words_of` occurs on one side of a training text."""
 
     counts: Mapping[str, int]
     total: int  # words in all, those that were dropped included
@@ -122,7 +122,7 @@ def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
 
 
 def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
-    """Read what `save_words` wrote; anything else is refused."""
+    """Read a file of `save_words`; anything else is refused."""
     try:
         content = parse_json(read_bounded(Path(path), MAX_BYTES), 5 * KEPT)
         if content["format"] != FORMAT:

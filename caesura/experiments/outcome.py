@@ -152,7 +152,7 @@ TEST = Measure("test", _evaluation, "testing")  # scores on the config's test se
 DETAILED = Measure("test", lambda member: _evaluation(member, "--details"), "testing")
 CUTS = cuts_of_dev()
 ROBUST = Measure("robust", _robust, "translating with noise and several beams")
-PACKED = {"test": "units", "cuts": "cuts"}  # by measure, what is long and only compared with others
+PACKED = {"test": "units", "cuts": "cuts"}  # by measure, long results, which are only compared with others
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Outcome:
     validations: list[dict[str, Any]]  # records of its log, without examples
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
     budget: float | None = None  # seconds of training that it may take
-    made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
+    made: dict[str, Any] = field(default_factory=dict)  # its config, calls, versions and devices
     kept: str = ""  # the file that it was read from; "": its folder
     milliseconds: float | None = None  # per update, validations left out
 
@@ -183,7 +183,7 @@ class Outcome:
         return bool(self.progress.finished) or self.status in ("finished", "budget")
 
     def record(self, packed: bool = True) -> dict[str, Any]:
-        """All of it except the curve, for JSON; without what is `packed`, it is short."""
+        """Everything except the curve, for JSON; short without the `packed` parts."""
         best, start, progress = self.best or {}, self.start or {}, self.progress
         began = ["segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "symbols"]
         began.append("device")
@@ -207,7 +207,7 @@ class Outcome:
 
 
 def unpacked(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Measurements without what is packed."""
+    """Measurements without their packed parts."""
     return {
         name: {key: value for key, value in result.items() if key != PACKED.get(name)}
         for name, result in measured.items()
@@ -282,7 +282,7 @@ def _spent(progress: Progress, budget: float | None) -> bool:
 
 
 def _number(path: Path) -> float | None:
-    """The number in a file; None where there is none."""
+    """The number in a file; None if there is none."""
     try:
         return float(read_tail(path, 100))
     except (OSError, ValueError):

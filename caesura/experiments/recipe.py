@@ -67,7 +67,7 @@ class Splits(Section):
 
 
 class Recipe(Section):
-    """What `caesura reproduce` trains."""
+    """A recipe for `caesura reproduce`."""
 
     title: str = Field(min_length=1, description="the text and the direction")
     note: str = Field(default="", description="what to know, under every table")
@@ -90,7 +90,7 @@ class Recipe(Section):
         return [*dict.fromkeys(table.text or "" for table in self.tables.values())]
 
     def wanted(self, gold: str | None = None) -> tuple[Measure, ...]:
-        """The measures of every model: the test, and those that the recipe names; `gold` is for cuts."""
+        """The measures of every model: the test, and the recipe's others; `gold` is for cuts."""
         if gold is not None and "cuts" not in self.measures:
             raise InputError(f"--gold {gold}: recipe {self.name} does not measure cuts; leave it out")
         test = DETAILED if "details" in self.measures else TEST

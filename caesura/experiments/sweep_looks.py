@@ -59,7 +59,7 @@ class Looks:
 def looks(sweep: Sweep) -> Looks:
     """Colours in the order of the values: negative numbers, 0 and positive ones on one scale of places.
 
-    Dashes are those of the second key, or of all others together where there are enough of them.
+    Dashes show the second key or, if there are enough of them, all other keys together.
     """
     runs = members(sweep)
     sections = any(isinstance(sweep.value(run, key), dict) for run in runs for key in sweep.over[:1])
@@ -110,7 +110,7 @@ def members(sweep: Sweep) -> list[SweepRun]:
 
 
 def value_shown(sweep: Sweep, run: SweepRun) -> str:
-    """A run's value of the first key that varies, as a legend has it."""
+    """A run's value of the first key that varies, for a legend."""
     return "".join(shown(sweep.value(run, key)) for key in sweep.over[:1])
 
 

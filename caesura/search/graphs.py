@@ -43,7 +43,7 @@ def borrow(decoder: nn.Module, device: torch.device | None) -> Iterator[Play]:
 
 
 def forget(decoder: nn.Module, device: torch.device) -> None:
-    """Give back the memory of a decoder's graphs, and what else the allocator keeps."""
+    """Give back the memory of a decoder's graphs, and the allocator's spare memory."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         _graphs.pop(decoder, None)
@@ -141,7 +141,7 @@ def _leaves(tree: Any) -> list[Tensor]:
 
 
 def _outline(tree: Any) -> Hashable:
-    """The same for two trees that differ in the values of their tensors alone."""
+    """Equal for two trees that differ only in the values of their tensors."""
     if isinstance(tree, Tensor):
         return tree.shape, tree.dtype
     branches = _branches(tree)
@@ -156,7 +156,7 @@ def _rebuilt(tree: Any, leaves: Iterator[Tensor]) -> Any:
     if not branches:
         return tree
     if isinstance(tree, (tuple, list)):
-        return getattr(tree, "_make", type(tree))(branches.values())  # a named tuple has a way of its own
+        return getattr(tree, "_make", type(tree))(branches.values())  # a named tuple is built from its fields
     return replace(tree, **branches)
 
 

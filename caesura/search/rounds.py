@@ -24,7 +24,7 @@ SMALLER = 2  # sizes per doubling, as a batch shrinks or a state grows
 
 @dataclass(frozen=True)
 class Standing:
-    """Where B sentences of K hypotheses stand; a search adds what it keeps. Every tensor begins with B."""
+    """The progress of B sentences of K hypotheses; a search adds fields. Every tensor begins with B."""
 
     symbols: Tensor  # [B, K] the newest
     length: Tensor  # [B]    symbols written

@@ -1,4 +1,4 @@
-"""The model card: what a model folder holds, for the person who opens it."""
+"""The model card: a description of a model folder for the person who opens it."""
 
 from __future__ import annotations
 

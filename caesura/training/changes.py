@@ -72,7 +72,7 @@ def _same_text(config: Config, folder: Path) -> bool:
     digests = text_digests(config)
     for path in list_checkpoints(folder / "checkpoints"):
         with suppress(DamagedError):  # one is enough
-            if read_progress(path).text[: len(digests)] == digests:  # those of the vocabularies are last
+            if read_progress(path).text[: len(digests)] == digests:  # the hashes of vocabularies are last
                 return True
     return False
 

@@ -23,7 +23,7 @@ from caesura.model_folder import expect_weights
 from caesura.visible import quoted
 
 FORMAT = 2
-READABLE = (1, 2)  # those of format 1 have no checksum
+READABLE = (1, 2)  # format 1 has no checksum
 RANDOM_STATE = 1 << 16  # numbers; PyTorch's have 5,056 bytes on a CPU and 16 on a GPU
 CHECKPOINTS, BEST = "checkpoints", "best"  # folders in a run's folder
 MODEL = "model."  # names of weights begin with it in a checkpoint
@@ -149,7 +149,7 @@ def load_checkpoint(
 ) -> Progress:
     """Put the tensors of a checkpoint back in place; returns its counters.
 
-    `check` may refuse it for its config, which is None in those of earlier versions.
+    `check` may refuse it for its config, which is None in checkpoints of earlier versions.
     """
     parts, progress = _read(path, model, optimizer, check)
     try:

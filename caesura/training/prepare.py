@@ -43,7 +43,7 @@ class Prepared:
     corpus: Corpus
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
-    learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
+    learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # needed by `data.cuts` to cut any source
     notices: Sequence[str] = ()  # remarks on the text, to be printed before training
 
 
@@ -170,7 +170,7 @@ def cuts_of(
     learnt: Vocabulary | EntropyModelCuts | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CutsSource | None:
-    """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
+    """The cuts of `data.cuts` for the source of a part of the text; None if there are none."""
     cuts = config.data.cuts
     if isinstance(cuts, AlignmentCuts) and part == "train":
         blame = partial(config.blame, "data.cuts")

@@ -54,7 +54,7 @@ class HalveAndStop:
 
 
 def bound_reached(settings: Training, update: int, epoch: int) -> str:
-    """The upper bound that training has come to after so many updates and epochs; "" where there is none."""
+    """The upper bound that so many updates and epochs have reached; "" if they have reached none."""
     if settings.updates is not None and update >= settings.updates:
         return f"{settings.updates} updates"
     if settings.epochs is not None and epoch >= settings.epochs:

@@ -23,7 +23,7 @@ from caesura.training.schedule import sampled_share
 from caesura.training.token_dropout import dropped
 from caesura.translator import Loss
 
-# What every step gives to the log, before what `Translator.counted` names; the loss is times its sentences.
+# Every step's sums for the log, before those of `Translator.counted`; the loss is times its sentences.
 SUMS = ("loss", "cross_entropy", "symbols", "sentences")
 ALIGNED = 64  # numbers: a gradient begins at a multiple, so that kernels can read many numbers at once
 
@@ -72,7 +72,7 @@ class Step:
         except RuntimeError as problem:
             if not out_of_memory(problem):
                 raise
-        # Here, where nothing holds on to what the attempt has computed.
+        # Here, outside the handler, nothing holds on to the attempt's tensors.
         return self._in_pieces(parts, update, risk)
 
     def _summed(self, parts: Sequence[Batch], compute: Callable[[Batch], Tensor]) -> Tensor:

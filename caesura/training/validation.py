@@ -29,7 +29,7 @@ class ValidationExample(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """The figures of a validation, as they are logged."""
+    """The logged figures of a validation."""
 
     update: int
     sentences: int
