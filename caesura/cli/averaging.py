@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def average(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="FOLDER", help="the folder of a training; or several model folders"),
+        typer.Argument(metavar="FOLDER", help="the folder of a training, or several model folders"),
     ],
     last: Annotated[
         int | None,
-        typer.Option("--last", min=1, help="its last N checkpoints, of those that training.keep_last keeps"),
+        typer.Option("--last", min=1, help="its last N checkpoints (see training.keep_last)"),
     ] = None,
     best: Annotated[
         int | None,
-        typer.Option("--best", min=1, help="its best N on dev, of those that training.keep_best keeps"),
+        typer.Option("--best", min=1, help="its N best on dev (see training.keep_best)"),
     ] = None,
     out: Annotated[
         Path | None,
