@@ -43,18 +43,18 @@ class Fragile:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
 
-def app(**_):
+def run(**_):
     Fragile()
     print("goes on")
 
-cli.parser = lambda _: app
+cli.parser = lambda app: run
 cli.main()
 """
 TWICE = """
 import os, signal, time
 from caesura.cli import program as cli
 
-def app(**_):
+def run(**_):
     try:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
@@ -63,7 +63,7 @@ def app(**_):
         time.sleep(1)
         print("goes on")
 
-cli.parser = lambda _: app
+cli.parser = lambda app: run
 cli.main()
 """
 

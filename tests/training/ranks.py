@@ -90,14 +90,28 @@ def ranks() -> Iterator[Ranks]:
             os.killpg(program.pid, signal.SIGKILL)
 
 
-def serve() -> None:
+def main() -> None:
+    """Answer starts, which find each other through a store.
+
+    The store is in another process than the one that forks: its threads are in the C library at times, and a
+    fork would find the locks there taken for ever.
+    """
+    reading, writing = os.pipe()
+    if answering := os.fork():
+        store = distributed.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=WITHIN), False)
+        os.write(writing, f"{store.port}\n".encode())
+        os.waitpid(answering, 0)
+    else:
+        with os.fdopen(reading) as lines:
+            serve(lines.readline().strip())
+
+
+def serve(port: str) -> None:
     """Answer starts until there are no more."""
     torch.set_num_threads(1)
     loop.LOG_EVERY = 4
     os.fsync = lambda file: None
-    store = distributed.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=WITHIN), False)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
-    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for line in sys.stdin:
         print(json.dumps(vars(_started(json.loads(line)))), flush=True)
 
@@ -212,4 +226,4 @@ def _translate(job: dict[str, Any], world: Any) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    main()
