@@ -52,7 +52,7 @@ class RecipeTable(Section):
         default=[], description="such as training.precision=bfloat16, over all configs"
     )
     text: Name | None = Field(
-        default=None, description="the folder of its text inside --data; null: --data is that folder"
+        default=None, description="its text's folder in that of --data; null: --data names it itself"
     )
     rows: dict[Name, RecipeRow] = Field(min_length=1, description="its systems, by their names")
 
@@ -60,7 +60,9 @@ class RecipeTable(Section):
 class Splits(Section):
     """Sentences of the paper's text."""
 
-    name: str | None = Field(default=None, description="its name, if ours is another text, not a part of it")
+    name: str | None = Field(
+        default=None, description="its name, where ours is another text, not a part of it"
+    )
     train: int = Field(ge=1, description="sentences")
     dev: int = Field(ge=1, description="sentences")
     test: int = Field(ge=1, description="sentences")
