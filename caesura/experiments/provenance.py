@@ -97,7 +97,7 @@ def _digest(tree: dict[str, Any]) -> str:
     return _hashed(json.dumps(whole | {"training": kept}, sort_keys=True), size=8)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def new_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The values of `other` that differ from `one`, by dotted keys, without the seed."""
     before, after = flat(one), flat(other)
     keys = [key for key in (before | after) if key != SEED]
@@ -106,7 +106,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
 
 def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The differences as `key: old -> new`."""
-    changed = differences(old, new).items()
+    changed = new_values(old, new).items()
     return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in changed]
 
 

@@ -17,7 +17,7 @@ from caesura.experiments import sweep_search as search
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, Watcher, check_members
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, figures_of
-from caesura.experiments.provenance import described, differences, digest, made_by, tree_changes
+from caesura.experiments.provenance import described, digest, made_by, new_values, tree_changes
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
 from caesura.experiments.sweep_results import (
@@ -212,7 +212,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
         name=point.name,
         config=point.config.name,
         digest=digest(tree),
-        settings={**differences(base, tree), **point.values},
+        settings={**new_values(base, tree), **point.values},
         base=digest(base),
         alike=digest(seedless(tree)),
         seed=point.seed,
