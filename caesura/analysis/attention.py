@@ -139,7 +139,7 @@ def attention_map(
     )
 
 
-Kinds = dict[str, list[int]]  # by what a step holds: the steps
+Kinds = dict[str, list[int]]  # steps, by what they hold
 _MEASURES = ("first", "space", "end", "entropy", "distance")
 
 

@@ -79,8 +79,9 @@ class MoveSearch(FlipSearch):
         return True
 
     def _moves(self) -> tuple[Tensor, Tensor, Tensor]:
-        """[M] each: a sentence that still changes, the cut to remove and the gap to cut. The moves: each cut
-        by one place in both directions, and the best removals with the best additions.
+        """[M] each: a sentence that still changes, the cut to remove and the gap to cut.
+
+        The moves: each cut by one place in both directions, and the best removals with the best additions.
         """
         movable, cut = ~self.next.isnan(), self.marks > 0
         moves = []

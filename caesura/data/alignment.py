@@ -148,8 +148,7 @@ class Aligner:
         settings: AlignmentCuts,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Aligner:
-        """Learn from a text, in several passes; the threshold comes from `usual`, a sample like the whole
-        text.
+        """Learn from a text, in several passes; `usual`, a sample like the whole text, sets the threshold.
 
         ValueError if no threshold gives the cuts that the settings ask for.
         """
