@@ -1,4 +1,4 @@
-"""What reading and numbering a training text costs, and from it the time and memory of 12 million pairs.
+"""The cost of reading and numbering a training text, and from it the time and memory of 12 million pairs.
 
     python benchmarks/numbering.py SRC TRG --pairs 1000000 2000000 --cores 2
 
@@ -29,12 +29,12 @@ from caesura.data.corpus import Corpus, ParallelText, identity
 from caesura.data.numbering import Counting, Numbering, count_text
 from caesura.data.vocabulary_training import train_vocabulary
 
-GOAL, CORES = 12_000_000, 16  # pairs and cores that are extrapolated to
+GOAL, CORES = 12_000_000, 16  # pairs and cores of the extrapolation
 WHO = {"main": resource.RUSAGE_SELF, "workers": resource.RUSAGE_CHILDREN}
 
 
 def repeated(files: list[Path], pairs: int, folder: Path) -> ParallelText:
-    """So many pairs from those of two files."""
+    """A text of so many pairs, made from the pairs of two files."""
     sides = [path.read_bytes().split(b"\n")[:-1] for path in files]
     rng, order = random.Random(1), list[int]()
     while len(order) < pairs:
@@ -52,13 +52,13 @@ def seconds() -> dict[str, float]:
 
 
 def peak(process: str) -> int:
-    """The most memory that a process has had, in MB."""
+    """The peak memory of a process, in MB."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 def watch(peaks: dict[str, int]) -> None:
-    """Note the most memory that each worker has had, for as long as the program runs."""
+    """Note the peak memory of each worker, as long as the program runs."""
     while True:
         for task in Path("/proc/self/task").iterdir():
             with suppress(OSError, IndexError):
@@ -68,7 +68,7 @@ def watch(peaks: dict[str, int]) -> None:
 
 @contextmanager
 def measured(what: str, pairs: int) -> Iterator[None]:
-    """Print the time of a step, and what it would be for more pairs on more cores."""
+    """Print the time of a step, and its estimate for more pairs on more cores."""
     before, began = seconds(), time.perf_counter()
     yield
     wall, after = time.perf_counter() - began, seconds()
@@ -99,10 +99,10 @@ def main() -> None:
     Thread(target=watch, args=(peaks,), daemon=True).start()
     for pairs in given.pairs:
         with TemporaryDirectory(dir=given.folder) as name:
-            with ProcessPoolExecutor(1, get_context("spawn")) as other:  # whose memory does not count
+            with ProcessPoolExecutor(1, get_context("spawn")) as other:  # its memory does not count
                 text = other.submit(repeated, given.files, pairs, Path(name)).result()
             peaks.clear()
-            Path("/proc/self/clear_refs").write_text("5")  # forget the most memory of what went before
+            Path("/proc/self/clear_refs").write_text("5")  # forget the peak of earlier work
             size = sum(path.stat().st_size for path in text.files())
             print(f"{pairs:,} pairs, {size / 1e6:,.0f} MB, {given.cores} workers")
             with measured("counting", pairs):

@@ -1,4 +1,4 @@
-"""What a pass over the paper's WMT text would take on 1, 8 and 64 H200s: `python benchmarks/scale.py`.
+"""The time of a pass over the paper's WMT text on 1, 8 and 64 H200s, computed: `python benchmarks/scale.py`.
 
 Measured: a step on one H200, by batch size (docs/performance.md). Computed: everything else. A process
 computes its share of a batch; then all gradients are summed, and no process goes on before that.
@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 PAIRS = 12_075_604 * (1 - 0.305)  # the paper leaves out 30.5% of the sentences, by 200 characters
-# Milliseconds of a step by its sentences, of 100 characters each: docs/performance.md.
+# Milliseconds of a step by its number of sentences of 100 characters each: docs/performance.md.
 STEPS = {
     "char, 1 layer": {16: 5.87, 32: 6.81, 64: 8.36, 128: 12.02, 256: 18.90, 512: 32.38, 1024: 61.66},
     "ACT-ENC": {16: 5.76, 32: 6.43, 64: 7.41, 128: 9.70, 256: 14.59, 512: 23.77, 1024: 43.32},
@@ -24,7 +24,7 @@ LATENCY = {"in": 50e-6, "between": 200e-6}  # seconds: assumed
 
 
 def step(system: str, share: float) -> float:
-    """Seconds of a step of so many sentences: between measured sizes on a line, below them the smallest."""
+    """Seconds of a step of so many sentences: linear between measured sizes, constant below the smallest."""
     sizes, times = zip(*STEPS[system].items(), strict=True)
     if share > sizes[-1]:  # parts one after the other
         return math.ceil(share / sizes[-1]) * times[-1] / 1000

@@ -129,7 +129,7 @@ def joeynmt_step(ids: Tensor, vocabulary: int, bfloat16: bool) -> Step:
 
 
 def joeynmt_search(ids: Tensor, vocabulary: int, beam: int, length: int, bfloat16: bool) -> Step:
-    """Its search over sentences of ids [2, B, T]; translations have `length` symbols whatever they are."""
+    """Its search over sentences of ids [2, B, T]; all translations have `length` symbols."""
     from joeynmt.search import search
 
     built, data = joeynmt(vocabulary, ids.device).eval(), joeynmt_batch(ids)

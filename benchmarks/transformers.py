@@ -62,7 +62,7 @@ ROWS = Path(__file__).with_name("transformer_rows.py")
 
 @dataclass(frozen=True)
 class Text:
-    """What 100 characters are as symbols of a vocabulary."""
+    """How many symbols of a vocabulary 100 characters are."""
 
     name: str
     symbols: int
@@ -75,7 +75,7 @@ class Text:
         return ids
 
     def batch(self, sentences: int, times: int = 1) -> Batch:
-        """Such sentences for Caesura."""
+        """The same sentences as batches of Caesura."""
         source, target = self.ids(sentences, times)[:, :, :-1].tolist()
         return collate(list(zip(source, target, strict=True)))
 
@@ -102,7 +102,7 @@ class Text:
         return model.cuda() if torch.cuda.is_available() else model
 
     def flop(self, sentences: int) -> float:
-        """Of the products of a training step: forward, and twice as much backward."""
+        """Operations of a training step's products: forward, and twice as many backward."""
         T, D = self.symbols, WIDTH
         encoder = T * (8 * D * D + 4 * D * INNER) + 4 * T * T * D
         decoder = T * (16 * D * D + 4 * D * INNER) + 2 * T * T * D + 4 * T * T * D

@@ -31,7 +31,7 @@ _WITHIN: dict[Any, tuple[str, dict[str, Any]]] = {
     Cutter: ("cutter", CUTTERS),
     Pooling: ("pooling", POOLINGS),
 }
-# What logs and tables call other things than figures of a segmenter.
+# Names in logs and tables that a segmenter's figures cannot have.
 TAKEN = {
     *("loss", "cross_entropy", "symbols", "sentences", "source_symbols", "segments", "segment_length"),
     *("longest_segment", "bleu", "chrf", "exact", "update", "epoch", "seconds", "learning_rate", "tau"),
@@ -44,7 +44,7 @@ _SUPPLIED = ("vocab_size", "input_dim", "memory_dim", "summary_dim")
 
 
 def resolve(config: Config) -> Config:
-    """The config with every default of its components written out; what cannot be built is refused here."""
+    """The config with every default of its components written out; refuses parts that cannot be built."""
     with torch.device("meta"):  # shapes without memory
         build_parts(config, len(SPECIALS) + 1, len(SPECIALS) + 1)
     parts = {}
@@ -207,7 +207,7 @@ def _options(target: Callable[..., Any]) -> type[BaseModel]:
 def _check_sections(
     config: Config, section: str, hints: Mapping[str, Any], values: Mapping[str, Any]
 ) -> None:
-    """Refuse what is neither the name nor the section of a part, in our own words."""
+    """Refuse a value that is neither the name nor the section of a part, with a sentence of our own."""
     for name, hint in hints.items():
         value = values.get(name)
         if hint in _WITHIN and name in values and not isinstance(value, str | dict):
@@ -246,7 +246,7 @@ def _hints(target: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _ids(config: Config, key: str, characters: str, vocabulary: Vocabulary | None) -> list[int]:
-    """The ids of an option's characters, each of which has to be a symbol of its own."""
+    """The ids of an option's characters; each of them has to be a symbol."""
     level = config.data.src.level if vocabulary is None else vocabulary.kind
     if characters and level != "char":
         raise config.error(key, f"needs data.src.level: char, not {level}")

@@ -96,7 +96,7 @@ class Translator(BaseTranslator):
     ) -> list[Segmentation]:
         """How a decoder that segments cuts given translations, forced through it.
 
-        Where the source is an empty line nothing is forced: the translation stays whole. `progress`: see
+        If a source is an empty line, nothing is forced: the translation stays whole. `progress`: see
         `process`.
         """
         if not self.decoder.segmenting:
@@ -116,7 +116,7 @@ class Translator(BaseTranslator):
     def searcher(self, beam: int | None = None, check: Check | None = None) -> Search:
         """Beam search with the configured settings, or greedy search where the beam is 1.
 
-        `check` is called before each look at what the search has; it may raise to end the search.
+        `check` is called before each round of the search; it may raise to end it.
         """
         testing = self.config.testing
         width = testing.beam_size if beam is None else beam
@@ -138,8 +138,8 @@ class Translator(BaseTranslator):
     ) -> list[Output]:
         """Segment and, given a search, translate; sentences of similar length share a batch, order is kept.
 
-        `progress` is called with the number of sentences done after each batch. Texts that come again and
-        again may be `Numbered`, in the source vocabulary, so that their symbols are not looked for each time.
+        `progress` is called with the number of sentences done after each batch. Texts that are processed
+        repeatedly may be `Numbered` in the source vocabulary, which saves looking up their symbols.
 
         `cuts` has one entry per text: None (as the model decides), character offsets (cut there and nowhere
         else), or a mapping from offsets to 1 (cut) or -1 (do not), which leaves the rest to the model. The
@@ -268,13 +268,13 @@ class Translator(BaseTranslator):
             raise InputError(str(problem)) from problem
 
     def precision(self) -> AbstractContextManager[None]:
-        """Autocast as `testing.precision` says; float32 leaves a caller's autocast as it is."""
+        """Autocast by `testing.precision`; float32 leaves a caller's autocast alone."""
         if self.config.testing.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
     def _cut(self, memory: Encoded, results: list[list[Hypothesis]]) -> list[list[Segmentation]]:
-        """How the decoder cut the hypotheses of each sentence: one forced pass, where it cuts at all."""
+        """How the decoder cut the hypotheses of each sentence: one forced pass, if it cuts at all."""
         every = [(row, h) for row, hypotheses in enumerate(results) for h in hypotheses]
         if not self.decoder.segmenting or not every:
             return [[] for _ in results]

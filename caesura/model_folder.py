@@ -18,7 +18,8 @@ from caesura.data.entropy_gru import GruCuts, load_gru
 from caesura.data.files import checksum, refuse_links, write_whole
 from caesura.data.held import make_folder
 from caesura.data.tensors import DamagedError, Header, Kinds, load_tensors, read_header, save_tensors
-from caesura.data.vocabulary import MAX_BYTES, Vocabulary, load_vocabulary
+from caesura.data.vocabulary import MAX_BYTES, Vocabulary
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.data.words import WORDS
 from caesura.errors import InputError
 from caesura.visible import quoted, shortened
@@ -55,7 +56,7 @@ FORMAT = 7
 
 
 def _beneath(folder: Path) -> str:
-    """A hint where the models are, if subfolders have some, as those of a sweep and a demo do."""
+    """A hint where the models are, if subfolders have some, as in a sweep or a demo."""
     models = [path.parent for depth in ("*", "*/*") for path in sorted(folder.glob(f"{depth}/{WEIGHTS}"))]
     more = f" and {len(models) - 1} more" if models[1:] else ""
     return f"; the models are beneath it: {models[0]}{more}" if models else ""
@@ -66,7 +67,7 @@ class Vocabularies(NamedTuple):
 
     src: Vocabulary
     trg: Vocabulary
-    cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
+    cuts: Vocabulary | EntropyModelCuts | None = None  # needed by `data.cuts` to cut any source
 
 
 def read_folder(folder: Path, settings: Sequence[str], build: Callable[..., Model]) -> Model:
@@ -119,7 +120,7 @@ def load_vocabularies(folder: Path, config: Config) -> Vocabularies:
 
 
 def save_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
-    """Write what `load_vocabularies` gives back."""
+    """Write the vocabularies for `load_vocabularies`."""
     cuts = CUTS_VOCABULARY
     if isinstance(vocabularies.cuts, EntropyModelCuts):
         cuts = CUTS_GRU if isinstance(vocabularies.cuts, GruCuts) else CUTS_NGRAMS
@@ -136,9 +137,9 @@ def write_folder(
     weights: Mapping[str, Tensor],
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write what `read_folder` gives back; `facts` go into the metadata of the weights.
+    """Write a folder for `read_folder`; `facts` go into the metadata of the weights.
 
-    The weights come last, with the checksums of the rest: they are what makes a folder another model.
+    The weights come last, with the checksums of the rest: they turn a folder into another model.
     """
     make_folder(folder)
     save_vocabularies(folder, vocabularies)
@@ -171,7 +172,7 @@ def expect_weights(model: nn.Module, kinds: Kinds, path: Path) -> None:
 def _checked_model(
     folder: Path, names: Sequence[str], settings: Sequence[str], build: Callable[..., Model]
 ) -> Model:
-    """The model of a folder in which every file of these names is as it was when the weights were saved."""
+    """The model of a folder, if every file of these names is unchanged since the weights were saved."""
     path, header = folder / WEIGHTS, read_header(folder / WEIGHTS)
     _check_format(path, header)
     for name in names:
@@ -215,7 +216,7 @@ def _check_format(path: Path, header: Header) -> None:
 
 
 def _check_description(folder: Path, names: Sequence[str], header: Header) -> None:
-    """Refuse files that differ from those that the weights were saved with."""
+    """Refuse files that have changed since the weights were saved."""
     files = header.facts.get("files")
     for name in names if header.facts.get("format", 0) else ():
         if not isinstance(files, dict) or files.get(name) != checksum(folder / name):

@@ -1,4 +1,4 @@
-"""The result of one line of text: where the model cut it, and what it wrote."""
+"""The result of one line of text: its cuts and its translations."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from caesura.search.hypothesis import Hypothesis
 class Segmentation:
     """How a model cut one text."""
 
-    pieces: list[str]  # their concatenation is the text; "" for one that begins within a character's bytes
+    pieces: list[str]  # their concatenation is the text; "": the segment begins within a character
     covered: list[int]  # characters that each piece's symbols cover; spaces between words count for none
     ends: list[bool]  # per symbol, </s> left out
     weights: list[float]
     scores: list[float] | None  # None where there are none
-    # By the name of each of the segmenter's figures, what to sum over a text, and what to divide the sum by.
+    # By the name of each of the segmenter's figures, a number to sum over a text, and one to divide by.
     figures: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def shown(self) -> list[str]:
-        """The pieces as text can show them: a cut between the bytes of a character comes after it."""
+        """The pieces without empty ones: a cut between the bytes of a character is shown after it."""
         return [piece for piece in self.pieces if piece]
 
     @property

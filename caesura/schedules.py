@@ -69,12 +69,12 @@ def extremes(setting: Setting) -> tuple[float, float]:
 
 
 def shown(setting: Setting | Mapping[str, Any]) -> str:
-    """As text; a schedule may be as a config has it."""
+    """A number or schedule as text; the schedule may be a section of a config."""
     if isinstance(setting, Mapping):
         setting = Schedule(**setting)
     return str(setting) if isinstance(setting, Schedule) else f"{setting:g}"
 
 
 def is_schedule(value: object) -> bool:
-    """Whether this is a schedule as a config has it."""
+    """Whether this is a schedule's section of a config."""
     return isinstance(value, Mapping) and {"start", "end", "updates"} <= {*value}

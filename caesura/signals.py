@@ -20,7 +20,7 @@ _last = -math.inf  # when Ctrl-C came last
 
 
 def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Let `handler` have SIGINT, SIGTERM and SIGHUP; returns what `restore_signals` needs.
+    """Let `handler` have SIGINT, SIGTERM and SIGHUP; returns the argument of `restore_signals`.
 
     Signals that were ignored when the process started (nohup, cron, `&` in a script) stay ignored.
     """

@@ -17,7 +17,7 @@ OUTPUT = "standard output"
 
 
 class Stream:
-    """Standard output or error. What cannot be written is an error with the stream's name, or else lost."""
+    """Standard output or error. A failed write is an error with the stream's name, or is ignored."""
 
     def __init__(self, stream: TextIO, name: str, lossy: bool, missing: bool = False) -> None:
         self._stream, self._name = stream, name
@@ -59,8 +59,8 @@ class Stream:
 def open_streams() -> None:
     """Begin a program: a stream that is closed gets a stand-in, so that no file of ours takes its number.
 
-    Reading from a stand-in is an error, and so is writing. What cannot be written to standard error
-    is lost: nobody could be told of an error there.
+    Reading from a stand-in is an error, and so is writing. Failed writes to standard error are ignored: there
+    is no place to report them.
     """
     missing = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     for name in missing:  # in the order of their numbers: the lowest that is free is taken
@@ -81,7 +81,7 @@ def refuse_closed_output() -> None:
 
 
 def outlive_readers() -> None:
-    """For work that is worth more than its output: it goes on when nobody can read that any more."""
+    """For work that is worth more than its output: it goes on when nobody can read the output."""
     if isinstance(sys.stdout, Stream):
         sys.stdout.lossy = True
 

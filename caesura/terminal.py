@@ -154,7 +154,7 @@ class TrainingDisplay(_Display):
         self.remark: str | None = None  # on the best model
 
     def working(self, what: str, done: int, total: int = 0) -> None:
-        """Reading, numbering and measuring text; `total` is 0, or about how many lines there are."""
+        """Show how far reading, numbering or measuring is; `total`: 0, or about how many lines there are."""
         if what != self._work:
             self._work, self._began, self._before = what, time.monotonic(), done
         text = f"{what}: {done:,} lines"
@@ -204,7 +204,7 @@ class FleetDisplay(_Display):
                 self.say(f"{name}  {text}")
 
     def running(self, members: dict[str, str]) -> None:
-        """What every running member is doing."""
+        """The activity of every running member."""
         if err.is_terminal:
             width = max(map(len, members), default=0)
             rows = [

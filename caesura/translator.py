@@ -32,9 +32,9 @@ from caesura.segmenters.rate import CutCount, count_cuts
 
 @dataclass(frozen=True)
 class Loss:
-    """The training loss of a batch and its parts; scalars. Of a part of a batch: what it adds to them."""
+    """The training loss of a batch and its terms; scalars. For a part of a batch: its share of them."""
 
-    total: Tensor  # what is differentiated: smoothed cross-entropy, or risk, + auxiliary
+    total: Tensor  # is differentiated: smoothed cross-entropy, or risk, + auxiliary
     auxiliary: Tensor  # the losses of segmenter and decoder, each a mean over sentences times its weight
     cross_entropy: Tensor  # of the targets as they are, in nats, summed over the batch
     symbols: Tensor  # target symbols, </s> included
@@ -111,7 +111,7 @@ class BaseTranslator(nn.Module):
 
     @property
     def vocabularies(self) -> Vocabularies:
-        """All that a model folder keeps of its text: both vocabularies, and what its cuts need."""
+        """Files of a model folder that come from its text: both vocabularies, and what its cuts need."""
         learnt = self.cuts.vocabulary if isinstance(self.cuts, SymbolEnds) else self.cuts
         learnt = learnt if isinstance(learnt, Vocabulary | EntropyModelCuts) else None
         return Vocabularies(self.src_vocabulary, self.trg_vocabulary, learnt)
@@ -123,7 +123,7 @@ class BaseTranslator(nn.Module):
 
     @property
     def given_cuts(self) -> TextCuts | None:
-        """Where any source is cut; None: where the segmenter or a caller says."""
+        """The cuts of any source; None: the segmenter or a caller decides."""
         return None if self.config.imitates else self.cuts
 
     @property
@@ -150,7 +150,7 @@ class BaseTranslator(nn.Module):
         return self.loss(batch, self.segmenter(batch.src, batch.src_lengths, given=batch.src_cuts))
 
     def loss(self, batch: Batch, segments: Segments, sampled: Tensor | None = None) -> Loss:
-        """The loss of a batch whose source is segmented; a share `sampled` [] of what is fed is drawn."""
+        """The loss of a batch after its source was segmented; a share `sampled` [] of the input is drawn."""
         if batch.trg_in is None or batch.trg_out is None or batch.trg_lengths is None:
             raise ValueError("a loss needs a batch with targets")
         copies = segments.cuts.copies
@@ -212,18 +212,18 @@ class BaseTranslator(nn.Module):
         return {name: knob for name, knob in knobs.items() if knob is not None} | {**self.segmenter.knobs}
 
     def follow(self, update: int) -> None:
-        """Take what the schedules have for an update; `update` others came before."""
+        """Set the scheduled numbers for the update that follows `update` others."""
         for knob in self.knobs.values():
             knob.follow(update)
 
     def observe(self, characters: Tensor, segments: Tensor, good: Tensor) -> None:
-        """Tell what keeps the rate how an update cut its text; it acts on those to come."""
+        """Report an update's cuts to the rate control, which acts on later updates."""
         if self.segmenter.control is not None:
             self.segmenter.control.observe(CutCount(characters, segments), good)
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The names of what `counts` counts; a figure has two sums, the second of what it is divided by."""
+        """The names of the sums in `counts`; a figure has two: its numerator and its denominator."""
         figures = [name for figure in self.segmenter.figures for name in (figure.name, f"{figure.name} of")]
         written = ["output_symbols", "output_segments", "output_live", "decoder_penalty"]
         return "source_symbols", "segments", *figures, *(written if self.decoder.segmenting else ())

@@ -31,7 +31,7 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: object) -> str:
-    """One line of at most LINE characters: escaped, and where it is longer, without its middle."""
+    """One line of at most LINE characters: escaped; a longer one loses its middle."""
     whole = str(text)
     shown = escaped(whole if len(whole) <= LINE else whole[:LINE] + whole[-LINE:])
     if len(shown) <= LINE:
@@ -42,7 +42,7 @@ def one_line(text: object) -> str:
 
 
 def each_line(text: str) -> str:
-    """Each line of a text whose lines are ours, such as a table, as `one_line` has it."""
+    """`one_line` for each line of a text whose line breaks are ours, such as a table."""
     return "\n".join(map(one_line, text.split("\n")))
 
 

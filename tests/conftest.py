@@ -15,10 +15,10 @@ TIMEOUTS = {"slow": 900, "soak": 3600}  # seconds; of other tests: pyproject.tom
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settings of libraries, which a process that leaves the tests to others (-n 2) need not import."""
+    """Settings of libraries; a process that only hands out tests (-n 2) need not import them."""
     if config.getoption("numprocesses", None):
         return
-    gc.disable()  # until the tests begin: most of what is imported stays
+    gc.disable()  # until the tests begin: most imports stay
     import torch
     from hypothesis import settings
 
@@ -38,9 +38,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tests that collect garbage need not look through all that was imported, each time.
+    """Tests that collect garbage need not look through all imports each time.
 
-    At the very end all of it goes, or Triton's library complains of leaks.
+    At the very end, imports count again, or Triton's library complains of leaks.
     """
     gc.freeze()
     atexit.register(gc.unfreeze)

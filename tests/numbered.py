@@ -24,7 +24,7 @@ def build(
     cores: int = 1,
     **settings: Any,
 ) -> Corpus:
-    """The numbers of a text at a place of their own, made if they are not there."""
+    """The numbers of a text in a cache of their own, made if they are missing."""
     given: dict[str, Any] = {"max_chars": None, "errors": "strict", "cuts": None} | settings
     longest = given.pop("max_src", None), given.pop("max_trg", None)
     numbering = Numbering(text, (src, trg), longest, **given)

@@ -1,4 +1,4 @@
-"""What other processes do with a block of text in tests, in a module that they import fast."""
+"""Work for other processes on a block of text in tests, in a module that they import fast."""
 
 import os
 import signal
@@ -13,6 +13,6 @@ def killed(block: Block) -> None:
 
 
 def slow(block: Block) -> int:
-    """At once with the first block, and never with others."""
+    """Ends at once with the first block, and never with others."""
     time.sleep(1000 if block.first > 1 else 0)
     return os.getpid()

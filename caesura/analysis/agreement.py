@@ -59,7 +59,7 @@ class AgreementTally:
         judged: Collection[int] | None = None,
         unmoved: dict[str, Bounds] | None = None,
     ) -> None:
-        """One sentence; `judged` are the places where the reference says something, None for all of them.
+        """One sentence; `judged`: the places on which the reference decides, None for all.
 
         `unmoved`: the rows before cuts on either side of a boundary became one.
         """

@@ -1,4 +1,4 @@
-"""Where the decoder looks: a map of a sentence, and over a corpus what attention falls on, head by head."""
+"""Where the decoder looks: a map per sentence, and shares over a corpus, head by head."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _BATCH = 50  # sentences
 class AttentionMap:
     """Attention weights of one sentence pair; one row per target symbol, each with sum 1.
 
-    </s> is included, unless the translation ran into its limit. Of a decoder with several heads, `weights` is
-    the mean over those of `layer`; `heads` has all of them where they were asked for.
+    </s> is included, unless the translation ran into its limit. If the decoder has several heads, `weights`
+    is their mean in `layer`. `heads` has all of them if the caller asked for them.
     """
 
     source: list[str]  # labels of the encoder's steps
@@ -72,10 +72,10 @@ class AttentionStatistics:
     place: Means  # mean weight of a step by its place in the word, over that of any step; counted in steps
     entropy: float  # bits, of the weights of a target symbol
     entropy_uniform: float
-    # between a target symbol's relative place in its sentence and that of the steps, weighted: 0 to 1
+    # 0 to 1: from a target symbol's relative place in its sentence to those of the steps, weighted
     distance: float
     distance_uniform: float
-    layer: int | None = None  # whose heads' mean the numbers above are of; None: there is a single attention
+    layer: int | None = None  # the numbers above are means over its heads; None: there is a single attention
     heads: list[HeadStatistics] = field(default_factory=list)  # of every layer
 
 
@@ -87,9 +87,9 @@ def attention_maps(
     cuts: Sequence[Segmentation],
     heads: bool = False,
 ) -> Iterator[AttentionMap]:
-    """The attention of each pair, teacher-forced; nothing where the decoder shows none.
+    """The attention of each pair, teacher-forced; empty if the decoder shows none.
 
-    `heads`: that of each head too, if the decoder has several.
+    `heads`: also the attention of each head, if the decoder has several.
     """
     with evaluating(model):
         for begin in range(0, len(texts), _BATCH):
@@ -139,7 +139,7 @@ def attention_map(
     )
 
 
-Kinds = dict[str, list[int]]  # steps by what is in them
+Kinds = dict[str, list[int]]  # steps, by what they hold
 _MEASURES = ("first", "space", "end", "entropy", "distance")
 
 
@@ -231,7 +231,7 @@ def attention_statistics(
     cuts: Sequence[Segmentation],
     kind: Literal["references", "translations"] = "references",
 ) -> AttentionStatistics | None:
-    """How much attention falls on first characters, spaces and </s>; None where the decoder shows none."""
+    """How much attention falls on first characters, spaces and </s>; None if the decoder shows none."""
     tally = AttentionTally()
     maps = attention_maps(model, texts, targets, cuts, heads=True)
     for attention, text, cut in zip(maps, texts, cuts, strict=False):

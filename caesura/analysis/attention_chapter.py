@@ -47,7 +47,7 @@ def attention(models: Sequence[Analysis], figures: Figures) -> str:
 
 
 def _means(statistics: dict[str, AttentionStatistics]) -> str:
-    """What is shown of decoders with several heads, and which of them look most closely and most widely."""
+    """The layer that the table shows of decoders with several heads; the closest and the widest head."""
     phrases = []
     for name, s in statistics.items():
         if s.heads:
@@ -91,11 +91,11 @@ def _along(a: Analysis, figures: Figures) -> str:
 def _choosable(html: str, name: str, seen: AttentionMap) -> str:
     """A map's figure with buttons for layer and head. No script: the checked buttons show one of its images.
 
-    A browser without `:has` shows what the figure has by itself.
+    A browser without `:has` shows the figure as it was drawn.
     """
     heads = seen.heads
     assert heads is not None
-    layers, count = range(1, heads.shape[0] + 1), range(heads.shape[1] + 1)  # 0: their mean
+    layers, count = range(1, heads.shape[0] + 1), range(heads.shape[1] + 1)  # 0: the mean over heads
     image = _IMAGE.search(html)
     assert image is not None
     rules = [f"#{name} .maps g,#{name} .maps image{{display:none}}#{name}:has(:checked) .own{{display:none}}"]

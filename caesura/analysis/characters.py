@@ -11,13 +11,13 @@ from caesura.evaluation.pieces import SPACE, join_pieces
 from caesura.output import Segmentation
 
 END = "∎"  # how </s> is shown
-WITHIN = "·"  # how a segment is shown that has only later bytes of a character
+WITHIN = "·"  # stands for a segment that has only later bytes of a character
 
 _WORD = re.compile(r"\S+")
 
 
 def visible(text: str) -> str:
-    """The text so that all of it can be seen: ␣ for spaces, escapes for controls, ◌ under a lone mark."""
+    """The text with everything visible: ␣ for spaces, escapes for controls, ◌ under a lone mark."""
     if not text:
         return ""
     if is_mark(text[0]):
@@ -44,7 +44,7 @@ def is_punctuation(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Unit:
-    """What the encoder reads in one step: a segment of the source and its place."""
+    """One step of the encoder: a segment of the source and its place."""
 
     text: str  # as the piece is, with the spaces that no symbol covers taken off; "" for </s> alone
     start: int  # offset of its first character

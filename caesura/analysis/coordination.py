@@ -1,4 +1,4 @@
-"""Whether sentences that share a batch halt together: what nested loops in lock-step would cost.
+"""Whether sentences that share a batch halt together: the cost of nested loops in lock-step.
 
 The paper (appendix A, limitations) runs the inner steps of a segment until every sentence of the batch has
 halted, and finds halting "roughly coordinated". Here that is a number.
@@ -51,7 +51,7 @@ def coordination(cuts: Iterable[Segmentation], batch: int = BATCH) -> Coordinati
 
 
 def overhead(sentences: Sequence[Sizes], batch: int) -> float:
-    """Steps of nested loops over those of the longest sentence, summed over batches of neighbours.
+    """Steps of nested loops divided by steps of the longest sentence, summed over batches of neighbours.
 
     The j-th segments of a batch take as many inner steps as the longest of them has symbols.
     """

@@ -1,4 +1,4 @@
-"""What translations show beyond their scores, in few numbers: `caesura evaluate --json --details`."""
+"""Numbers on translations beyond their scores: `caesura evaluate --json --details`."""
 
 from __future__ import annotations
 

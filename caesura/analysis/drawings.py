@@ -28,7 +28,7 @@ Figures = dict[str, Drawing]
 
 
 def place(figures: Figures, name: str, figure: Figure, caption: str) -> str:
-    """Put a figure among the others under a name of its own; its HTML."""
+    """Add a figure under its own name; returns its HTML."""
     while name in figures:
         name += "-2"
     figures[name] = Drawing(figure, svg_of(figure))
@@ -61,7 +61,7 @@ def together(pairs: Iterable[tuple[Analysis, Hashable]]) -> list[tuple[Any, list
 
 
 def names(alike: Iterable[Analysis]) -> str:
-    """The names of models that share what is shown."""
+    """The names of models that share a drawing."""
     return ", ".join(escape(a.name) for a in alike)
 
 

@@ -87,7 +87,7 @@ def error_statistics(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Errors:
-    """Count what the paper's examples show; buckets are scored where every sentence has a reference."""
+    """Count the errors in the paper's examples; buckets are scored if every sentence has a reference."""
     source = [words_of(s.source) for s in sentences]
     output = [words_of(s.translation) for s in sentences]
     references = [s.reference for s in sentences if s.reference is not None]

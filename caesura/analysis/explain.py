@@ -26,7 +26,7 @@ from caesura.search.rounds import Check
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a model cut and translated one sentence, and what it looked at."""
+    """How a model cut and translated one sentence, and where it looked."""
 
     source: str
     spans: Spans  # the characters [start, end) of each source symbol, </s> left out
@@ -55,7 +55,7 @@ def explain(
 
     `cuts`: one entry of the `cuts` of `Translator.process`. `target` is explained in place of the model's own
     translation. `beam` and `check`: see `Translator.searcher`; `check` is called after the search too.
-    `heads`: the attention has that of each layer and head too, if the decoder has several.
+    `heads`: the attention also has each layer and head, if the decoder has several.
     """
     if not isinstance(text, str):
         raise TypeError("explain takes one sentence")
@@ -94,7 +94,7 @@ def explain(
 
 @dataclass(frozen=True)
 class _Written:
-    """A translation and, if a search found it, what the search already knows."""
+    """A translation and, if a search found it, the search's results."""
 
     text: str
     ids: list[int]  # without </s>
@@ -109,7 +109,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the decoder shows of a translation."""
+    """The decoder's side of a translation: attention and cuts."""
 
     scores: list[float]  # its log-probability and that of the reference, if there is one
     cut: Segmentation | None
@@ -151,7 +151,7 @@ def _search(
 
 
 def _look(model: Translator, encoded: Encoded, written: _Written, reference: str | None) -> _Seen:
-    """What a forced pass of the decoder shows; if the search has shown it all, there is no such pass."""
+    """The result of a forced pass of the decoder, which is left out if the search has shown everything."""
     complete = (
         written.hypothesis is not None and written.attention is not None and not model.decoder.segmenting
     )

@@ -31,13 +31,13 @@ from caesura.inference import Translator
 from caesura.layers.masks import positions_mask
 
 GROUPS = 3  # of samples, independent of each other
-MOST_BINS, PER_BIN = 10, 10  # bins of positions, and positions that one has at least
-SURE = 2  # errors that a sum has to be away from 0, for its sign to count
+MOST_BINS, PER_BIN = 10, 10  # bins at most, and positions per bin at least
+SURE = 2  # standard errors: a sum has to be so far from 0 for its sign to count
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Positions with similar gradients in training: the mean of these, and that of the true ones."""
+    """Positions whose gradients in training are similar: the mean of these, and of the true gradients."""
 
     autograd: float
     truth: float
@@ -47,16 +47,16 @@ class Bin:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How close the gradient that training uses comes to the true one, both with respect to the scores.
+    """How close training's gradient with respect to the scores comes to the true one.
 
-    Fields named `autograd` are those of training's gradient, also where training estimates it.
+    Fields named `autograd` describe training's gradient, even if training estimates it.
 
     A positive sum means that higher scores, which make shorter segments, raise the loss: training would make
-    segments longer. Where the rate of each sentence is kept by scaling, no gradient can do so: sums are None.
+    segments longer. If scaling keeps the rate of each sentence, no gradient can do so, and sums are None.
     Errors are standard errors over sentences (the jackknife), None where there are too few.
     """
 
-    cosine: float | None  # between the two gradients; None where noise hides the size of one of them
+    cosine: float | None  # between the two gradients; None if noise hides the size of one of them
     cosine_error: float | None
     autograd_sum: float | None  # over a sentence's positions, mean over sentences; nats per target symbol
     autograd_sum_error: float | None
@@ -69,7 +69,7 @@ class Fidelity:
     positions: int  # gaps that the cutter is free to cut or join
     samples: int  # shifted copies of each sentence, or draws
     sigma: float | None  # standard deviation of the shifts of a logit; None where cuts are drawn
-    estimated: bool = False  # whether training estimates its gradient, by drawn cuts or by shifts of its own
+    estimated: bool = False  # whether training estimates its gradient, by drawn cuts or by its own shifts
 
 
 def fidelity(
@@ -83,9 +83,9 @@ def fidelity(
     """Compare training's gradient of the scores with the true one, by Stein's identity, dropout off.
 
     Each sentence is cut anew under `samples` shifts of its scores (rounded up to pairs in three groups). They
-    depend on the sentence and on `seed` alone. `progress` is called with the number of copies done.
-    If training draws cuts, `samples` of them are drawn instead; they depend on the batch and on `seed`.
-    If training estimates the gradient by shifts of its own, `sigma` is theirs.
+    depend on the sentence and on `seed` alone. `progress` is called with the number of copies done. If
+    training draws cuts, `samples` of them are drawn instead; they depend on the batch and on `seed`. If
+    training estimates the gradient by its own shifts, their size is used in place of `sigma`.
     """
     if not isinstance(batch, Batch):
         raise TypeError("fidelity takes a batch, such as model.batch(sources, targets)")
@@ -104,7 +104,7 @@ def fidelity(
             p, noise, changes = _drawn(pairs, free, 2 * count)
             slopes = _estimated(pairs, count, progress)
         return replace(_compared(noise, changes, slopes * free, free, p * (1 - p)), estimated=True)
-    # Training's own shifts are of all gaps, also of those that are not free.
+    # Training's own shifts reach all gaps, even those that are not free.
     shifted = positions_mask(pairs.batch.src_lengths, free.shape[1]).cpu() if model.segmenter.jitter else free
     noise, sigma = _noise(pairs.batch, shifted, count, seed), model.segmenter.jitter or sigma
     with resting(model), _seeded(model, seed):
@@ -127,7 +127,7 @@ def _seeded(model: Translator, seed: int) -> Iterator[None]:
 
 
 def _without_sums(result: Fidelity) -> Fidelity:
-    """Where one shift of all scores changes nothing, their sum says nothing."""
+    """If one shift of all scores changes nothing, their sum means nothing."""
     return replace(
         result,
         autograd_sum=None,
@@ -266,7 +266,7 @@ def _agree(*sums: tuple[float, float | None]) -> bool | None:
 
 
 def _bins(points: Tensor, positions: int) -> list[Bin]:
-    """Positions in the order of one group's slopes, and means of what the other two say: [3, N] points."""
+    """Positions in the order of one group's slopes, with the means of the other two groups: [3, N] points."""
     count = min(MOST_BINS, positions // PER_BIN)
     if not count:
         return []

@@ -1,4 +1,4 @@
-"""Figures of texts, each a function from results to a figure; `maps` has those of single sentences."""
+"""Figures of texts, each a function from results to a figure; figures of single sentences: `maps`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def singles_figure(characters: Sequence[Character]) -> Figure:
 def scores_figure(scores: HaltingStatistics) -> Figure:
     """The distribution of scores: symbols that end a segment, and those that do not.
 
-    Of a halting unit that learns, the latter are those that pass a gradient.
+    If the halting unit learns, the others are the symbols that pass a gradient.
     """
     figure, axes = blank(WIDTH, 2.3)
     at = [(i + 0.5) / BINS for i in range(BINS)]
@@ -334,5 +334,5 @@ def _legend_above(figure: Figure, handles: Sequence[Any], names: Sequence[str]) 
 
 
 def _plain(name: str) -> str:
-    """A name that matplotlib takes as it is: one that begins with _ would be left out of the legend."""
+    """A name that matplotlib shows unchanged: it would leave one that begins with _ out of the legend."""
     return f" {name}" if name.startswith("_") else name

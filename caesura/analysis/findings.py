@@ -91,7 +91,7 @@ class Analysis:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as dicts, and what is not a number as null."""
+    """Dataclasses as dicts, with null in place of nan and infinities."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):

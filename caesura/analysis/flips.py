@@ -1,4 +1,4 @@
-"""The flip oracle: the loss of a translation where one gap of its source is cut otherwise, for every gap.
+"""The flip oracle: the loss of a translation after one gap of its source is flipped, for every gap.
 
 The model's own cuts, passed to it as given, are the baseline. The oracle says what the best single move would
 gain, whatever the cutter, and whether the cutter's gradient points the same way.
@@ -34,13 +34,13 @@ class Pull:
     gradient: list[float]  # by the score of each gap, with the model's own cuts; positive: joining is better
     compared: int  # gaps
     agreeing: float | None  # the share of these whose signs agree; None where there are none
-    weighted: float | None  # the same, each weighted by what the cut costs or gains
+    weighted: float | None  # the same, each weighted by the cut's cost or gain
     cosine: float | None  # between the two over all gaps
 
 
 @dataclass(frozen=True)
 class Flips:
-    """What cutting a sentence otherwise would change. Losses: nats per target symbol, </s> counted."""
+    """The effect of other cuts of a sentence. Losses: nats per target symbol, </s> counted."""
 
     source: str
     target: str
@@ -55,7 +55,7 @@ class Flips:
 
     @property
     def hardening(self) -> float:
-        """What it costs to make the model's own cuts hard; exactly 0 where they are."""
+        """The cost of making the model's own cuts hard; exactly 0 if they are hard."""
         return self.hard - self.soft
 
     @property
@@ -70,7 +70,7 @@ class Flips:
 
     @property
     def changes(self) -> list[float | None]:
-        """What each flip adds to the loss; negative: it gains."""
+        """The change of the loss by each flip; negative: it gains."""
         return [None if loss is None else loss - self.hard for loss in self.flipped]
 
 
@@ -103,8 +103,8 @@ def flips(
 ) -> Flips:
     """Cut or join every gap of a sentence, one at a time and then greedily in at most so many `rounds`.
 
-    `cuts`, as an entry of `Translator.process`, take the place of the model's own as what is flipped.
-    `check` is called before each batch of flips; it may raise to end the work.
+    `cuts`, as an entry of `Translator.process`, are flipped in place of the model's own. `check` is called
+    before each batch of flips; it may raise to end the work.
     """
     if not (isinstance(source, str) and isinstance(target, str)):
         raise TypeError("flips takes one sentence and its translation; all_flips takes several")
@@ -184,7 +184,7 @@ class FlipSearch:
         flipped = torch.full(self.inner.shape, math.nan, dtype=torch.float64, device=rows.device)
         for part in self.pairs.chunks(rows):
             losses, segments = self.pairs.forced(rows[part], given=marks[part])
-            # A segmenter may keep a cut whatever is given, as ACT-ENC does after those of `cut_after`.
+            # A segmenter may keep a cut whatever is given, as ACT-ENC does after symbols in `cut_after`.
             moved = segments.ends.gather(1, gaps[part, None])[:, 0] == (marks[part, gaps[part]] > 0)
             flipped[rows[part], gaps[part]] = torch.where(moved, losses, math.nan)
         return flipped

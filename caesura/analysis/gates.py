@@ -144,7 +144,7 @@ class GateTally:
         self._sentences = self._steps = self._boundaries = self._given = 0
 
     def add(self, gates: GateMap, steps: Sequence[Unit], gold: Collection[int] = ()) -> None:
-        """One sentence, its steps, and the offsets inside words at which gold says that a part begins."""
+        """One sentence, its steps, and the offsets inside words where a part begins in the gold segments."""
         self._sentences += 1
         self._steps += len(steps)
         at_gold = [i for i, unit in enumerate(steps) if unit.start in gold]

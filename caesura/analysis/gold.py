@@ -28,7 +28,7 @@ WORDS_ALONE = 10_000  # of a lexicon that a model cuts by themselves
 
 @dataclass(frozen=True)
 class GoldLine:
-    """Where a sentence should be cut, and at which places that is known."""
+    """Where a sentence should be cut, and for which places the gold file decides this."""
 
     text: str
     bounds: tuple[int, ...]

@@ -48,7 +48,7 @@ class HaltingStatistics:
 
 @dataclass(frozen=True)
 class History:
-    """One training run as its log has it; lists of one length, nan where a value is missing."""
+    """One training run from its log; lists of one length, nan for missing values."""
 
     sentences: list[float]  # training sentences seen, at the start and at each validation
     segment_length: list[float]

@@ -19,7 +19,7 @@ from caesura.inference import Translator
 from caesura.search.rounds import Check
 from caesura.segmenters.base import Segments
 
-# What rows may have together: symbols of their longer side, and logits.
+# Limits per batch of rows: symbols of their longer sides, and logits.
 SYMBOLS, SYMBOLS_ON_A_GPU = 16_000, 200_000
 SYMBOLS_TO_A_CHECK = 2_000  # about half a second on a CPU
 LOGITS, LOGITS_ON_A_GPU = 1 << 26, 1 << 30
@@ -27,7 +27,7 @@ LOGITS, LOGITS_ON_A_GPU = 1 << 26, 1 << 30
 
 @contextmanager
 def resting(model: Translator) -> Iterator[None]:
-    """The model without dropout and without gradients of its parameters; afterwards it is as it was."""
+    """Inside, the model has no dropout and no gradients of its parameters; afterwards it is as before."""
     modes = [(module, module.training) for module in model.modules()]
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
@@ -115,7 +115,7 @@ class Pairs:
         return each.view(len(written), U).double().sum(1) / written, segments
 
     def slopes(self, rows: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses [N] with a `shift` [N, T], and their gradient with respect to it, as training has it.
+        """Losses [N] with a `shift` [N, T], and training's gradient with respect to it.
 
         With K cuttings, the mean loss, and a gradient that includes what the cutter learns from the losses.
         """

@@ -130,8 +130,8 @@ def gates_figure(gates: GateMap) -> Figure:
 def attention_figure(attention: AttentionMap) -> Figure:
     """Where each target symbol looked: one row per target symbol, one column per step of the encoder.
 
-    Colours follow the square root of a weight, so that little attention is seen too. Of a decoder with heads
-    they run to 1, so that all of them can be compared, else to the largest weight.
+    Colours follow the square root of a weight, so that little attention is seen too. They run to the largest
+    weight or, if the decoder has heads, to 1, so that all heads can be compared.
     """
     source, target = attention.source[:STEPS], attention.target[:STEPS]
     weights = np.array([row[:STEPS] for row in attention.weights[:STEPS]])

@@ -1,4 +1,4 @@
-"""The effect of moving cuts: how right the scores' gradient is, and what flips gain."""
+"""The effect of moving cuts: how right the scores' gradient is, and how much flips gain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Better cuts for sentences whose translations are known, with as many cuts as a model makes itself.
 
-A move joins the text at one cut and cuts it at another place. Of each sentence, the best move that is tried
-is made, round after round, as long as one gains. B sentences, T source symbols, M moves.
+A move joins the text at one cut and cuts it at another place. In each round, each sentence gets the best of
+the moves that were tried, as long as one gains. B sentences, T source symbols, M moves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEST = (
 
 
 @dataclass(frozen=True)
-class Moved:
+class BetterCuts:
     """A sentence's cuts after the moves. Losses: nats per target symbol, </s> counted, with hard cuts."""
 
     own: list[int]  # the model's own cuts: after which symbols
@@ -35,10 +35,10 @@ class Moved:
     moves: int
 
 
-def move_cuts(
+def better_cuts(
     model: Translator, sources: Sequence[str], targets: Sequence[str], rounds: int = ROUNDS
-) -> list[Moved]:
-    """Move the cuts of sentences, whose rows share batches; ValueError where a segmenter takes no cuts."""
+) -> list[BetterCuts]:
+    """Move the cuts of sentences, in shared batches; ValueError if the segmenter takes no cuts."""
     if not model.segmenter.takes_cuts:
         raise ValueError(f"{model.segmenter.kind} takes no cuts that could be moved")
     with resting(model), torch.no_grad():
@@ -48,7 +48,7 @@ def move_cuts(
                 break
     rows = zip(search.cuts, search.marks > 0, search.hard, search.loss, search.taken, strict=True)
     return [
-        Moved(_where(own), _where(cuts), float(before), float(after), len(taken))
+        BetterCuts(_where(own), _where(cuts), float(before), float(after), len(taken))
         for own, cuts, before, after, taken in rows
     ]
 
@@ -56,10 +56,10 @@ def move_cuts(
 class MoveSearch(FlipSearch):
     """Greedy moves of all sentences at once; `taken` has the gaps that were cut."""
 
-    changed: Tensor | None = None  # sentences whose flips are to be tried again
+    changed: Tensor | None = None  # sentences whose flips have to be tried again
 
     def step(self) -> bool:
-        """Make the best move of each sentence that has one which gains; whether there was any."""
+        """Make the best move in each sentence where one gains; whether any sentence had one."""
         if self.changed is not None:
             self.next = self.flip(self.changed)
         rows, off, on = self._moves()
@@ -79,9 +79,9 @@ class MoveSearch(FlipSearch):
         return True
 
     def _moves(self) -> tuple[Tensor, Tensor, Tensor]:
-        """[M] each: sentences that still go on, the cut to remove and the gap to cut.
+        """[M] each: a sentence that still changes, the cut to remove and the gap to cut.
 
-        Each cut by one place in both directions, and the best removals with the best additions.
+        The moves: each cut by one place in both directions, and the best removals with the best additions.
         """
         movable, cut = ~self.next.isnan(), self.marks > 0
         moves = []
@@ -101,7 +101,7 @@ class MoveSearch(FlipSearch):
         return rows, off, on
 
     def _moved(self, rows: Tensor, off: Tensor, on: Tensor) -> Tensor:
-        """[M]: the loss after each move; infinite where the segmenter does not make it."""
+        """[M]: the loss after each move; infinite if the segmenter does not make it."""
         marks, lines = self.marks[rows], torch.arange(len(rows), device=rows.device)
         marks[lines, off], marks[lines, on] = -1, 1
         moved = torch.full(rows.shape, torch.inf, dtype=torch.float64, device=rows.device)

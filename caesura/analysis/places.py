@@ -1,4 +1,4 @@
-"""Where cuts fall: how surprising is what comes after them, and do two models cut at the same places?"""
+"""Where cuts fall: how surprising are the characters after them, and do two models agree on places?"""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class KeptCuts:
 
     @classmethod
     def read(cls, record: dict[str, Any]) -> Self:
-        """What `record` made; ValueError for anything else."""
+        """The inverse of `record`; ValueError for anything else."""
         try:
             gaps, lines, text, bits = (record[key] for key in ("gaps", "lines", "text", "packed"))
         except (KeyError, TypeError) as problem:
@@ -87,7 +87,7 @@ class KeptCuts:
         return cls(np.unpackbits(np.frombuffer(content, np.uint8), count=gaps).astype(bool), lines, text)
 
     def agreement(self, other: KeptCuts) -> tuple[float, float] | None:
-        """F1 between the cuts of two models, and what it would be by chance; None where texts differ."""
+        """F1 between the cuts of two models, and F1 by chance; None if their texts differ."""
         if (self.text, len(self.cuts)) != (other.text, len(other.cuts)):
             return None
         ours, theirs, gaps = int(self.cuts.sum()), int(other.cuts.sum()), len(self.cuts)

@@ -1,4 +1,4 @@
-"""How a model bears noise in its input, and wider beams: `caesura analyze MODEL --only robust`."""
+"""A model under noise in its input and with wider beams: `caesura analyze MODEL --only robust`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _beam(
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     search, some, testing = model.searcher(beam), max(1, HYPOTHESES // beam), model.config.testing
     translated = dict[int, str]()
-    if wanted(model.device):  # a beam's first translations compile and capture what later ones replay
+    if wanted(model.device):  # a beam's first translations compile and capture graphs for later ones
         model.process([sources[i] for i in order[:some]], search)
     began = time.perf_counter()
     for first in range(0, len(order), some):

@@ -217,7 +217,7 @@ def _candidates(texts: Sequence[str]) -> set[str]:
 
 
 def _without_nested(rows: Sequence[Varying]) -> list[Varying]:
-    """The first rows, leaving out what is a part of one before it or has one before it as a part."""
+    """The first rows, without strings that contain an earlier one or are contained in one."""
     kept: list[Varying] = []
     for row in rows:
         if not any(row.text in other.text or other.text in row.text for other in kept):

@@ -94,7 +94,7 @@ def _hint(s: Segment) -> str:
 
 
 def _rarest(a: Analysis) -> str:
-    """How many of the listed segments training never showed, as the paper found for long ones."""
+    """How many of the listed segments training never showed; in the paper, many long ones."""
     listed = [s for segments in a.segments.top.values() for s in segments if s.training is not None]
     absent = sum(s.training == 0 for s in listed)
     return (
@@ -150,7 +150,7 @@ def _varying(a: Analysis) -> str:
 
 
 def _written(models: Sequence[Analysis], figures: Figures) -> list[str]:
-    """What decoders that cut write."""
+    """The segments that decoders write."""
     cut = {a.name: a.target_segments for a in models if a.target_segments}
     if not cut:
         return []

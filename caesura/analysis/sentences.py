@@ -44,7 +44,7 @@ def reading(
 
 
 def choose(lines: Sequence[Line], count: int, seed: int) -> list[Line]:
-    """Some lines to show, seeded, those that can be drawn whole first."""
+    """Some lines to show, seeded; lines that can be drawn whole come first."""
     picked = subsample(lines, 20 * count, seed)
     fit = [line for line in picked if 15 <= len(line.source) <= DRAWN]
     first = subsample(fit, count, seed)

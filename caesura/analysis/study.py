@@ -37,7 +37,7 @@ KEPT = 10_000  # lines that are held in memory: translated, compared in their co
 
 @dataclass(frozen=True)
 class AnalysisSettings:
-    """How much is looked at."""
+    """The size of an analysis."""
 
     sample: int = 500  # sentences for gates, attention and typos
     translate: int = KEPT  # sentences, at most

@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table under a name of its own, which is that of its files."""
+    """A table; `key` names its files."""
 
     key: str
     title: str
@@ -67,7 +67,7 @@ class Table:
         return "\n".join([one_line(self.title), "", *lines, ""])
 
     def markdown(self) -> str:
-        """The table as Markdown has it, without its title."""
+        """The table in Markdown, without its title."""
         lines = [[column.name for column in self.columns]]
         lines += [["---:" if column.form else "---" for column in self.columns]]
         lines += [[c.show(cell) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows]
@@ -210,7 +210,7 @@ def scores(models: Sequence[Analysis]) -> Table:
 
 
 def moved(models: Sequence[Analysis]) -> Table:
-    """What moving the cuts would change."""
+    """The effect of moving the cuts."""
     rows: list[list[Cell]] = []
     for a in models:
         if m := a.moved:
@@ -316,7 +316,7 @@ def gates(models: Sequence[Analysis]) -> Table:
 
 
 def attention(models: Sequence[Analysis]) -> Table:
-    """Where attention falls, beside what falls there if it is spread evenly."""
+    """Where attention falls, beside its share if it is spread evenly."""
     kinds = ("first", "space", "end", "entropy", "distance")
     rows: list[list[Cell]] = [
         [a.name, *(getattr(s, f"{what}{even}") for what in kinds for even in ("", "_uniform")), s.sentences]
@@ -332,7 +332,7 @@ def attention(models: Sequence[Analysis]) -> Table:
 
 
 def heads(models: Sequence[Analysis]) -> Table:
-    """The same per layer and head."""
+    """Where attention falls, per layer and head."""
     rows: list[list[Cell]] = [
         [a.name, h.layer, h.head, h.first, h.space, h.end, h.entropy, h.distance]
         for a in models
@@ -346,7 +346,7 @@ def heads(models: Sequence[Analysis]) -> Table:
 
 
 def errors(models: Sequence[Analysis]) -> Table:
-    """What goes wrong, counted."""
+    """Errors of translations, counted."""
     rows: list[list[Cell]] = []
     for a in models:
         if e := a.errors:

@@ -1,7 +1,7 @@
 """A file of offsets for a training text: better cuts for some of its sentences, and `?` for all others.
 
-Beside it, NAME.jsonl has a line with what they were made from, and a line per sentence. A later call goes on
-from there.
+Beside it, NAME.jsonl has one line on what the cuts were made from, and one per sentence. A later call
+continues there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from caesura.analysis.moves import move_cuts
+from caesura.analysis.moves import better_cuts
 from caesura.data.corpus import ParallelText
 from caesura.data.cuts import UNKNOWN
 from caesura.data.files import refuse_unwritable, write_whole
@@ -50,7 +50,7 @@ class Sample:
 
     @classmethod
     def draw(cls, model: Translator, text: ParallelText, sentences: int, seed: int) -> Sample:
-        """Of the pairs that are short enough for training; a larger sample begins with the smaller one."""
+        """A sample of the pairs that are short enough; a larger sample begins with the smaller one."""
         data, count, fit = model.config.data, 0, []
         for number, (src, trg, _) in enumerate(text.pairs(data.errors, with_bounds=False)):
             count = number + 1
@@ -79,7 +79,7 @@ class Sample:
         sources, targets = zip(*pairs.values(), strict=True)
         lessons = []
         for line, src, moved in zip(
-            pairs, sources, move_cuts(self.model, sources, targets, rounds), strict=True
+            pairs, sources, better_cuts(self.model, sources, targets, rounds), strict=True
         ):
             ends = [end for _, end in self.model.src_vocabulary.encode_spans(src)[1]]
             offsets = sorted({ends[i] for i in moved.cuts} - {len(src)})
@@ -99,7 +99,7 @@ class Summary:
 
     @classmethod
     def of(cls, lessons: list[Lesson]) -> Summary:
-        """Of at least one sentence."""
+        """The summary of at least one lesson."""
         segments = sum(len(lesson.offsets) + 1 for lesson in lessons)
         return cls(
             sentences=len(lessons),
@@ -118,9 +118,9 @@ def teach(
     report: Callable[[int], None],
     seconds: float | None = None,
 ) -> tuple[Summary, bool]:
-    """Write better cuts to `out`, going on where an earlier call ended; whether all are done.
+    """Write better cuts to `out`, from where an earlier call ended; whether all are done.
 
-    `made_from` tells calls apart that would not write the same. After so many `seconds`, the call ends.
+    Calls that would write different cuts differ in `made_from`. After so many `seconds`, the call ends.
     """
     began, log = time.monotonic(), Path(f"{out}.jsonl")
     with refuse_unwritable(out):
@@ -139,7 +139,7 @@ def teach(
 
 
 def _kept(log: Path, made_from: dict[str, Any]) -> list[Lesson]:
-    """What earlier calls have found; refused where they were other calls."""
+    """The lessons that earlier calls have written; refused if those calls had another `made_from`."""
     if not log.exists():
         return []
     try:

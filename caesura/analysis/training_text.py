@@ -30,7 +30,7 @@ class TrainingText:
     errors: Errors = "strict"
 
     def occurrences(self, strings: Collection[str]) -> dict[str, int]:
-        """How often strings occur in the source text, wherever it is cut; what cannot be known is left out.
+        """How often strings occur in the source text, wherever it is cut; unknown counts are left out.
 
         Occurrences do not overlap. Without the text, strings of letters are counted inside the words that
         the model folder keeps, which is exact as long as all words are there.
@@ -59,7 +59,7 @@ class TrainingText:
 
     @property
     def source(self) -> str:
-        """Where the counts are from, in words."""
+        """The source of the counts, in words."""
         if self.path is not None:
             return f"the first {LINES:,} lines of {self.path.name}, at most"
         if self.src is None:
@@ -120,7 +120,7 @@ def _kept(folder: Path) -> tuple[WordCounts, WordCounts] | tuple[None, None]:
 
 
 def _words(kept: WordCounts | None, path: Path | None, errors: Errors, column: int) -> WordCounts | None:
-    """The kept words if they are complete; else those of the text, where it can be read."""
+    """The kept words if they are complete; else the words of the text, if it can be read."""
     if (kept is not None and kept.complete) or path is None or not stored(path).is_file():
         return kept
     tally = WordTally()

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def average(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="FOLDER", help="the folder of a training; or several model folders"),
+        typer.Argument(metavar="FOLDER", help="the folder of a training, or several model folders"),
     ],
     last: Annotated[
         int | None,
-        typer.Option("--last", min=1, help="its last N checkpoints, of those that training.keep_last keeps"),
+        typer.Option("--last", min=1, help="its last N checkpoints (see training.keep_last)"),
     ] = None,
     best: Annotated[
         int | None,
-        typer.Option("--best", min=1, help="its best N on dev, of those that training.keep_best keeps"),
+        typer.Option("--best", min=1, help="its N best on dev (see training.keep_best)"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -64,7 +64,7 @@ def average(
 
 
 def _asked(folders: list[Path], last: int | None, best: int | None) -> tuple[By | None, int]:
-    """Which checkpoints of a training are asked for, and how many; None where folders are."""
+    """Whether the last or the best checkpoints are asked for, and how many; None for model folders."""
     if last is not None and best is not None:
         raise InputError("--last averages the newest checkpoints and --best the best; choose one")
     if len(folders) > 1 and (last or best):
@@ -78,5 +78,5 @@ def _asked(folders: list[Path], last: int | None, best: int | None) -> tuple[By 
 
 
 def _named(folder: Path) -> Path:
-    """A path that a suffix can be put to."""
+    """A path to which a suffix can be added."""
     return folder if folder.name not in ("", "..") else Path(os.path.abspath(folder))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Data = Annotated[Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")]
 Budget = Annotated[
     str | None,
-    typer.Option("--budget", help="training time of each: 90s, 4m; else to its own end; tests not included"),
+    typer.Option("--budget", help="training time of each, without tests: 90s, 4m; else until it ends"),
 ]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")]
 TimeLimit = Annotated[
@@ -52,10 +52,10 @@ Launcher = Annotated[
         "looks after them again; --time-limit ends them, saved",
     ),
 ]
-Partition = Annotated[str | None, typer.Option("--partition", help="of SLURM: where jobs run")]
-Gpus = Annotated[int | None, typer.Option("--gpus-per-task", min=1, help="of SLURM: GPUs of each job")]
+Partition = Annotated[str | None, typer.Option("--partition", help="SLURM: the partition of the jobs")]
+Gpus = Annotated[int | None, typer.Option("--gpus-per-task", min=1, help="SLURM: GPUs per job")]
 AtOnce = Annotated[
-    int | None, typer.Option("--array-parallelism", min=1, help="of SLURM: jobs at once; 20 by default")
+    int | None, typer.Option("--array-parallelism", min=1, help="SLURM: jobs at once; 20 by default")
 ]
 Slurm = Annotated[
     list[str] | None,
@@ -93,7 +93,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="where models, plots and corpus go")] = Path("runs/demo"),
     seeds: Annotated[str, typer.Option("--seeds", help="seeds to train with, such as 1,2,3")] = "1",
 ) -> None:
-    """Train four ways to cut German numbers and show the cuts. In about 5 minutes."""
+    """Train four ways to cut German numbers and show the cuts. This takes a few minutes."""
     from caesura.experiments.demo import run_demo
 
     outlive_readers()
@@ -271,7 +271,7 @@ def _cluster(
     slurm: list[str] | None,
     parallel: int,
 ) -> Cluster | None:
-    """What is asked of SLURM; None where trainings run here."""
+    """The cluster's options; None if trainings run here."""
     from caesura.experiments.slurm import PARALLEL, Cluster, check_slurm, parse_options
 
     given = {

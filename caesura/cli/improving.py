@@ -19,7 +19,7 @@ def improve(
         Path, typer.Option("--out", help="the file of offsets; FILE.jsonl beside it has the losses")
     ],
     sentences: Annotated[
-        int, typer.Option("--sentences", min=1, help="how many of the training text; the others are unknown")
+        int, typer.Option("--sentences", min=1, help="sentences of the training text; all others get ?")
     ] = 2000,
     rounds: Annotated[
         int, typer.Option("--rounds", min=0, help="moves per sentence, at most; 0: the model's own cuts")
@@ -32,12 +32,12 @@ def improve(
         str | None, typer.Option("--trg", help="its translations, line by line", callback=find_text)
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option("--time-limit", help="such as 9m; the same command goes on")
+        str | None, typer.Option("--time-limit", help="stop after this long: 9m; the same command goes on")
     ] = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Move a model's cuts to better places, for others to imitate. Their number stays."""
+    """Move a model's cuts to better places, for others to imitate. Their number stays the same."""
     from caesura import terminal
     from caesura.analysis.teacher import Sample, teach
     from caesura.config.cookbook import find_model

@@ -93,7 +93,7 @@ def evaluate(
     threads: Threads = None,
     testing: Testing = None,
 ) -> None:
-    """Score a model: BLEU, chrF2, segment length. And chrF order 2, boundary F1 where gold is given."""
+    """Score a model: BLEU, chrF2, segment length. Also chrF order 2, and boundary F1 if there is gold."""
     from caesura import terminal
     from caesura.inference import search_name, search_settings
 
@@ -139,7 +139,7 @@ def compare(
     threads: Threads = None,
     testing: Testing = None,
 ) -> None:
-    """The paper's Table 2 for your models. With a paired bootstrap; --out: the report of `analyze` too."""
+    """The paper's Table 2 for your models. With a paired bootstrap. --out adds the report of `analyze`."""
     from caesura.analysis.study import AnalysisSettings
     from caesura.cli.streaming import sentences
     from caesura.experiments.comparison import (

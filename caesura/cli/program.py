@@ -43,7 +43,7 @@ def _show_version(flag: bool) -> None:
 
 
 def _refuse_several_processes(command: str | None) -> None:
-    """Refuse what starts trainings of its own, where torchrun has started it more than once."""
+    """Refuse a command that is one process if torchrun has started it several times."""
     size = os.environ.get("WORLD_SIZE") or "1"
     if command in ("demo", "reproduce", "sweep") and size != "1":
         if os.environ.get("RANK", "0") != "0":  # one sentence is enough
@@ -69,7 +69,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(recipes.commands, name="recipes")
-parser = cache(get_command)  # a process that calls commands in turn makes them once
+parser = cache(get_command)  # a process that calls several commands makes them once
 
 
 def main() -> None:

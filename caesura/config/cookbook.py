@@ -30,7 +30,7 @@ def homes() -> list[Path]:
 
 
 def find(name: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The file of this name, else the recipe, with or without .yaml; says which, where that is not obvious.
+    """The file of this name, else the recipe, with or without .yaml; says which if that is not obvious.
 
     A name that leads nowhere is returned as it is.
     """
@@ -64,7 +64,7 @@ def own_models() -> list[str]:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """What messages call a file, and where its paths start from.
+    """The name of a file in messages, and the folder where its paths start.
 
     Nobody keeps text in an installed package: its recipes are read as if recipes/ were in the current folder,
     and the configs of its models as if they were.
@@ -78,14 +78,14 @@ def shown(path: str | os.PathLike[str]) -> str:
 
 
 def own_name(file: str) -> str | None:
-    """The name of a recipe that comes with the program, from what messages call it; None for others."""
+    """The name of a recipe that comes with the program, from its name in messages; None for others."""
     path = Path(file) if os.path.exists(file) else home().parent / file
     whole = Path(os.path.abspath(path))
     return name_of(whole) if home() in whole.parents and whole.is_file() else None
 
 
 def name_of(path: Path) -> str:
-    """What a recipe that comes with the program is called."""
+    """The name of a recipe that comes with the program."""
     return (path.parent if path.name == FILE else path).relative_to(home()).with_suffix("").as_posix()
 
 

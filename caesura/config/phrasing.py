@@ -69,7 +69,7 @@ def problems(
     given: Container[str] = (),
     whole: type[BaseModel] | None = None,
 ) -> list[Problem]:
-    """What is wrong with the keys of `section`, one problem per key; `given` are keys that the program sets.
+    """The problems with the keys of `section`, one per key; `given` are keys that the program sets.
 
     A missing key is not named beside its misspelling; one in a wrong place is looked for in all of `whole`.
     """
@@ -101,7 +101,7 @@ def problems(
 
 
 def _path_and_key(error: ErrorDetails) -> tuple[Key, Key]:
-    """Where pydantic saw an error, in its words and as the user's key."""
+    """The place of an error: as pydantic names it, and as the user's key."""
     # <: a union's tag; [key]: the name of an entry, not its value
     path = tuple(str(part) for part in error["loc"] if str(part) != "[key]")
     key = tuple(part for part in path[:-1] if not part.startswith("<"))
@@ -113,7 +113,7 @@ def _path_and_key(error: ErrorDetails) -> tuple[Key, Key]:
 def _unknown(
     key: Key, section: Key, home: Key, model: type[BaseModel], whole: type[BaseModel] | None
 ) -> tuple[str, str | None]:
-    """What to say of an unknown key in the section `home` of `model`, and the key there that it may mean."""
+    """The message for an unknown key in the section `home` of `model`, and the key that it may mean."""
     names = dict.fromkeys(_keys(whole)) if whole else {}
     elsewhere = [".".join(name) for name in names if name[-1] == key[-1]]
     options = _fields(model, home)
@@ -159,7 +159,7 @@ IN_QUOTES = "put it in quotes"
 
 
 def in_shell(key: str, text: str) -> str:
-    """How a command line has text that YAML takes for something else: its shell takes quotes away."""
+    """How to write, on a command line, text that YAML takes for something else: its shell removes quotes."""
     return f"in a shell write '{key}={json.dumps(text, ensure_ascii=False)}'"
 
 

@@ -13,7 +13,7 @@ from caesura.schedules import Schedule, Setting, Shape
 
 RETIRED: dict[Key, str] = {("training", "poison"): "was a hook for tests and is gone; remove it"}
 BleuTokenize = Literal["13a", "none", "char", "intl", "zh", "ja-mecab", "ko-mecab"]
-# Languages whose words 13a does not find, with the tokenizers that do, best first, and what each needs.
+# Languages whose words 13a does not find. Tokenizers that do, best first, and the package that each needs.
 TOKENIZERS: dict[str, dict[BleuTokenize, tuple[str, ...]]] = {
     "zh": {"zh": ()},
     "ja": {"ja-mecab": ("MeCab", "ipadic"), "char": ()},
@@ -23,7 +23,7 @@ TOKENIZERS: dict[str, dict[BleuTokenize, tuple[str, ...]]] = {
 
 
 def tokenizer_of(lang: str) -> BleuTokenize:
-    """The tokenizer of sacrebleu's that fits a language such as zh or zh-TW, of those that are installed."""
+    """The best installed tokenizer of sacrebleu for a language such as zh or zh-TW."""
     for name, packages in TOKENIZERS.get(re.split("[-_]", lang.lower())[0], {}).items():
         if all(map(importlib.util.find_spec, packages)):
             return name
@@ -39,7 +39,7 @@ class Component(Section):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the user wrote for the constructor, unchecked."""
+        """The options that the user wrote for the constructor, unchecked."""
         return dict(self.model_extra or {})
 
 
@@ -206,7 +206,7 @@ class Training(Section):
     @model_validator(mode="before")
     @classmethod
     def _without_retired_keys(cls, tree: Any) -> Any:
-        """What earlier versions have kept may have them; `load_config` refuses them where a user writes."""
+        """Files of earlier versions may have them; `load_config` refuses them in a user's config."""
         if not isinstance(tree, dict):
             return tree
         return {key: value for key, value in tree.items() if ("training", key) not in RETIRED}

@@ -114,7 +114,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A tree of plain values, where each key of it was written, and what was wrong with it so far."""
+    """A tree of plain values, the place of each key, and the problems so far."""
 
     tree: dict[str, Any]
     places: dict[Key, Place]
@@ -123,7 +123,7 @@ class Source:
 
     def under(self, other: "Source") -> "Source":
         """`other` laid over this one, key by key; one of another `type` replaces the section."""
-        # Of a section that became a plain value, what was written below it counts no more.
+        # If a section became a plain value, keys below it no longer count.
         plain = {key for key in other.places if not isinstance(_at(other.tree, key), dict)}
         kept = {
             key: place

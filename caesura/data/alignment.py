@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from caesura.config import AlignmentCuts
     from caesura.data.blocks import Block
 
-FORMAT = 1  # of what follows: with another one, a text is aligned again
-SAMPLE = 60_000  # pairs from which the model is learnt, at most; evenly spread
+FORMAT = 1  # of the alignment: texts aligned in another format are aligned again
+SAMPLE = 60_000  # at most so many pairs teach the model, evenly spread
 WORDS = 8_000  # target symbols
 ROUNDS = 5  # of expectation and maximization
 NONE = 0.08  # the prior of no target symbol
 TENSION = 4.0  # of the diagonal: how fast the prior falls with the distance from it
 SMOOTHING = 0.01  # added to each count, so that rare target symbols do not take everything
-LINKS = 1 << 19  # that are in memory at a time
+LINKS = 1 << 19  # in memory at a time
 
 LONGEST = 2_000  # characters of a sentence that is aligned
 
@@ -55,7 +55,7 @@ class Links:
     symbols: Ints  # [B, I] source symbol
     words: Ints  # [B, J + 1] target symbol + 1; 0: none
     prior: Floats  # [I, B, J + 1] sums to 1; 0 on padding
-    real: NDArray[np.bool_]  # [I, B] whether this is no padding
+    real: NDArray[np.bool_]  # [I, B] False: padding
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Ints, Ints]]) -> Links:
@@ -74,7 +74,7 @@ class Links:
         return cls(symbols, words, prior, row < heights)
 
     def posterior(self, table: Floats, staying: float) -> tuple[Floats, Floats]:
-        """[I, B, J + 1], of each link; and [I - 1, B], that a gap's two symbols share one."""
+        """[I, B, J + 1]: the probability of each link. [I - 1, B]: that a gap's two symbols share one."""
         emitted = table[self.words, self.symbols.T[..., None]]  # [I, B, J + 1]
         forward, backward = self.prior * emitted, np.ones_like(emitted)
         scale = np.ones(self.real.shape)
@@ -101,8 +101,8 @@ def learn_links(
 ) -> tuple[Floats, float]:
     """[words + 1, symbols]: how probable each source symbol is given a target symbol, or none; by EM.
 
-    And how probable it is that the next source symbol has the same link. `progress` gets how many pairs have
-    been gone through, and how many there will be, a pair of each round for itself.
+    And how probable it is that the next source symbol has the same link. `progress` gets the number of pairs
+    done, and of all; each round counts its pairs again.
     """
     table, staying, done = np.full((words + 1, symbols), 1 / symbols), 0.5, 0
     for _ in range(ROUNDS):
@@ -148,9 +148,9 @@ class Aligner:
         settings: AlignmentCuts,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Aligner:
-        """From a text, which is gone through several times; text that is `usual` tells the threshold.
+        """Learn from a text, in several passes; `usual`, a sample like the whole text, sets the threshold.
 
-        ValueError if it cannot be cut as the settings ask for.
+        ValueError if no threshold gives the cuts that the settings ask for.
         """
         try:
             symbols = train_vocabulary("bpe", (src for src, _ in text()), settings.voc_limit)
@@ -158,7 +158,7 @@ class Aligner:
             raise ValueError(f"voc_limit {settings.voc_limit}: {problem}") from problem
         try:
             words = train_vocabulary("bpe", (trg for _, trg in text()), WORDS)
-        except InputError:  # a script of thousands of characters, each of which says much
+        except InputError:  # a script of thousands of characters
             words = train_vocabulary("char", (trg for _, trg in text()), WORDS)
         vocabularies = symbols, words
         spelled = [spell(vocabularies, *pair)[:2] for pair in text()]
@@ -204,7 +204,7 @@ def spell(vocabularies: tuple[Vocabulary, Vocabulary], src: str, trg: str) -> tu
 class AlignedCuts:
     """The cuts of a training text where the aligned target word changes."""
 
-    one_process = True  # what it learns stays here
+    one_process = True  # keeps what it has learned
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class AlignedCuts:
         return [self.settings.type, FORMAT, self.settings.target, self.settings.voc_limit]
 
     def reader(self, errors: Errors = "strict", block: Block | None = None) -> CutsReader:
-        """Goes through the lines of the text, or of a block of it; the first one learns from all of it."""
+        """Reads the lines of the text, or of a block of it; the first reader learns from all of it."""
         if self._aligner is None:
             self._aligner = self._learnt(errors)
         if block is None:
@@ -237,7 +237,7 @@ class AlignedCuts:
             pairs = islice(self.text.pairs(errors, with_bounds=False), 0, None, every)
             return (pair for pair in map(_usable, pairs) if pair is not None)
 
-        # Pairs that the model has seen get fewer cuts. Their share in the second sample is that in the text.
+        # Pairs that the model has seen get fewer cuts. The second sample has the usual share of such pairs.
         usual = every + 1 if every > 1 else 1
         with self._blame():
             texts = partial(sample, max(1, every)), partial(sample, usual)
@@ -245,11 +245,11 @@ class AlignedCuts:
 
 
 class AlignedReader(CutsReader):
-    """Goes through a text and its translation together."""
+    """Reads a text and its translation together."""
 
     def __init__(self, aligner: Aligner, pairs: Iterator[Pair]) -> None:
         self._aligner, self._pairs = aligner, pairs
-        self._next: list[list[int] | None] = []  # offsets of the lines to come, in reverse; None: not known
+        self._next: list[list[int] | None] = []  # offsets of the next lines, in reverse; None: not known
         self._offsets: list[int] | None = None  # of this line
 
     def ahead(self, texts: Iterable[str | None]) -> None:
@@ -265,7 +265,7 @@ class AlignedReader(CutsReader):
 
 
 def _usable(pair: Pair) -> tuple[str, str] | None:
-    """Source and target, if both have text, and not too much of it."""
+    """Source and target, if both have text and neither is too long."""
     src, trg, _ = pair
     if src is None or trg is None or not src.strip() or not trg.strip():
         return None

@@ -33,7 +33,7 @@ class Batch:
     wanted_cuts: Tensor | None = (
         None  # [B, T] int8: 1 where the segmenter should learn to cut, else 0; -1: not known
     )
-    whole: Tensor | None = None  # [2] target symbols and sentences of what this is a part of; None: of this
+    whole: Tensor | None = None  # of the batch of which this is a part, [2]: target symbols, sentences
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -68,7 +68,7 @@ class Batch:
         return replace(wide, indices=np.tile(self.indices, copies), whole=self.whole)
 
     def as_part(self) -> Batch:
-        """The same batch, whose rows count as parts of it when they are taken out."""
+        """The same batch; rows taken out of it count as parts of it."""
         if self.whole is not None:
             return self
         assert self.trg_lengths is not None
@@ -166,7 +166,7 @@ class Split:
 
     def __call__(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """The rows of each part; none where there are fewer rows than processes."""
-        share = rows[self.rank :: self.size]  # neighbours are alike in length: all get some of each
+        share = rows[self.rank :: self.size]  # neighbours are alike in length: each process gets all lengths
         return [part for part in np.array_split(share, self.parts) if len(part)]
 
 

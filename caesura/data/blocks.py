@@ -22,13 +22,13 @@ from caesura.data.files import RawLines, stored
 from caesura.data.unpacking import suffix_of
 from caesura.errors import InputError, TrainingError
 
-LINES = 8192  # of a block: a multiple of those that are cut together
-_BYTES = 1 << 22  # after which a block ends; its last line may be longer
-_WORTH = 1 << 24  # bytes of text that another process is started for
-_MOST = 32  # processes: more would wait for the one that reads the text
-_PACKED = 4  # how often larger packed text usually is
+LINES = 8192  # per block: a multiple of the lines that are cut together
+_BYTES = 1 << 22  # per block, about: its last line may be longer
+_WORTH = 1 << 24  # bytes of text per process: less is not worth another one
+_MOST = 32  # processes: more would wait for the process that reads the text
+_PACKED = 4  # unpacked, text usually is so many times larger
 _END = object()
-# A program of its own, and not a copy of this one, which may have threads. It imports what this one would.
+# A new program, not a fork of this one, which may have threads. It finds modules where this one does.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import caesura.data.blocks as b; b.serve()"
 )
@@ -37,11 +37,11 @@ Result = TypeVar("Result")
 
 
 class Block(NamedTuple):
-    """Lines of parallel files; the blocks of a text do not depend on who works on them."""
+    """Lines of parallel files; the blocks of a text do not depend on the number of processes."""
 
     first: int  # the number of the first line
     rows: list[tuple[bytes | None, ...]]  # one line of each file; None: it is over the limit
-    share: float  # of the files that is read when it has been
+    share: float  # of the files, up to the end of this block
 
 
 def read_blocks(
@@ -83,7 +83,7 @@ def text_size(paths: Iterable[Path]) -> int:
 def in_order(
     work: Callable[[Block], Result], blocks: Iterable[Block], count: int
 ) -> Generator[Result, None, None]:
-    """What `work` makes of each block, in `count` processes; in this one if they are fewer than two.
+    """The results of `work` for each block, in `count` processes; in this one if `count` is below two.
 
     A problem with a block comes after the results of those before it.
     """
@@ -133,7 +133,7 @@ class _Helper:
     """
 
     def __init__(self, work: Callable[[Block], object]) -> None:
-        self._first = [work]  # what it has to get before the first block
+        self._first = [work]  # sent before the first block
         self._socket, other = Pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path), str(other.fileno())],
@@ -164,14 +164,14 @@ class _Helper:
         return TrainingError(f"a process that reads the text ended with {how}{memory}; {remedy}")
 
     def end(self) -> None:
-        """Do not wait for it."""
+        """End it without waiting for its work."""
         self._process.kill()
         self._process.wait()
         self._socket.close()
 
 
 def serve() -> None:
-    """The program of such a process."""
+    """The program of another process."""
     socket = Connection(int(sys.argv[2]))
     with suppress(EOFError, ConnectionError):  # the other process has ended, or has no more blocks
         work = socket.recv()

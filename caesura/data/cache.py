@@ -33,8 +33,8 @@ _TAG = """Signature: 8a477f597d28d172789f06886806bc55
 # a file, NAME.lock keeps others waiting.
 # Everything here may be deleted at any time: what a training needs is made again.
 """
-_LARGE = 1 << 24  # bytes of a text whose hash and counts are worth files
-COUNTS, COUNTS_BYTES = 1, 1 << 28  # their format, and the most that is read of them
+_LARGE = 1 << 24  # bytes: hash and counts of texts as large as this are kept in files
+COUNTS, COUNTS_BYTES = 1, 1 << 28  # their format; the most bytes that are read of one
 _PAUSE = 0.1  # seconds between two looks at a lock
 
 
@@ -68,7 +68,7 @@ class Cache:
                     write_whole(path, digests[mark])
 
     def find(self, numbering: Numbering, whole: bool = False) -> Corpus | None:
-        """The text as numbers, if it is there; if it must be `whole`, its checksums are compared."""
+        """The text as numbers, if the cache has it; `whole`: its checksums are compared."""
         made_from = identity(numbering)
         for folder in (self.folder, self.spare):
             if (found := Corpus.made(folder / _named(made_from), made_from, whole)) is not None:
@@ -106,17 +106,17 @@ class Cache:
         cores: int = 1,
         whole: bool = False,
     ) -> Corpus:
-        """The text as numbers, which are made if they are not there; only one process makes them."""
+        """The text as numbers; if the cache does not have them, one process makes them."""
         if (found := self.find(numbering, whole)) is not None:
             return found
         made_from = identity(numbering)
         with self._building(name := _named(made_from), progress, say) as folder:
-            found = Corpus.made(folder / name, made_from, whole, say)  # by the one that was waited for
+            found = Corpus.made(folder / name, made_from, whole, say)  # the other process made it
             return Corpus.make(folder / name, numbering, progress, say, cores) if found is None else found
 
     @contextmanager
     def _building(self, name: str, progress: Counted, say: Callable[[str], None]) -> Iterator[Path]:
-        """The folder to make something in, which no other process makes meanwhile."""
+        """The folder for new numbers, while no other process makes the same."""
         folder = self._place(say)
         try:
             with _alone(folder, name, lambda: progress(0, 0), say):
@@ -128,7 +128,7 @@ class Cache:
             raise
 
     def _place(self, say: Callable[[str], None]) -> Path:
-        """Where new numbers go, which is the cache if it can be written to."""
+        """The folder for new numbers: the cache, if it can be written to."""
         if _writable(self.folder):
             with suppress(OSError):
                 for name, content in ((TAG, _TAG), (".gitignore", "*\n")):
@@ -137,7 +137,7 @@ class Cache:
             return self.folder
         if os.environ.get(PLACE):
             raise InputError(f"{self.folder}: cannot be written to; set {PLACE} to another folder")
-        if not any(self.spare.glob("*.lock")):  # else it was said before
+        if not any(self.spare.glob("*.lock")):  # else the notice was shown before
             remedy = f"{PLACE}=FOLDER would keep it for all runs"
             say(f"{self.folder}: cannot be written to; the text as numbers goes to {self.spare}; {remedy}")
         make_folder(self.spare)
@@ -157,7 +157,7 @@ def _hash_file(folder: Path, mark: Mark) -> Path:
 
 
 def _read_counts(path: Path) -> TextCounts | None:
-    """What was counted before; None where it is not there, or damaged."""
+    """The counts of an earlier process; None if they are missing or damaged."""
     try:
         expected, _, content = read_at_most(path, COUNTS_BYTES).decode().partition("\n")
         if _hashed(content) != expected:
@@ -183,10 +183,10 @@ def _writable(folder: Path) -> bool:
 def _alone(
     folder: Path, name: str, waiting: Callable[[], None], say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Inside, no other process numbers this text, where the file system has locks; they end with a process.
+    """Inside, no other process numbers this text, if the file system has locks; they end with a process.
 
-    Without locks, several would make the same bytes, and the last one's would stay. What killed processes
-    have left half written is removed.
+    Without locks, several processes may write the same bytes, and the last one's stay. Files that killed
+    processes have left half written are removed.
     """
     lock, said = _opened(folder / f"{name}.lock"), False
     try:
@@ -212,7 +212,7 @@ def _opened(path: Path) -> int:
 
 
 def _locked(lock: int) -> bool | None:
-    """Whether the lock is this process's now; None where there are no locks."""
+    """Whether this process now holds the lock; None if there are no locks."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -27,7 +27,7 @@ EXACT = 1 << 24  # whole numbers up to this one are exact in float32
 LARGEST = 1000.0  # the largest weight, without its sign
 CLASSES, SIZE = 4096, 512  # limits: characters of the alphabet (others are unknown), numbers in a state
 _STEPS, _REACH = 512, 16  # of the tables of sigmoid and tanh: steps per 1, and where they end
-_ROWS, _CELLS = 256, 1 << 20  # limits of what is computed together: texts, and characters with padding
+_ROWS, _CELLS = 256, 1 << 20  # limits per batch: texts, and characters with padding
 
 
 def shapes(classes: int, size: int) -> dict[str, tuple[int, ...]]:

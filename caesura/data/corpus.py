@@ -33,11 +33,11 @@ FORMAT = 3  # 2: with checksums; 3: with characters. Text in another format is n
 MAGIC = b"CAESURA\n"
 HEADER = 4096  # bytes: the magic, JSON, spaces; the table follows on a page of its own
 PLACE = "CAESURA_CACHE"  # in the environment: the folder for numbered text
-_MUCH = 100e6  # bytes that a user hears of before they are written
+_MUCH = 100e6  # bytes: a user is told before more are written
 
 
 class ParallelText:
-    """Sentence pairs in two files, line by line, or in one TSV; gold boundaries where they are given.
+    """Sentence pairs in two files, line by line, or in one TSV; with gold boundaries if there are any.
 
     Boundaries are character offsets strictly inside the source, separated by spaces: the third column of the
     TSV, or a file beside the source, `train.de.bounds` for `train.de` or `train.de.xz`.
@@ -64,7 +64,7 @@ class ParallelText:
             yield from self.pairs_of(block, errors, with_bounds)
 
     def blocks(self, with_bounds: bool = False, cuts: Path | None = None) -> Iterator[Block]:
-        """The lines of the files in blocks, with those of the boundaries, or of a file of cuts."""
+        """The lines of the files in blocks; the lines of boundaries or of a file of cuts come with them."""
         texts = self.files(with_bounds)
 
         def uneven(counts: list[int]) -> InputError:
@@ -90,7 +90,7 @@ class ParallelText:
             yield lines[0], lines[1], bounds
 
     def files(self, with_bounds: bool = False) -> list[Path]:
-        """The files of the text, with that of the boundaries if there is one."""
+        """The files of the text, with the file of boundaries if there is one."""
         files = [self.src] if self.trg is None else [self.src, self.trg]
         return [*files, self.bounds] if self.trg and self.bounds and with_bounds else files
 
@@ -166,9 +166,9 @@ class Corpus:
         whole: bool = False,
         say: Callable[[str], None] | None = None,
     ) -> Corpus | None:
-        """The corpus that is there, if it was made from this; `say` gets a message about one that is damaged.
+        """The corpus in these files, if it was made from `made_from`; `say` gets a message if it is damaged.
 
-        If it must be `whole`, its checksums are compared, which reads all of it.
+        `whole`: its checksums are compared, which reads all of it.
         """
         corpus = cls._open(stem, whole)
         if corpus is None and _paths(stem)[1].exists() and say is not None:
@@ -184,7 +184,7 @@ class Corpus:
         say: Callable[[str], None] | None = None,
         cores: int = 1,
     ) -> Corpus:
-        """Number the text, in so many processes, and put the corpus there; the bytes never depend on them."""
+        """Number the text in some processes and write the corpus; its bytes never depend on their number."""
         cuts = numbering.cuts
         blocks = numbering.text.blocks(cuts=cuts.path if isinstance(cuts, OffsetFile) else None)
         cores = 1 if cuts is not None and cuts.one_process else cores
@@ -199,7 +199,7 @@ class Corpus:
 
     @classmethod
     def load(cls, folder: str | Path, name: str, whole: bool = False) -> Corpus:
-        """Open a corpus that is already built; its checksums are compared if it must be `whole`."""
+        """Open a corpus that is already built; `whole`: its checksums are compared."""
         corpus = cls._open(Path(folder) / name, whole)
         if corpus is None:
             raise InputError(f"{Path(folder) / name}.idx: not a corpus, or damaged; it should be built again")
@@ -243,9 +243,9 @@ class Corpus:
         return self._ids[before[1] : row[0]], self._ids[row[0] : row[1]]
 
     def cuts(self, i: int) -> NDArray[np.int8] | None:
-        """The cuts of a source, one per symbol: 1 if a segment ends after it, else 0; None: it has none.
+        """The cuts of a source, one per symbol: 1 if a segment ends after it, else 0; None: there are none.
 
-        All are -1 where they are not known, which only cuts to be imitated may be.
+        All are -1 if nobody knows them; only cuts to be imitated may be unknown.
         """
         if self._cuts is None or self._sources is None:
             return None
@@ -280,7 +280,7 @@ def _open_cuts(path: Path, count: int | None) -> NDArray[np.int8] | None:
 
 
 def identity(numbering: Numbering) -> dict[str, Any]:
-    """Everything that decides which numbers a text gets."""
+    """The settings that decide which numbers a text gets."""
     cuts = numbering.cuts
     return {
         "format": FORMAT,
@@ -292,7 +292,7 @@ def identity(numbering: Numbering) -> dict[str, Any]:
 
 
 def _told(results: Iterable[Numbers], progress: Counted | None) -> Iterator[Numbers]:
-    """The results, which `progress` hears of: the lines that were read, and about how many there are."""
+    """The results; `progress` gets the number of lines read, and about how many there are."""
     read = 0
     for numbers in results:
         read += numbers.read
@@ -344,7 +344,7 @@ def _write(
 def _with_room(
     results: Iterator[Numbers], folder: Path, dtype: np.dtype[Any], say: Callable[[str], None] | None
 ) -> Iterator[Numbers]:
-    """The results, if by the first of them the disk has room for all; tells what takes much of it."""
+    """The results; refuses if the first of them shows that the disk lacks room; announces large files."""
     for numbers in islice(results, 1):
         size = dtype.itemsize * len(numbers.ids) + numbers.table.nbytes
         needed = (size + (0 if numbers.cuts is None else len(numbers.cuts))) / max(numbers.share, 1e-9)
@@ -362,7 +362,7 @@ def _with_room(
 def _stream(
     results: Iterator[Numbers], dtype: np.dtype[Any], files: tuple[IO[bytes], IO[bytes], IO[bytes] | None]
 ) -> tuple[dict[str, Any], list[int]]:
-    """Write ids, table and cuts: what the header tells of them, and the checksums of all three."""
+    """Write ids, table and cuts; returns their description for the header, and their checksums."""
     sums, dropped, read, kept, count = [0, 0, 0], Counter[str](), 0, 0, 0
 
     def write(values: tuple[NDArray[Any] | None, ...]) -> None:

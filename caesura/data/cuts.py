@@ -1,4 +1,4 @@
-"""Where segments of a source text should end: by rules, at the ends of symbols, or as a file says.
+"""Where segments of a source text should end: by rules, at the ends of symbols, or at a file's offsets.
 
 Cuts by entropy are in `entropy.py`.
 
@@ -34,15 +34,15 @@ GivenCuts = Sequence[int] | Mapping[int, int] | None
 
 AHEAD = 1024  # lines that are cut together
 MAX_AHEAD = 10_000  # characters of such a line: longer lines may be dropped later
-UNKNOWN = "?"  # a line of a file of offsets: where to cut this sentence is not known
+UNKNOWN = "?"  # a line in a file of offsets: nobody knows where to cut this sentence
 
 _SPACE = re.compile(r"\s+")  # agrees with str.split() on what white space is
 
 
 class CutsSource(Protocol):
-    """Whatever can cut the lines of a text, one after the other."""
+    """Cuts the lines of a text, one after the other."""
 
-    one_process: bool  # whether it uses a device, all cores, or what it learns from the text, by itself
+    one_process: bool  # it uses a device or all cores, or learns from the text
 
     @property
     def fingerprint(self) -> list[Any]:
@@ -235,7 +235,7 @@ _END = object()
 
 
 def other_length(text: str | Path, lines: int, path: Path, count: int) -> InputError:
-    """The error of a file of cuts that does not have one line per sentence."""
+    """The error for a file of cuts that does not have one line per sentence."""
     return InputError(
         f"{text} has {lines} lines, {path} has {count} lines; a file of cuts has one line per sentence"
     )
@@ -277,7 +277,7 @@ def parse_offsets(cell: str, text: str, place: str, what: str) -> list[int]:
 
 
 def _misplaced(offsets: Sequence[int], length: int) -> str | None:
-    """What is wrong with the first offset that is not inside a text, or not after the one before it."""
+    """The problem with the first offset that is not inside a text, or not after the one before it."""
     for before, at in pairwise([0, *offsets]):
         if not 0 < at < length:
             return f"offset {at} is not inside a sentence of {length} characters"
@@ -311,8 +311,8 @@ def combine(
 ) -> NDArray[np.int8] | None:
     """Merge the cuts that a caller has `given` with the model's `default` cuts, per symbol.
 
-    A sequence of offsets replaces what the model has: no other gap is cut. A mapping is laid over it. The gap
-    before </s> stays free. `place` names the sentence where something is wrong with what is given.
+    A sequence of offsets replaces the model's cuts: no other gap is cut. A mapping overrides single gaps. The
+    gap before </s> stays free. `place` names the sentence in messages.
     """
     if given is None:
         return default
@@ -357,7 +357,7 @@ def _within(offsets: Sequence[int], between: NDArray[np.bool_]) -> str:
 
 
 def unknown(places: NDArray[np.int32]) -> NDArray[np.int8]:
-    """The marks of a sentence whose cuts are not known: whoever imitates cuts learns nothing from it."""
+    """The marks of a sentence whose cuts nobody knows; a segmenter that imitates cuts skips it."""
     return np.full(len(places), -1, np.int8)
 
 

@@ -95,7 +95,7 @@ class NgramCuts(EntropyModelCuts):
         return cls(model, _threshold(model, whole.levels, rise, settings.target), rise, text)
 
     def at(self, target: float) -> NgramCuts | None:
-        """From the counts, which tell how often every entropy occurred; a rise needs more of them."""
+        """The threshold from counts of how often every entropy occurred; a rise needs more counts."""
         if self.rise:
             return None
         threshold = self._thresholds.get(target)
@@ -248,7 +248,7 @@ def _model(packed: zipfile.ZipFile) -> NgramModel:
 
 
 def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """The same whole numbers in as few bytes as they fit in."""
+    """The same whole numbers in as few bytes as possible."""
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 

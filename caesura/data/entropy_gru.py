@@ -123,7 +123,7 @@ def load_gru(path: Path, settings: EntropyCuts) -> GruCuts:
 
 
 def _expect(kinds: Kinds) -> None:
-    """Refuse tensors other than those of a GRU, before allocating memory for them."""
+    """Refuse tensors that are not a GRU's, before allocating memory for them."""
     tensors = {name: (str(kind.dtype), kind.shape) for name, kind in kinds.items()}
     rows, columns = (tensors[name][1] if name in tensors else () for name in ("alphabet", "hidden"))
     if len(rows) != 1 or not 1 <= rows[0] <= CLASSES or len(columns) != 2 or not 1 <= columns[1] <= SIZE:

@@ -28,7 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | None]:
-    """The lines of a text file (plain, packed, or "-" for standard input); None for one over LINE_LIMIT.
+    """The lines of a text file (plain, packed, or "-" for standard input); None: a line over LINE_LIMIT.
 
     Lines end at "\\n" alone, so that two files stay parallel whatever other separators are inside them.
     """
@@ -37,7 +37,7 @@ def read_lines(path: str | Path, errors: Errors = "strict") -> Iterator[str | No
 
 
 class RawLines:
-    """The same lines as bytes, once, and which share of the file has been read."""
+    """The same lines as bytes, once, and the share of the file that has been read."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = stored(path)
@@ -46,7 +46,7 @@ class RawLines:
 
     @property
     def share(self) -> float:
-        """From 0 to 1, of the bytes on disk; buffers read a little ahead."""
+        """From 0 to 1, in bytes on disk; buffers read a little ahead."""
         if self._stream is None or self._stream.closed:
             return 1.0
         return min(1.0, position(self._stream) / max(1, os.path.getsize(self._path)))
@@ -129,13 +129,13 @@ def line_of(body: bytes | None, name: str | Path, number: int, errors: Errors) -
     return text
 
 
-Mark = tuple[str, int, int, int]  # what tells that a file has not changed
-digests: dict[Mark, str] = {}  # of files that this process has hashed, or that a cache remembers
-_YOUNG = 2.0  # seconds: a file that was written so lately may change again within the same time stamp
+Mark = tuple[str, int, int, int]  # if it stays, the file has not changed
+digests: dict[Mark, str] = {}  # of files that this process has hashed or read in a cache
+_YOUNG = 2.0  # seconds: a file written more recently may change again within the same time stamp
 
 
 def mark_of(path: str | Path) -> Mark | None:
-    """The path, size and times of a text file; None where they cannot tell whether it changes."""
+    """The path, size and times of a text file; None if it is too new for them to show a change."""
     try:
         facts = os.stat(file := stored(path))
     except OSError as error:

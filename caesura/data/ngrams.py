@@ -32,7 +32,7 @@ class Level(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What follows from the counts, by the length of n-grams."""
+    """Numbers that follow from the counts, by the length of n-grams."""
 
     entropies: list[
         Floats
@@ -60,7 +60,7 @@ class NgramModel:
         return len(self.alphabet) + 2
 
     def entropies(self, text: str) -> Floats:
-        """Per character of a text, how uncertain it is given what is before it, in bits."""
+        """Per character of a text, its entropy given the characters before it, in bits."""
         tables = self.tables.entropies
         entropies = np.full(len(text), tables[0][0])
         for entropy, places in zip(tables[1:], [*self._contexts(text)][1:], strict=True):
@@ -69,9 +69,9 @@ class NgramModel:
         return entropies
 
     def surprisals(self, text: str) -> Floats:
-        """Per character of a text, minus the logarithm of its probability given what is before it, in bits.
+        """Per character of a text, its surprisal given the characters before it, in bits.
 
-        A character that the counted text does not have gets what the uniform distribution leaves it.
+        A character that the counted text lacks gets its share of the uniform distribution.
         """
         symbols = numbers_of(points_of(text), self.alphabet)
         shares, factors = self.tables[2:]

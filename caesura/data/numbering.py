@@ -1,4 +1,4 @@
-"""What training needs of a block of lines: the ids of its pairs, or how often its symbols and words occur."""
+"""Numbers from a block of lines: the ids of its pairs, or how often its symbols and words occur."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ Lines = list[tuple[str | None, str | None]]
 
 
 class Numbers(NamedTuple):
-    """What is kept of a block."""
+    """The numbers of a block."""
 
-    ids: NDArray[np.uint32]  # of each source and then of its target
-    table: NDArray[np.int64]  # [n, 4] where source and target end in them, and their characters
+    ids: NDArray[np.uint32]  # each source, then its target
+    table: NDArray[np.int64]  # [n, 4] where source and target end in `ids`, and their lengths in characters
     cuts: NDArray[np.int8] | None  # of the sources
     read: int  # pairs
     dropped: Counter[str]  # by reason, in the order of the lines
-    share: float  # of the text that is read by now
+    share: float  # of the text, up to the end of this block
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """Numbers the pairs of a block and leaves out those that should not be trained on."""
+    """Numbers the pairs of a block, without those that are unfit for training."""
 
     text: ParallelText
     vocabularies: tuple[Vocabulary, Vocabulary]
@@ -74,7 +74,7 @@ class Numbering:
         return Numbers(both, table, marks, len(lines), Counter(filter(None, reasons)), block.share)
 
     def _unfit(self, src: str | None, trg: str | None) -> str:
-        """Why a pair is left out before its symbols are counted; nothing if it is not."""
+        """Why a pair is left out before its symbols are counted; empty if it is not."""
         if src is None or trg is None:
             return "line over the limit"
         if not src.strip():
@@ -87,7 +87,7 @@ class Numbering:
         return ""
 
     def _cut(self, cuts: CutsSource, block: Block, lines: Lines, reasons: Sequence[str]) -> NDArray[np.int8]:
-        """The cuts of the sources that are kept; the last file of the block may be that of the cuts."""
+        """The cuts of the sources that are kept; they may come from the last file of the block."""
         reader, marks = cuts.reader(self.errors, block), [np.empty(0, np.int8)]
         for number, (src, _) in enumerate(lines):
             if number % AHEAD == 0:
@@ -99,7 +99,7 @@ class Numbering:
 
 
 def encode_all(vocabulary: Vocabulary, texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The ids of texts, one text after the other, and how many each has, as `Vocabulary.encode` has them."""
+    """The ids of texts, one after the other, and how many each text has; equal to `Vocabulary.encode`."""
     if not isinstance(vocabulary, CharVocabulary | ByteVocabulary):
         rows = [vocabulary.encode(text) for text in texts]
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -124,7 +124,7 @@ def code_points(text: str) -> NDArray[np.uint32]:
 
 @lru_cache(maxsize=8)
 def _by_code_point(vocabulary: Vocabulary) -> NDArray[np.uint32]:
-    """The id of each code point up to the last that has one, and then that of all others."""
+    """The id of each code point up to the last that has one; the final entry is the id of all others."""
     symbols = enumerate(vocabulary.tokens[len(SPECIALS) :], len(SPECIALS))
     ids = {ord(symbol): number for number, symbol in symbols if len(symbol) == 1}
     table = np.full(max(ids, default=0) + 2, UNK, np.uint32)
@@ -133,9 +133,9 @@ def _by_code_point(vocabulary: Vocabulary) -> NDArray[np.uint32]:
 
 
 class Counts(NamedTuple):
-    """What occurs in a block, by side."""
+    """Counts of a block, by side."""
 
-    points: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # code points, and how often each occurs
+    points: list[tuple[NDArray[np.int64], NDArray[np.int64]]]  # code points and their counts
     words: tuple[tuple[Counter[str], int], tuple[Counter[str], int]]  # of `count_words`
     split: tuple[Counter[str], Counter[str]]  # the text between white space, where a vocabulary needs it
     usable: bool  # whether a pair has text on both sides
@@ -165,14 +165,14 @@ class Counting:
 
 
 class TextCounts(NamedTuple):
-    """What occurs in a text, by side."""
+    """Counts of a text, by side."""
 
     characters: tuple[Counter[str], Counter[str]]
     split: tuple[Counter[str], Counter[str]]
     words: tuple[WordCounts, WordCounts]
 
     def symbols(self, side: int, level: str) -> Counter[str] | None:
-        """How often each symbol occurs; None for a level whose vocabulary is learnt from lines."""
+        """How often each symbol occurs; None if the level's vocabulary is learned from lines."""
         return self.split[side] if level == "word" else self.characters[side] if level in COUNTED else None
 
 
@@ -199,5 +199,5 @@ def count_text(
 
 
 def expected(read: int, share: float) -> int:
-    """About how many lines there are, when so many are that share of the text."""
+    """About how many lines a text has of which `lines` are this `share`."""
     return max(read, round(read / max(share, 1e-9)))

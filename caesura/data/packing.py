@@ -27,7 +27,7 @@ def packed(compressed: bytes) -> str:
 
 
 def unpacked(text: object, unpacker: Unpacker, what: str) -> bytes:
-    """The bytes that were compressed; ValueError that names `what` they are for anything else."""
+    """The bytes that were compressed; for anything else a ValueError that names `what` they should be."""
     try:
         if not isinstance(text, str):
             raise TypeError(f"text expected, not {type(text).__name__}")

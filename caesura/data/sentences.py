@@ -79,7 +79,7 @@ class Numbered(Sequence[str]):
     ) -> Numbered:
         """The same texts, which are all lines of the file `name`, with the cuts that a source has for them.
 
-        The source is not asked about lines that are `unread`, because they were too long.
+        Lines that are `unread` are skipped, because they were too long.
         """
         reader, cuts = source.reader(errors), []
         reader.ahead(text for number, text in enumerate(self._texts, 1) if number not in unread)

@@ -42,7 +42,7 @@ _TYPES = {
 
 
 class DamagedError(InputError):
-    """A file that is cut off, or not as it was written."""
+    """A file that is cut off or changed."""
 
 
 class Kind(NamedTuple):
@@ -106,7 +106,7 @@ def read_header(path: Path) -> Header:
 def load_tensors(
     path: Path, expect: Callable[[Kinds], None] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts as they were saved; anything else is refused.
+    """Tensors and facts from a file; anything that was not saved like this is refused.
 
     `expect` refuses unexpected tensors before any memory is taken for them.
     """

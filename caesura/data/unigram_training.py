@@ -11,7 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from caesura.data.vocabulary import SPECIALS, UnigramVocabulary, check_symbols
+from caesura.data.subwords import UnigramVocabulary
+from caesura.data.vocabulary import SPECIALS
+from caesura.data.vocabulary_file import check_symbols
 from caesura.errors import InputError
 
 _LONGEST = 16  # characters of a piece, the mark of a word's beginning included
@@ -55,7 +57,7 @@ def train_unigrams(lines: Iterable[str], size: int) -> UnigramVocabulary:
 
 
 def _seeds(words: Words, alphabet: list[str], most: int) -> dict[str, int]:
-    """All characters, and the parts of words that cover most of the text, with what they cover."""
+    """All characters, and the parts of words that cover most of the text, with their coverage."""
     parts: Counter[str] = Counter()
     remaining = _LOOKED_AT
     for word, count in words:

@@ -16,21 +16,21 @@ from typing import IO, Any, Protocol, cast
 from caesura.errors import InputError, missing_extra
 
 PACKED = (".xz", ".zst", ".gz")
-XZ_MEMORY = 80 << 20  # bytes: what `xz -9` writes takes 65 MiB, the next larger dictionary 97
-ZST_WINDOW = 27  # bits, so 128 MiB: what `zstd -d` unpacks if it is not told to take more
+XZ_MEMORY = 80 << 20  # bytes: files by `xz -9` take 65 MiB, the next larger dictionary takes 97
+ZST_WINDOW = 27  # bits, so 128 MiB: the default limit of `zstd -d`
 ZST_LIBRARY = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _AT_ONCE = 1 << 14  # bytes of the file: no more, so that `position` is close to what was unpacked
 
 
 class DamagedStreamError(Exception):
-    """What is packed cannot be unpacked."""
+    """A packed file cannot be unpacked."""
 
 
 DAMAGED = (DamagedStreamError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
 def open_packed(path: str | Path) -> IO[bytes] | None:
-    """The content of a packed file; None for one that is not named as such."""
+    """The content of a packed file; None if its name has no suffix of one."""
     suffix = suffix_of(path)
     if suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
@@ -40,23 +40,23 @@ def open_packed(path: str | Path) -> IO[bytes] | None:
 
 
 def position(stream: IO[bytes]) -> int:
-    """How many bytes of its file a stream of text has taken."""
+    """How many bytes of its file a stream of text has read."""
     raw = getattr(stream, "raw", None)
     return raw.position if isinstance(raw, _Unpacked) else getattr(stream, "fileobj", stream).tell()
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix by which a file is packed, or nothing."""
+    """The suffix that says how a file is packed, or ""."""
     return next((suffix for suffix in PACKED if str(path).endswith(suffix)), "")
 
 
 def without_suffix(path: str | Path) -> str:
-    """The name of a file without the suffix by which it is packed."""
+    """The name of a file without the suffix that says how it is packed."""
     return str(path).removesuffix(suffix_of(path))
 
 
 class _Decompressor(Protocol):
-    """As the library has them for xz and, from Python 3.14 on, for zst."""
+    """A decompressor of Python's, for xz and, from Python 3.14 on, for zst."""
 
     @property
     def eof(self) -> bool: ...
@@ -73,9 +73,9 @@ class _Form:
 
     decompressor: Callable[[], _Decompressor]
     error: type[Exception]
-    begins: bytes  # after a stream, bytes that begin otherwise are left out
-    large: str  # in the message about one that asks for more memory than is allowed
-    most: str  # what is allowed
+    begins: bytes  # how a stream begins; other bytes after a stream are left out
+    large: str  # in the library's message about a file that asks for too much memory
+    most: str  # of memory
 
 
 _XZ = _Form(
@@ -114,7 +114,7 @@ class _Unpacked(io.RawIOBase):
 
     @property
     def position(self) -> int:
-        """The bytes of the file that were taken."""
+        """How many bytes of the file were read."""
         return self._file.tell()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class _Unpacked(io.RawIOBase):
         return 0
 
     def _next_stream(self) -> bytes:
-        """Where the next stream begins, after NULs; nothing if what is left is not one, and so not text."""
+        """The rest from the next stream on, without NULs before it; empty if no stream follows."""
         rest = self._stream.unused_data or self._file.read(_AT_ONCE)
         while rest and not rest.lstrip(b"\0"):
             rest = self._file.read(_AT_ONCE)

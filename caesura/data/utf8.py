@@ -1,4 +1,4 @@
-"""The bytes of a text as UTF-8 has them, and the text of any bytes."""
+"""Text as bytes of UTF-8, and any bytes as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))  # their names in vocabularies
 REPLACEMENT = "\ufffd"
 
-# A character, or as much of one as may begin one; anything else is a unit of one byte.
+# A character, or bytes that may begin one; any other byte is a unit by itself.
 _UNIT = re.compile(
     rb"[\x00-\x7f]+"
     rb"|[\xc2-\xdf][\x80-\xbf]"
@@ -19,12 +19,12 @@ _UNIT = re.compile(
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8; half a surrogate pair, which no file can hold, becomes three bytes as well."""
+    """UTF-8; half a surrogate pair, which no file can hold, becomes three bytes."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def from_bytes(content: bytes) -> str:
-    """The text of bytes; what is not UTF-8, and what no line can hold, becomes U+FFFD."""
+    """The text of bytes; bytes that are not UTF-8, or that no line can hold, become U+FFFD."""
     text = content.decode("utf-8", "replace")
     return text.replace("\n", REPLACEMENT).replace("\0", REPLACEMENT)
 

@@ -1,4 +1,4 @@
-"""Symbols and their numbers: characters, bytes, words, BPE, wordpieces and unigrams behind one interface."""
+"""Symbols and their numbers: one interface, and vocabularies of characters, bytes and words."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
-from itertools import accumulate, groupby, pairwise
+from functools import cached_property
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, ClassVar
 
-from caesura.data.files import parse_json, read_at_most, write_whole
+from caesura.data.files import write_whole
 from caesura.data.utf8 import BYTES, from_bytes, sizes, to_bytes
 from caesura.errors import InputError
-from caesura.visible import quoted, shortened
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -30,9 +28,8 @@ MAX_BYTES = 1 << 26  # of a file
 Spans = list[tuple[int, int]]
 
 FIRST_BYTE = len(SPECIALS)  # the id of byte 0 in vocabularies that have bytes; all of them come first
-_WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
+WORD = re.compile(r"\S+")  # agrees with str.split() on what white space is
 NEVER = re.compile("[\n\0\ud800-\udfff]")  # no line of text holds these, so that no output may either
-_MAX_KEPT = 64  # characters of a word whose pieces are remembered: longer ones seldom come twice
 
 
 def _until_the_end(ids: Iterable[int]) -> list[int]:
@@ -82,7 +79,7 @@ class Vocabulary(ABC):
         return f"<{self.kind} vocabulary of {len(self)}>"
 
     def id_of(self, symbol: str) -> int:
-        """The id of a symbol that is spelled like this, or that of <unk>."""
+        """The id of the symbol with this spelling, or of <unk>."""
         return self._ids[symbol]
 
     def encode(self, text: str) -> list[int]:
@@ -218,7 +215,7 @@ class ByteVocabulary(Vocabulary):
 
 
 class SpelledVocabulary(ByteVocabulary):
-    """One symbol per code point; one that is not in the list is spelled in the bytes of UTF-8."""
+    """One symbol per code point; a character that is not listed is spelled in bytes of UTF-8."""
 
     kind = "char"
 
@@ -239,255 +236,10 @@ class WordVocabulary(Vocabulary):
         return list(map(self._ids.__getitem__, text.split()))
 
     def encode_spans(self, text: str) -> tuple[list[int], Spans]:
-        return self.encode(text), [m.span() for m in _WORD.finditer(text)]
+        return self.encode(text), [m.span() for m in WORD.finditer(text)]
 
     def _join(self, ids: list[int]) -> str:
         return " ".join(self.tokens[i] for i in ids)
-
-
-class PieceVocabulary(Vocabulary):
-    """Words cut into pieces, each word by itself and the same way everywhere."""
-
-    def __init__(self, symbols: Sequence[str]) -> None:
-        super().__init__(symbols)
-        self._cut_once = lru_cache(maxsize=1 << 16)(self._cut)
-
-    def __getstate__(self) -> dict[str, Any]:  # for another process
-        return {name: value for name, value in self.__dict__.items() if name != "_cut_once"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._cut_once = lru_cache(maxsize=1 << 16)(self._cut)
-
-    @abstractmethod
-    def _cut(self, word: str) -> tuple[list[int], list[int]]:
-        """The ids of a word, and where in the word each piece ends."""
-
-    def _cut_kept(self, word: str) -> tuple[list[int], list[int]]:
-        return self._cut_once(word) if len(word) <= _MAX_KEPT else self._cut(word)
-
-    def encode(self, text: str) -> list[int]:
-        return [i for word in text.split() for i in self._cut_kept(word)[0]]
-
-    def encode_spans(self, text: str) -> tuple[list[int], Spans]:
-        ids: list[int] = []
-        spans: Spans = []
-        for match in _WORD.finditer(text):
-            pieces, ends = self._cut_kept(match.group())
-            ids.extend(pieces)
-            first = match.start()
-            spans.extend((first + a, first + b) for a, b in pairwise([0, *ends]))
-        return ids, spans
-
-    def _join(self, ids: list[int]) -> str:  # a token that begins its word begins with a space
-        return "".join(" <unk>" if i == UNK else self.tokens[i] for i in ids).lstrip(" ")
-
-
-class BpeVocabulary(PieceVocabulary):
-    """Byte-pair encoding of words (on characters); a token that ends its word ends in a space.
-
-    Words have no white space inside, so no text can be mistaken for the mark, as `</w>` or `@@` could be.
-    A character not seen at the end of a word is taken without the mark there: only new characters are <unk>.
-    """
-
-    kind = "bpe"
-
-    def __init__(self, symbols: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
-        super().__init__(symbols)
-        self.merges = list(merges)
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-        from tokenizers.models import BPE
-
-        unknown = " " + SPECIALS[UNK]  # starts with white space: no text is spelled like it
-        vocab = {**self._ids, unknown: UNK}
-        return Tokenizer(BPE(vocab=vocab, merges=self.merges, unk_token=unknown, end_of_word_suffix=" "))
-
-    def _cut(self, word: str) -> tuple[list[int], list[int]]:
-        encoding = self._tokenizer.encode(word)
-        ids, spans = encoding.ids, encoding.offsets
-        if UNK in ids:
-            ids = [self._ids[word[a:b]] if i == UNK else i for i, (a, b) in zip(ids, spans, strict=True)]
-        return ids, [end for _, end in spans]
-
-    def _join(self, ids: list[int]) -> str:
-        return "".join("<unk> " if i == UNK else self.tokens[i] for i in ids).rstrip(" ")
-
-    def _shown(self, token: str) -> str:
-        return token[:-1] if token.endswith(" ") else token + "@@"
-
-
-class WordpieceVocabulary(PieceVocabulary):
-    """Longest match first in each word; a token that begins its word begins with a space.
-
-    Unlike the usual implementations, a new character makes one <unk> and not the whole word, and words may be
-    of any length: a Chinese or Japanese sentence without spaces is one "word". A character not seen inside a
-    word is taken with the mark there.
-    """
-
-    kind = "wordpiece"
-
-    def __init__(self, symbols: Sequence[str]) -> None:
-        super().__init__(symbols)
-        # Length of the longest token, mark excluded, by its first character and by whether it begins a word.
-        self._longest: dict[tuple[bool, str], int] = {}
-        for token in symbols:
-            text = token.lstrip(" ")
-            key = (token != text, text[0])
-            self._longest[key] = max(len(text), self._longest.get(key, 0))
-
-    def _cut(self, word: str) -> tuple[list[int], list[int]]:
-        ids: list[int] = []
-        ends: list[int] = []
-        start = 0
-        while start < len(word):
-            mark = "" if start else " "
-            longest = self._longest.get((not start, word[start]), 0)
-            for end in range(min(start + longest, len(word)), start, -1):
-                symbol = self._ids.get(mark + word[start:end])
-                if symbol is not None:
-                    break
-            else:
-                end = start + 1
-                symbol = self._ids[" " + word[start]]
-            ids.append(symbol)
-            ends.append(end)
-            start = end
-        return ids, ends
-
-    def _shown(self, token: str) -> str:
-        return token[1:] if token.startswith(" ") else "##" + token
-
-
-class UnigramVocabulary(PieceVocabulary):
-    """The most probable pieces of each word; a token that begins its word begins with a space.
-
-    The mark may be a piece by itself, of no characters. Neighbouring new characters make one <unk>.
-    """
-
-    kind = UNIGRAM
-
-    def __init__(self, symbols: Sequence[str], scores: Sequence[float]) -> None:
-        super().__init__(symbols)
-        self.scores = list(scores)
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-        from tokenizers.models import Unigram
-
-        names = [f"\n{special}" for special in SPECIALS]  # no text is spelled like these
-        pieces = zip([*names, *self.tokens[len(SPECIALS) :]], self.scores, strict=True)
-        return Tokenizer(Unigram(list(pieces), UNK, False))
-
-    def cut_words(self, words: list[str]) -> list[list[int]]:
-        """The ids of words that have the mark already."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(words)]
-
-    def _cut(self, word: str) -> tuple[list[int], list[int]]:
-        encoding = self._tokenizer.encode(" " + word)
-        return encoding.ids, [end - 1 for _, end in encoding.offsets]
-
-    def _shown(self, token: str) -> str:
-        return "▁" + token[1:] if token.startswith(" ") else token
-
-
-def load_vocabulary(path: str | Path) -> Vocabulary:
-    """Read a vocabulary that `save` wrote; anything else is refused with the reason."""
-    try:
-        raw = read_at_most(Path(path), MAX_BYTES)
-        content = parse_json(raw, 6 * MAX_TOKENS)  # a token, its score, a merge of two, and its count of 0.1
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: not a vocabulary: {error.msg}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: not a vocabulary: {error}") from error
-    try:
-        return _checked(content)
-    except InputError as error:
-        raise InputError(f"{path}: not a vocabulary: {error}") from None
-
-
-def _checked(content: Any) -> Vocabulary:
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f'"format" should be {FORMAT}')
-    kind, tokens = content.get("kind"), content.get("tokens")
-    if kind not in (*KINDS, UNIGRAM):
-        raise InputError(f'"kind" should be one of {", ".join((*KINDS, UNIGRAM))}')
-    if not isinstance(tokens, list) or not all(isinstance(t, str) for t in tokens):
-        raise InputError('"tokens" should be a list of strings')
-    if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
-        raise InputError(f'"tokens" should begin with {" ".join(SPECIALS)}')
-    symbols = tokens[len(SPECIALS) :]
-    if not 0 < len(tokens) - len(SPECIALS) <= MAX_TOKENS - len(SPECIALS):
-        most = f"{MAX_TOKENS:,} with the specials"
-        raise InputError(f'"tokens" should have 1 or more besides the specials, at most {most}')
-    if twice := next((t for t, n in Counter(symbols).items() if n > 1), None):
-        raise InputError(f"token {quoted(twice)} occurs more than once")
-    if kind == "byte" or (kind == "char" and symbols[0] == BYTES[0]):
-        return _checked_bytes(kind, symbols)
-    check_symbols(kind, symbols)
-    if kind == "bpe":
-        return BpeVocabulary(symbols, _checked_merges(content.get("merges"), set(symbols)))
-    if kind == "wordpiece":
-        return WordpieceVocabulary(symbols)
-    if kind == UNIGRAM:
-        return UnigramVocabulary(symbols, _checked_scores(content.get("scores"), len(tokens)))
-    return CharVocabulary(symbols) if kind == "char" else WordVocabulary(symbols)
-
-
-def _checked_bytes(kind: str, symbols: list[str]) -> ByteVocabulary:
-    """A vocabulary of the 256 bytes, and of characters after them if it is of these."""
-    characters = symbols[len(BYTES) :]
-    if tuple(symbols[: len(BYTES)]) != BYTES or (characters and kind == "byte"):
-        raise InputError(f'"tokens" should have the bytes {BYTES[0]} to {BYTES[-1]} after the specials')
-    check_symbols(kind, characters)
-    return SpelledVocabulary(characters) if kind == "char" else ByteVocabulary()
-
-
-def _checked_merges(merges: Any, symbols: set[str]) -> list[tuple[str, str]]:
-    if not isinstance(merges, list):
-        raise InputError('"merges" should be a list of pairs')
-    for pair in merges:
-        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, str) for s in pair)):
-            raise InputError(f'"merges" should be a list of pairs of tokens, not {shortened(str(pair))}')
-        if not {pair[0], pair[1], pair[0] + pair[1]} <= symbols:
-            both = f"{quoted(pair[0])} and {quoted(pair[1])}"
-            raise InputError(f"the merge of {both} has a part or a result that is not a token")
-    return [(a, b) for a, b in merges]
-
-
-def _checked_scores(scores: Any, count: int) -> list[float]:
-    if not isinstance(scores, list) or len(scores) != count:
-        raise InputError('"scores" should have one number per token')
-    wrong = [score for score in scores if type(score) is not float or not -1e6 <= score <= 0]
-    if wrong:
-        raise InputError(f'"scores" should be from -1e6 to 0.0, not {shortened(str(wrong[0]))}')
-    return scores
-
-
-def check_symbols(kind: str, symbols: Iterable[str]) -> None:
-    """Refuse symbols that a vocabulary of this kind cannot cut from any line of text."""
-    wrong = next((symbol for symbol in symbols if not _well_formed(kind, symbol)), None)
-    if wrong is not None:
-        raise InputError(f"{quoted(wrong)} is not a {kind} token")
-
-
-def _well_formed(kind: str, token: str) -> bool:
-    if NEVER.search(token):
-        return False
-    if kind == "char":
-        return len(token) == 1
-    if kind == "bpe":
-        token = token.removesuffix(" ")
-    elif kind in ("wordpiece", UNIGRAM):
-        if token == " " and kind == UNIGRAM:
-            return True
-        token = token.removeprefix(" ")
-    return token.split() == [token]
 
 
 def _rows(items: Sequence[Any]) -> str:

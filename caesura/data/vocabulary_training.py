@@ -8,24 +8,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import IO
 
+from caesura.data.subwords import BpeVocabulary, WordpieceVocabulary
 from caesura.data.unigram_training import train_unigrams
 from caesura.data.utf8 import BYTES
 from caesura.data.vocabulary import (
     KINDS,
     SPECIALS,
     UNIGRAM,
-    BpeVocabulary,
     ByteVocabulary,
     CharVocabulary,
     SpelledVocabulary,
     Vocabulary,
-    WordpieceVocabulary,
     WordVocabulary,
-    check_symbols,
 )
+from caesura.data.vocabulary_file import check_symbols
 from caesura.errors import InputError
 
-COUNTED = ("char", "byte", "word")  # levels whose vocabularies follow from counts
+COUNTED = ("char", "byte", "word")  # their vocabularies follow from counts
 _MAX_TRAINED = 1000  # characters of a word from which pieces are learnt together
 
 
@@ -37,8 +36,8 @@ def train_vocabulary(
 ) -> Vocabulary:
     """Make a vocabulary of at most `size` symbols, specials included, from lines of text.
 
-    For a level of `COUNTED`, how often each character (or word) occurs will do in place of the lines.
-    With `byte_fallback`, characters that it does not have are spelled in bytes.
+    For a level in `COUNTED`, counts of characters (or words) may take the place of the lines. With
+    `byte_fallback`, characters without a symbol are spelled in bytes.
     """
     if kind not in (*KINDS, UNIGRAM):
         raise InputError(f"vocabulary kind {kind!r} is not known; one of {', '.join((*KINDS, UNIGRAM))}")
@@ -76,7 +75,7 @@ def _counted(kind: str, counter: Mapping[str, int], size: int | None, byte_fallb
     room = len(ranked) if size is None else size - taken
     if room < 0:
         raise InputError(f"a vocabulary of {size} has no room for the {taken} specials and bytes; take more")
-    # Bytes would be symbols that training never meets, if they did not spell the characters that come once.
+    # Training would never meet the bytes if they did not spell the characters that occur once.
     kept = [symbol for symbol, n in ranked[:room] if n > 1 or not byte_fallback]
     check_symbols(kind, [symbol for symbol, _ in ranked] if byte_fallback else kept)
     if not ranked:

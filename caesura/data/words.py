@@ -35,7 +35,7 @@ class BoundedCounter:
         self.missed = 0
 
     def update(self, strings: Iterable[str] | Mapping[str, int]) -> None:
-        """Count some more, or add counts; the limit may be passed by what one call brings."""
+        """Count more strings, or add counts; one call may pass the limit."""
         self.counts.update(strings)
         if len(self.counts) > self.limit:
             self._prune()
@@ -65,7 +65,7 @@ def bare(word: str) -> str:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """How often each word, as `words_of` has it, occurs on one side of a training text."""
+    """How often each word of `words_of` occurs on one side of a training text."""
 
     counts: Mapping[str, int]
     total: int  # words in all, those that were dropped included
@@ -77,7 +77,7 @@ class WordCounts:
 
 
 def count_words(text: str) -> tuple[Counter[str], int]:
-    """How often each word occurs in a text of one or more lines, without the longest; and words in all."""
+    """The counts of a text's words, without the longest ones; and the number of all its words."""
     counts: Counter[str] = Counter()
     for word, n in Counter(text.split()).items():
         counts[bare(word)] += n
@@ -97,7 +97,7 @@ class WordTally:
         self.merge(*count_words(text))
 
     def merge(self, counts: Mapping[str, int], total: int) -> None:
-        """Add what `count_words` has counted."""
+        """Add counts that `count_words` has made."""
         self._total += total
         self._counter.update(counts)
 
@@ -122,7 +122,7 @@ def save_words(path: str | Path, src: WordCounts, trg: WordCounts) -> None:
 
 
 def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
-    """Read what `save_words` wrote; anything else is refused."""
+    """Read a file of `save_words`; anything else is refused."""
     try:
         content = parse_json(read_bounded(Path(path), MAX_BYTES), 5 * KEPT)
         if content["format"] != FORMAT:
@@ -133,7 +133,7 @@ def load_words(path: str | Path) -> tuple[WordCounts, WordCounts]:
 
 
 def side_of(content: Any) -> WordCounts:
-    """The counts of one side, as a file has them; ValueError, KeyError and TypeError where it has others."""
+    """The counts of one side from a file; ValueError, KeyError or TypeError if it holds anything else."""
     counts, total, complete = content["counts"], content["total"], content["complete"]
     if type(total) is not int or type(complete) is not bool:
         raise ValueError('"total" should be a number and "complete" true or false')

@@ -80,7 +80,7 @@ class ActDecoder(Decoder[ActDecoderState]):
         return f"epsilon={self.epsilon:g}" + ", share=True" * self.share
 
     def join(self, segmenter: BaseSegmenter) -> None:
-        """With `share`, S, W_h and W_o are those of ACT-ENC, as the paper's footnote allows."""
+        """With `share`, S, W_h and W_o are ACT-ENC's own, as the paper's footnote allows."""
         if not self.share:
             return
         shared, output_dim = segmenter.shared_cell(), segmenter.output_dim

@@ -44,7 +44,7 @@ class Decoded:
 
 
 class Heads(NamedTuple):
-    """What `Decoder.look` returns: so many layers of so many heads."""
+    """The size of the result of `Decoder.look`."""
 
     layers: int
     heads: int
@@ -54,10 +54,10 @@ class Heads(NamedTuple):
 class Decoder(nn.Module, Generic[State]):
     """Writes one symbol per step. Search knows `start`, `step` and `reorder`, and nothing else.
 
-    The state that `step` returns has all that changes along a hypothesis. The encoded source of a sentence
-    is kept once and shared by its hypotheses: the state's fields say so (`kernels/states.py`). On a GPU
-    `step` and `reorder` are captured in graphs: a state is a dataclass of tensors, and they fetch no value
-    from the device. `step` may write into the state that it gets, which is then used no more.
+    The state that `step` returns has everything that changes along a hypothesis. The encoded source of a
+    sentence is kept once and shared by its hypotheses: the state's fields say so (`kernels/states.py`). On a
+    GPU `step` and `reorder` are captured in graphs: a state is a dataclass of tensors, and they fetch no
+    value from the device. `step` may write into the state that it gets; nobody uses that state afterwards.
     """
 
     segmenting: ClassVar[bool] = False  # whether it cuts its output: `ends` is not None
@@ -69,7 +69,7 @@ class Decoder(nn.Module, Generic[State]):
 
     @property
     def looks(self) -> Heads | None:
-        """The layers and heads that `look` tells apart; None: the decoder has a single attention, or none."""
+        """The layers and heads of `look`; None: the decoder has a single attention, or none."""
         return None
 
     def look(self, encoded: Encoded, trg_in: Tensor) -> Tensor:
@@ -86,8 +86,8 @@ class Decoder(nn.Module, Generic[State]):
     def start(self, encoded: Encoded, room: int = ROOM) -> State:
         """The state before the first symbol: B sentences of one hypothesis each.
 
-        Whatever it preallocates has room for `room` symbols; `states.grown` makes more. A decoder whose state
-        does not grow with the symbols ignores it.
+        Preallocated tensors have room for `room` symbols; `states.grown` makes more room. A decoder whose
+        state does not grow ignores it.
         """
         raise NotImplementedError
 

@@ -1,6 +1,6 @@
-"""Keys and values of self-attention that stay where they were written, whatever becomes of the hypotheses.
+"""Keys and values of self-attention, which stay where they were written when hypotheses are reordered.
 
-B sentences, K hypotheses, U symbols there is room for, N heads, D features of a head.
+B sentences, K hypotheses, room for U symbols, N heads, D features per head.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from caesura.layers.masks import additive
 
 @dataclass(frozen=True)
 class Cache:
-    """What all layers remember of the symbols read; hypothesis k writes its symbol u at [:, :, k, u].
+    """All layers' keys and values of the symbols read; hypothesis k writes its symbol u at [:, :, k, u].
 
-    A hypothesis that goes on from another one does not copy what that one has written: `ancestry` says in
-    whose place each of its symbols stands. The position is on the device, so that one graph serves all steps.
+    A hypothesis that continues another one copies nothing: `ancestry` says which hypothesis wrote each of its
+    symbols. The position is on the device, so that one graph serves all steps.
     """
 
     keys: tuple[Tensor, ...]  # per layer [B, N, K, U, D]
@@ -41,9 +41,9 @@ class Cache:
         return additive((mine & (self._places() <= self.position)).flatten(2)[:, None], self.keys[0].dtype)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """[B, N, K, D] for the new symbols' queries, keys and values of this shape; these are written down.
+        """Attention [B, N, K, D] of the new symbols' queries; their keys and values, of this shape, are kept.
 
-        All hypotheses of a sentence read its entries in one product; the `mask` says which of them count.
+        All hypotheses of a sentence read its entries in one product; `mask` says which entries count.
         """
         old = self.keys[layer], self.values[layer]
         for part, new in zip(old, (keys, values), strict=True):
@@ -52,11 +52,11 @@ class Cache:
         return F.scaled_dot_product_attention(queries.to(every_key.dtype), every_key, every_value, mask)
 
     def advanced(self) -> Cache:
-        """After all layers have read the symbols. Until then, the step may be tried again."""
+        """The cache after all layers have read the symbols. Until then, the step may be tried again."""
         return replace(self, position=self.position + 1)
 
     def reorder(self, sentences: Tensor | None, hypotheses: Tensor) -> Cache:
-        """As `states.reordered`. The entries move only if sentences are left out or K changes."""
+        """See `states.reordered`. The entries move only if sentences are left out or K changes."""
         rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
         ancestry = self.ancestry[rows[:, None], hypotheses]
         if hypotheses.shape[1] != self.ancestry.shape[1]:
@@ -69,7 +69,7 @@ class Cache:
         return replace(moved, keys=keys, values=values)
 
     def grow(self, room: int) -> Cache:
-        """With room for so many symbols in all."""
+        """A cache with room for so many symbols in all."""
         more = room - self.ancestry.shape[2]
         if more <= 0:
             return self
@@ -80,7 +80,7 @@ class Cache:
         return replace(self, keys=keys, values=values, ancestry=torch.cat((self.ancestry, free), 2))
 
     def _copied(self, rows: Tensor, ancestry: Tensor) -> Cache:
-        """Each hypothesis with its own copy of what `ancestry` [B, K, U] says."""
+        """Each hypothesis with its own copy of the entries that `ancestry` [B, K, U] names."""
         index = rows[:, None, None], ancestry.long(), self._places()
         keys, values = (
             tuple(part.movedim(1, 3)[index].movedim(3, 1).contiguous() for part in parts)

@@ -41,7 +41,7 @@ class RecurrentState:
     values: Tensor = field(metadata=SENTENCE)  # [B, S, M]
     lengths: Tensor = field(metadata=SENTENCE)  # [B]
     sigmoids: Sigmoids | None = field(default=None, metadata=SENTENCE)  # of the keys, for a CPU
-    # [V, 3H] from each symbol to the gates, for a CPU
+    # [V, 3H] each symbol's part of the gates, for a CPU
     table: Tensor | None = field(default=None, metadata=EVERYONE)
     weights: StepWeights | None = field(default=None, metadata=EVERYONE)  # for Triton's kernels
 

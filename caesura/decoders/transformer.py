@@ -1,4 +1,4 @@
-"""The Transformer decoder; its steps keep what they have read in a cache."""
+"""The Transformer decoder; its steps keep keys and values in a cache."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class TransformerDecoder(Decoder[TransformerState]):
         return TransformerState(cache, memory, mask)
 
     def step(self, state: TransformerState, symbols: Tensor) -> tuple[DecoderStep, TransformerState]:
-        """One symbol further for every hypothesis; where it looks is not computed."""
+        """One symbol further for every hypothesis; its attention is not returned."""
         cache = state.cache
         mask = cache.mask()
         cores = [partial(cache.attend, i, mask=mask) for i in range(len(self.blocks))]
@@ -113,7 +113,7 @@ class TransformerDecoder(Decoder[TransformerState]):
         return DecoderStep(logits), replace(state, cache=cache.advanced())
 
     def forward(self, encoded: Encoded, trg_in: Tensor, trg_lengths: Tensor) -> Decoded:
-        """Teacher forcing. The attention is computed without gradients alone: training does not need it."""
+        """Teacher forcing. Attention is returned only without gradients: training does not need it."""
         shown = self.looks.shown
         looks = range(0) if torch.is_grad_enabled() else range(shown - 1, shown)
         logits, weights = self._forced(encoded, trg_in, looks)
@@ -126,7 +126,7 @@ class TransformerDecoder(Decoder[TransformerState]):
     def _forced(self, encoded: Encoded, trg_in: Tensor, looks: range) -> tuple[Tensor, list[Tensor]]:
         """Logits [B, U, V], and where each of the layers `looks` looked [B, N, U, S]."""
         memory, mask = self._memory(encoded)
-        # Padding is at the end, where no symbol before it looks.
+        # Padding is at the end, and no symbol looks ahead.
         cores = [partial(F.scaled_dot_product_attention, is_causal=True)] * len(self.blocks)
         places = torch.arange(trg_in.shape[1], device=trg_in.device)
         logits, seen = self._read(trg_in, places, cores, memory, mask, looks)
@@ -156,7 +156,7 @@ class TransformerDecoder(Decoder[TransformerState]):
     def _memory(self, encoded: Encoded) -> tuple[Memory, Tensor]:
         """Keys and values of all layers, and the mask [B, 1, 1, S] of segments.
 
-        A sentence without segments looks at one of zeros: a softmax over nothing is NaN.
+        A sentence without segments attends to one of zeros: a softmax over nothing is NaN.
         """
         states = encoded.states
         if not states.shape[1]:

@@ -28,7 +28,7 @@ class Encoded:
     Each field begins with B; those marked `PER_SEGMENT` go on with S.
     """
 
-    states: Tensor = field(metadata=PER_SEGMENT)  # [B, S, M]; those beyond a sentence's last are never read
+    states: Tensor = field(metadata=PER_SEGMENT)  # [B, S, M]; padding is never read
     lengths: Tensor  # [B]      segments in each sentence
     summary: Tensor | None = None  # [B, M']  for a decoder's initial state; None: the encoder has none
 
@@ -46,7 +46,7 @@ class Encoded:
         return self._each(lambda part, _: part[rows])
 
     def padded(self, sentences: int, segments: int) -> Encoded:
-        """With more sentences, of one segment each, and segments that no sentence has."""
+        """Padded to so many sentences and segments; a sentence of padding has one segment."""
         B, S, _ = self.states.shape
 
         def wider(part: Tensor, by_segment: bool) -> Tensor:
@@ -61,7 +61,7 @@ class Encoded:
         return self._each(lambda part, _: part.detach())
 
     def _each(self, change: Callable[[Tensor, bool], Tensor]) -> Encoded:
-        """Every tensor changed; told whether it has an entry per segment."""
+        """Apply `change` to every tensor; its second argument: whether there is an entry per segment."""
         parts = {f.name: (getattr(self, f.name), f.metadata == PER_SEGMENT) for f in fields(self)}
         return replace(self, **{name: change(*part) for name, part in parts.items() if part[0] is not None})
 
@@ -73,7 +73,7 @@ class Encoder(nn.Module):
     summary_dim: int | None = None  # None: it has no summary
 
     def encode(self, segments: Segments) -> Encoded:
-        """Encode what a segmenter returned; an encoder may want more of it than the vectors."""
+        """Encode a segmenter's result; an encoder may use more of it than the vectors."""
         return self(segments.vectors, segments.lengths)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:

@@ -12,7 +12,7 @@ from caesura.layers.recurrent import gru, gru_flops
 
 
 class RecurrentEncoder(Encoder):
-    """Bidirectional GRU layers of `hidden_size` per direction; the decoder attends to the uppermost.
+    """Bidirectional GRU layers of `hidden_size` per direction; the decoder attends to the top layer.
 
     The summary is the top layer's final forward and backward state, concatenated. `residual` and `norm` are
     those of `Depth`; `dropout` applies to the input of each layer, `variational` with one mask per sentence;

@@ -21,7 +21,7 @@ from caesura.segmenters.base import Segments
 class TransformerEncoder(Encoder):
     """Blocks of self-attention in which every segment sees all of its sentence; no summary.
 
-    `places` says where a segment stands: at its own index, or at that of the last symbol in it. Segment
+    `places` says where a segment stands: at its own index, or at the index of its last symbol. Segment
     vectors of another size are projected.
     """
 
@@ -50,12 +50,12 @@ class TransformerEncoder(Encoder):
         return f"heads={self.heads}, positions={self.positions}, places={self.places}"
 
     def encode(self, segments: Segments) -> Encoded:
-        """Encode segments, whose places may count symbols."""
+        """Encode segments; their places may count symbols."""
         places = segments.places if self.places == "symbols" else None
         return self(segments.vectors, segments.lengths, places)
 
     def forward(self, vectors: Tensor, lengths: Tensor, places: Tensor | None = None) -> Encoded:
-        """Encode `vectors` [B, S, D] that stand at `places` [B, S]; without those, at 0, 1, 2, ..."""
+        """Encode `vectors` [B, S, D] that stand at `places` [B, S], by default 0, 1, 2, ..."""
         if places is None and self.places == "symbols":
             raise ValueError("places: symbols needs the place of each segment; call encode(segments)")
         B, S, _ = vectors.shape
@@ -80,7 +80,7 @@ class TransformerEncoder(Encoder):
         return Encoded(self.norm(states), lengths)
 
     def flops(self, segments: int) -> int:
-        """The projection where there is one, and the blocks."""
+        """Operations of the projection, if there is one, and of the blocks."""
         size = self.output_dim
         projected = 2 * self.input.weight.numel() if isinstance(self.input, nn.Linear) else 0
         each = block_flops(size, self.feed_forward, segments, segments * segments)

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class UnitCounts:
-    """What a text's units share with their references: a unit is one line, or a few neighbouring ones."""
+    """Matches of a text's units with their references: a unit is one line, or a few neighbouring ones."""
 
     sums: Ints  # [U, 40]: the four counts of `Shared`, for 1 to 4 words, then for 1 to 6 characters
 
@@ -72,7 +72,7 @@ class UnitCounts:
 
     @classmethod
     def unpacked(cls, text: str) -> Self:
-        """Read what `packed` wrote; ValueError for anything else."""
+        """The inverse of `packed`; ValueError for anything else."""
         content = unpacked(text, lzma.LZMADecompressor(memlimit=MEMORY), "counts of n-grams")
         if not content or len(content) % (4 * _COLUMNS):
             raise ValueError("not packed counts of n-grams: too long or cut off")
@@ -140,7 +140,7 @@ def contrast(
 
 
 def _over_seeds(trainings: Sequence[Replicates], rng: np.random.Generator) -> Floats:
-    """Of each drawn text, the mean over as many trainings, drawn with replacement."""
+    """For each drawn text, the mean over as many trainings, drawn with replacement."""
     scores = np.stack([one.drawn for one in trainings])  # [trainings, samples]
     chosen = rng.choice(len(scores), size=scores.shape, replace=True)
     result: Floats = np.take_along_axis(scores, chosen, 0).mean(0)

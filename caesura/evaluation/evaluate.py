@@ -66,7 +66,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate `sources` with `search` (by default the configured beam search) and measure the result.
 
-    Where there are `outputs` already, they are measured.
+    If `outputs` are given, they are measured instead.
     """
     testing = model.config.testing
     if outputs is None:
@@ -99,7 +99,7 @@ def figure_values(cuts: Iterable[Segmentation]) -> dict[str, float]:
 
 
 def output_live(cuts: Iterable[Segmentation]) -> float | None:
-    """The share of written characters whose score has a gradient: those that end no segment."""
+    """The share of written characters whose score has a gradient: all that end no segment."""
     ends = [cut.ends for cut in cuts if cut.scores is not None]
     count = sum(map(len, ends))
     return sum(sentence.count(False) for sentence in ends) / count if count else None

@@ -23,7 +23,7 @@ class Symbols(NamedTuple):
 
 
 class LineNgrams(NamedTuple):
-    """N-grams of L lines, and what they share with their references."""
+    """N-grams of L lines, and how many of them their references share."""
 
     written: Ints  # [L] symbols of the hypotheses
     expected: Ints  # [L] symbols of the references

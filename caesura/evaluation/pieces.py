@@ -23,7 +23,7 @@ _MEANINGS = {f"\\{letter}": character for character, letter in _LETTERS.items()}
 
 
 def join_pieces(pieces: Sequence[str]) -> str:
-    """Shows pieces on one line: `|` between them, `␣` for a space, what would be misread with a backslash."""
+    """Pieces on one line: `|` between them, `␣` for a space, a backslash before ambiguous characters."""
     if not all(pieces):
         raise InputError("an empty piece cannot be shown")
     return SEPARATOR.join(piece.translate(_ESCAPES) for piece in pieces)

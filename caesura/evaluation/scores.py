@@ -102,7 +102,7 @@ def wordless(bleu: float, chrf: float) -> str:
 def shared_words(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
 ) -> LineNgrams:
-    """What BLEU counts: n-grams of 1 to 4 words, as its tokenizer has them."""
+    """The n-grams that BLEU counts: 1 to 4 words of its tokenizer."""
     metric = bleu_metric(tokenize, lowercase)
     return shared_ngrams(_tokenised(metric, hypotheses), _tokenised(metric, references), words, order=4)
 
@@ -129,7 +129,7 @@ def _tokenised(metric: BLEU, lines: Sequence[str]) -> list[str]:
 def shared_characters(
     hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> LineNgrams:
-    """What chrF counts: n-grams of 1 to 6 characters, without white space."""
+    """The n-grams that chrF counts: 1 to 6 characters, without white space."""
 
     def bare(line: str) -> str:
         return "".join((line.lower() if lowercase else line).split())

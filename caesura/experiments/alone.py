@@ -28,7 +28,7 @@ class _Printed:
 def main() -> int:
     """Run the plan on the command line; the exit status."""
     member, budget, measures, call = read_plan(sys.argv[1])
-    sys.argv[1:] = call  # by which the results are made
+    sys.argv[1:] = call  # results name it
     try:
         run_fleet([member], Limits(budget), _Printed(), measures)
     except Exception as problem:

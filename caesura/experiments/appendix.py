@@ -1,4 +1,4 @@
-"""The appendix of a recipe: every pair of systems compared, and what was measured beyond one number."""
+"""The appendix of a recipe: every pair of systems compared, and the measurements in full."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def drawn_texts(
 
 
 def agreement_of(result: SystemResult) -> tuple[Spread, Spread] | None:
-    """How well the cuts of its seeds agree, and by chance; None for one seed, or cuts that were not kept."""
+    """How well the cuts of its seeds agree, and by chance; None for one seed, or if no cuts were kept."""
     cuts = [
         _unpacked(outcome, KeptCuts.read, record)
         for outcome in result.counted

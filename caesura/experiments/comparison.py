@@ -127,9 +127,9 @@ def compared(
     beam: int | None,
     baseline: int | None = None,
 ) -> list[ComparisonRow]:
-    """One row per model from its evaluation and the seconds it took; differences to one of them are tested.
+    """One row per model from its evaluation and the seconds it took; tests differences to a baseline.
 
-    `baseline` is its place; None: that of the first model that is not a failure.
+    `baseline` is its place; None: the first model that is not a failure.
     """
     tested: dict[str, Comparison] = {}
     if len(models) > 1:
@@ -163,7 +163,7 @@ class Text:
 
 
 def begin_report(text: Text, out: Path) -> Gold | None:
-    """Read the gold and make the folder; what cannot be read or written is refused before there is work."""
+    """Read the gold and make the folder; refuses what cannot be read or written before any work."""
     gold = read_gold(text.gold, text.errors) if text.gold is not None else None
     with refuse_unwritable(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -182,8 +182,8 @@ def write_report(
 ) -> tuple[Path, list[Analysis]]:
     """Analyse every (folder, model) on the text and write one report: the page, and what is in it.
 
-    `begin_report` has read the gold and made the folder. Of compared models the translations in `rows` are
-    taken instead of new ones, and the names. `missing` says which models should be there too.
+    `begin_report` has read the gold and made the folder. If models were compared, names and translations come
+    from `rows`. `missing` says which models are missing.
     """
     longest = min(model.config.testing.max_input for _, model in models)
     names = _names([folder for folder, _ in models], rows)

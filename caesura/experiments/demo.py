@@ -114,7 +114,7 @@ BPE = 200  # symbols that the report compares cuts with: enough for the words th
 
 @dataclass(frozen=True)
 class Scale:
-    """How much the demo does."""
+    """The size of the demo."""
 
     updates: int | None = None  # of every model; None: as many as its system has
     time_limit: float = (
@@ -133,7 +133,7 @@ class DemoModel(Member):
     seed: int
 
     def updates(self, scale: Scale) -> int:
-        """How many it is trained for."""
+        """How many updates it is trained for."""
         return scale.updates or SYSTEMS[self.system].updates
 
 
@@ -361,7 +361,7 @@ def _report(tested: Sequence[Tested], text: Sentences, out: Path, trained: bool,
 
 
 def _program() -> str:
-    """How the user calls this program: by its name, or where it is off the path, by its place."""
+    """How the user calls this program: by its name or, if it is off the path, by its place."""
     if shutil.which("caesura"):
         return "caesura"
     here = os.path.relpath(sys.argv[0])

@@ -1,4 +1,4 @@
-"""The engine of `reproduce`, `sweep` and `demo`: which trainings start, resume, or stand as kept."""
+"""The engine of `reproduce`, `sweep` and `demo`: which trainings start, resume, or are kept as they are."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Experiment:
 
     def __init__(self, out: Path, measures: Sequence[Measure] = (), budget: float | None = None) -> None:
         self.out, self.measures = out, measures
-        self.budget = budget  # of all members; None: each has the one that it was given
-        self._replaced: set[str] = set()  # names of members whose kept results are not of their configs
+        self.budget = budget  # of all members; None: each keeps its own
+        self._replaced: set[str] = set()  # names of members whose kept results come from other configs
 
     def kept(self, member: Member) -> Outcome | None:
         """The outcome of a member that earlier calls have kept, perhaps on another machine."""
@@ -78,7 +78,7 @@ class Experiment:
             self.write(drawn=True)
 
     def outcome(self, member: Member) -> Outcome:
-        """From the model folder, or as it was kept where the folder is gone or is behind."""
+        """From the model folder or, if the folder is gone or behind, from the kept results."""
         measures = [*dict.fromkeys((TEST, *self.measures))]  # where tests are not wanted, those before stay
         current = read_outcome(member, self.budget, measures)
         kept = None if self._through(current) else self._kept(member)

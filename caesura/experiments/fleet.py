@@ -227,9 +227,9 @@ class _Fleet:
             self._start(member)
 
     def _check_job(self, member: Member, status: int) -> None:
-        """Refuse a job that failed, or was killed, or came no further than the one before.
+        """Refuse a job that failed, was killed, or made no progress after the job before it.
 
-        One whose time was over, or that was preempted, has saved: another one goes on from there.
+        A job that was preempted, or whose time was over, has saved: another job goes on from there.
         """
         if reason := self.launcher.reason(member.name):
             raise InputError(reason)
@@ -267,7 +267,7 @@ class _Fleet:
             self.settled()
 
     def _run(self, member: Member, command: list[str], measure: Measure | None) -> None:
-        """Start a command, or the job that runs it and all that follow."""
+        """Start a command, or a job that runs it and all later ones of the member."""
         self._ran.add(member.name)
         self._lines[member.name] = "starting" if measure is None else measure.doing
         self._doing[member.name] = None if self.launcher.whole else measure
@@ -308,7 +308,7 @@ class _Fleet:
         self.settled()
 
     def _note_company(self) -> None:
-        """Keep how many ran side by side, which makes each slower; jobs have machines of their own."""
+        """Note how many trainings run side by side, which slows them down; jobs do not share machines."""
         if self.launcher.whole:
             return
         together = len(self.launcher.running)

@@ -1,7 +1,7 @@
-"""`job END LOG OUTPUT COMMAND...`: runs a command on another machine, for a launcher that waits elsewhere.
+"""`job END LOG OUTPUT COMMAND...`: runs a command for a launcher on another machine.
 
-What the command prints is added to LOG, or its standard output goes to OUTPUT if that is not "". Its exit
-status (or negative signal) is written to END, which is empty until then.
+Its output is added to LOG; its standard output goes to OUTPUT instead unless that is "". Its exit status (or
+negative signal) is written to END, which is empty until then.
 """
 
 import shlex
@@ -16,7 +16,7 @@ def main() -> None:
     """Run what the command line says."""
     end, log, output, *command = sys.argv[1:]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)  # the command has them too, as all processes of a job do
+        signal.signal(number, lambda *_: None)  # the command gets them too, like all processes of a job
     Path(end).write_text("")  # the job may run again, after a preemption
     with ExitStack() as stack:
         errors = stack.enter_context(open(log, "ab", buffering=0))

@@ -169,7 +169,7 @@ class Outcome:
     validations: list[dict[str, Any]]  # records of its log, without examples
     measured: dict[str, dict[str, Any]]  # by the names of measures; none that are out of date
     budget: float | None = None  # seconds of training that it may take
-    made: dict[str, Any] = field(default_factory=dict)  # from which config, by which calls, on what
+    made: dict[str, Any] = field(default_factory=dict)  # its config, calls, versions and devices
     kept: str = ""  # the file that it was read from; "": its folder
     milliseconds: float | None = None  # per update, validations left out
 
@@ -184,7 +184,7 @@ class Outcome:
         return bool(self.progress.finished) or self.status in ("finished", "budget")
 
     def record(self, packed: bool = True) -> dict[str, Any]:
-        """All of it except the curve, for JSON; without what is `packed`, it is short."""
+        """Everything except the curve, for JSON; short without the `packed` parts."""
         best, start, progress = self.best or {}, self.start or {}, self.progress
         began = ["segment_length", "parameters", "src_vocabulary", "trg_vocabulary", "training", "symbols"]
         began.append("device")
@@ -208,7 +208,7 @@ class Outcome:
 
 
 def unpacked(measured: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Measurements without what is packed."""
+    """Measurements without their packed parts."""
     return {
         name: {key: value for key, value in result.items() if key != PACKED.get(name)}
         for name, result in measured.items()
@@ -283,7 +283,7 @@ def _spent(progress: Progress, budget: float | None) -> bool:
 
 
 def _number(path: Path) -> float | None:
-    """The number in a file; None where there is none."""
+    """The number in a file; None if there is none."""
     try:
         return float(read_tail(path, 100))
     except (OSError, ValueError):

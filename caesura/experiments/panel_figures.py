@@ -1,4 +1,4 @@
-"""Figures of a recipe in panels: quality against time, where cuts fall, what moving them would do."""
+"""Figures of a recipe in panels: quality against time, places of cuts, effects of moving them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _mean(name: str, times: float = 1.0) -> Value:
 
 
 def _above(name: str, chance: str) -> Value:
-    """A score less what it would be by chance."""
+    """A score minus its value by chance."""
 
     def find(result: SystemResult) -> float | None:
         score, level = result.figure(name), result.figure(chance)
@@ -51,7 +51,7 @@ def _length(result: SystemResult) -> float | None:
 
 @dataclass(frozen=True)
 class Panel:
-    """What a panel draws."""
+    """The content of a panel."""
 
     y: Value
     label: str

@@ -1,4 +1,4 @@
-"""What a command that trains one member and measures it needs to know, as one word of a command line."""
+"""The plan of a command that trains and measures one member, as one word of a command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from caesura.experiments.outcome import Measure, Member
 
 
 def write_plan(member: Member, budget: float | None, measures: Sequence[Measure]) -> str:
-    """A member, the seconds of its training and its measures; and this call, by which results are made."""
+    """A member, its seconds of training and its measures; and this call, which results name."""
     content = {
         "member": [member.name, str(member.config), member.settings, str(member.folder)],
         "budget": budget,
@@ -23,7 +23,7 @@ def write_plan(member: Member, budget: float | None, measures: Sequence[Measure]
 
 
 def read_plan(text: str) -> tuple[Member, float | None, list[Measure], list[str]]:
-    """The same."""
+    """The same parts from the text of a plan."""
     plan = json.loads(text)
     name, config, settings, folder = plan["member"]
     member = Member(name, Path(config), tuple(settings), Path(folder))

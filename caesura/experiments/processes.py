@@ -21,7 +21,7 @@ POLL = 0.05  # seconds
 
 
 class Ending(Protocol):
-    """What runs, as far as all launchers know it."""
+    """A started command, as all launchers know it."""
 
     returncode: int | None  # its exit status or negative signal; None: it has not ended
 
@@ -32,8 +32,8 @@ class Launcher:
     A first signal is remembered for the caller.
     """
 
-    whole = False  # whether one command trains a member and measures it: where each waits in a queue
-    outlive = False  # whether commands go on after a `with` that a signal or an error has ended
+    whole = False  # whether one command both trains and measures a member, because each waits in a queue
+    outlive = False  # whether commands go on after a signal or an error has ended the `with`
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self.signal: int | None = None
@@ -49,7 +49,7 @@ class Launcher:
         restore_signals(self._before)
 
     def log(self, folder: Path) -> Path:
-        """The file for the output of the command that trains in a folder."""
+        """The file for the output of a command that trains in this folder."""
         return Path(f"{folder}.log")
 
     def start(
@@ -64,18 +64,18 @@ class Launcher:
         raise NotImplementedError
 
     def discard(self, log: Path) -> None:
-        """End the command that an earlier call has left for a log."""
+        """End the command, if any, that an earlier call has left with this log."""
 
     def ended(self) -> dict[str, int]:
         """The exit statuses (or negative signals) of ended commands, which are then forgotten."""
         raise NotImplementedError
 
     def place(self, name: str) -> str:
-        """Where a command waits; empty once it runs."""
+        """Why a command waits; empty once it runs."""
         return ""
 
     def reason(self, name: str) -> str:
-        """Why a command did not come to its end, as far as its launcher knows."""
+        """Why a command was ended from outside, if its launcher knows."""
         return ""
 
     def _remember(self, number: int, _: object) -> None:
@@ -88,9 +88,8 @@ class Launcher:
 class Children(Launcher):
     """Processes that do not outlive the `with`: those still running at its end are asked once to end.
 
-    A second Ctrl-C prints how to kill them: by another one, after a pause, so that haste costs nothing that
-    they have to save. They are in sessions of their own, so that Ctrl-C does not reach them beside that
-    request.
+    A second Ctrl-C prints how to kill them: by another Ctrl-C after a pause, so that haste does not cost
+    unsaved work. They run in their own sessions, so that Ctrl-C does not reach them directly.
     """
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:

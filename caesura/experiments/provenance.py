@@ -21,7 +21,7 @@ from caesura.data.unpacking import PACKED
 from caesura.experiments.outcome import Member
 from caesura.experiments.sweep_grid import SEED, at, shown
 
-MACHINE = ("device", "threads")  # keys of training that say what it is computed on
+MACHINE = ("device", "threads")  # keys of training that choose hardware
 TEXTS = ("train", "dev", "test")
 # Keys that caesura 0.1.0 did not have.
 NEWER = {
@@ -83,7 +83,7 @@ def _named(tree: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]
 
 
 def digest(tree: dict[str, Any]) -> str:
-    """A mark of everything in a config except what it is computed on.
+    """A mark of everything in a config except the hardware.
 
     Keys with their default values are left out, so a key that a later version adds does not change the mark.
     Packed and unpacked text have the same mark.
@@ -97,7 +97,7 @@ def _digest(tree: dict[str, Any]) -> str:
     return _hashed(json.dumps(whole | {"training": kept}, sort_keys=True), size=8)
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def new_values(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The values of `other` that differ from `one`, by dotted keys, without the seed."""
     before, after = flat(one), flat(other)
     keys = [key for key in (before | after) if key != SEED]
@@ -105,8 +105,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
 
 
 def tree_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """The same as `key: old -> new`."""
-    changed = differences(old, new).items()
+    """The differences as `key: old -> new`."""
+    changed = new_values(old, new).items()
     return [f"{key}: {shown(at(old, key))} -> {shown(value)}" for key, value in changed]
 
 

@@ -102,7 +102,7 @@ class Splits(Section):
 
 
 class Recipe(Section):
-    """What `caesura reproduce` trains."""
+    """A recipe for `caesura reproduce`."""
 
     title: str = Field(min_length=1, description="the text and the direction")
     note: str = Field(default="", description="what to know, under every table")
@@ -122,11 +122,11 @@ class Recipe(Section):
 
     @property
     def texts(self) -> list[str]:
-        """The texts of its tables, each once; "" is the one that --data names itself."""
+        """The texts of its tables, each once; "" is the folder --data itself."""
         return [*dict.fromkeys(table.text or "" for table in self.tables.values())]
 
     def wanted(self, gold: str | None = None) -> tuple[Measure, ...]:
-        """The measures of every model: the test, and those that the recipe names; `gold` is for cuts."""
+        """The measures of every model: the test, and the recipe's others; `gold` is for cuts."""
         if gold is not None and "cuts" not in self.measures:
             raise InputError(f"--gold {gold}: recipe {self.name} does not measure cuts; leave it out")
         test = DETAILED if "details" in self.measures else TEST
@@ -159,7 +159,7 @@ class RecipeSystem:
     paper: Paper | None
     members: dict[int, Member]  # by seed
     series: str | None = None  # its line in the figure of BLEU and segment length
-    text: str = ""  # the folder of its text in that of --data
+    text: str = ""  # the folder of its text inside --data
 
     @property
     def name(self) -> str:

@@ -74,7 +74,7 @@ TABLE = "table.json"
 
 
 def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool, gold: str | None = None) -> bool:
-    """Train and test what is chosen of a recipe, and write its tables; False where a training failed.
+    """Train and test the chosen systems of a recipe, and write its tables; False if a training failed.
 
     `gold`: a file of gold segments, for recipes that measure cuts.
     """
@@ -85,7 +85,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool, gold: str
     shown = _with_earlier(recipe, chosen, selected)
     experiment = Reproduction(recipe, chosen.out, shown, gold)
     experiment.check(members)
-    experiment.results()  # what cannot be read is refused before anything starts
+    experiment.results()  # refuses unreadable results before anything starts
     with hold(chosen.out, lambda _: None):
         try:
             with terminal.FleetDisplay() as display:
@@ -106,7 +106,7 @@ def reproduce(name: str, chosen: Chosen, limits: Limits, report: bool, gold: str
 
 
 def redraw(name: str, out: Path) -> list[Path]:
-    """Write tables and figures again, and the appendix, from what is kept in a folder; the files."""
+    """Write tables, figures and the appendix again from the results in a folder; returns the files."""
     recipe = load_recipe(find_recipe(name, terminal.say))
     shown = _with_earlier(recipe, Chosen(out), [])
     if not shown:
@@ -122,7 +122,7 @@ def redraw(name: str, out: Path) -> list[Path]:
 
 
 def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
-    """Table by table, and there the first seed of all before the second of any: tables are whole early."""
+    """Table by table, and in each the first seed of all systems first, so that tables are complete early."""
     tables = list(dict.fromkeys(system.table for system in chosen))
     turns = []
     for system in chosen:
@@ -132,9 +132,9 @@ def _in_turn(chosen: Sequence[RecipeSystem]) -> list[Member]:
 
 
 def _with_earlier(recipe: Recipe, chosen: Chosen, asked_for: Sequence[RecipeSystem]) -> list[RecipeSystem]:
-    """What is wanted, and what earlier calls have trained in the same place, in the recipe's order.
+    """The chosen systems, and those that earlier calls have trained in this folder, in the recipe's order.
 
-    How those were set does not count here: what is shown of them is what was kept.
+    The settings of earlier calls do not matter here: their systems are shown by kept results.
     """
     mine = {system.name: system.members for system in asked_for}
     result = []
@@ -184,11 +184,11 @@ class Reproduction(Experiment):
     ) -> None:
         super().__init__(out, recipe.wanted(gold))
         self.recipe, self.shown = recipe, shown
-        self.configs: dict[str, Config] = {}  # one per text of the members that were checked
+        self.configs: dict[str, Config] = {}  # one per text, of the members that were checked
         self.splits: list[Split] = []
 
     def kept(self, member: Member) -> Outcome | None:
-        """As its log in metrics/ has it."""
+        """The outcome in its log in metrics/."""
         return read_kept(self.out, member)
 
     def check(self, members: Sequence[Member]) -> None:
@@ -284,7 +284,7 @@ class Reproduction(Experiment):
             self._report(mine, self.out / "report" / text, config, replace(limits, time_limit=rest))
 
     def _report(self, results: Sequence[SystemResult], folder: Path, config: Config, limits: Limits) -> None:
-        """Write a report of systems, each with its best seed that has weights."""
+        """Write a report on systems; each is shown by its best seed that has weights."""
         names = unique_titles([result.system for result in results])
         best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
         folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
@@ -307,7 +307,7 @@ class Reproduction(Experiment):
         terminal.say(one_line(f"The report {what}: {page}"))
 
     def _compare(self, folders: Mapping[str, Path], out: Path, limits: Limits, config: Config) -> str:
-        """Run `caesura compare` where trainings run; the error message, if there is one."""
+        """Run `caesura compare` by the launcher of the trainings; returns the error message, or ""."""
         test = config.data.test
         if test is None:
             return "the configs name no data.test"
@@ -320,7 +320,7 @@ class Reproduction(Experiment):
         began, status = time.monotonic(), None
         launch = limits.launcher or Children
         with launch(terminal.say) as launcher, terminal.telling("the report") as tell:
-            launcher.outlive = False  # another call may want a report of more systems
+            launcher.outlive = False  # another call may want a report on more systems
             launcher.discard(log)
             clear(out)
             check_held(log)
@@ -350,7 +350,7 @@ class Reproduction(Experiment):
         return [shown for shown in tables if shown.table.rows]
 
     def _changed(self, results: Sequence[SystemResult]) -> str:
-        """The settings that differ from the recipe's, with their rows where not all have them."""
+        """The settings that differ from the recipe's, with their rows unless all rows have them."""
         changes: dict[str, list[str]] = {}
         for result in results:
             system, rows = result.system, self.recipe.tables[result.system.table]

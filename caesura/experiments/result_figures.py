@@ -32,10 +32,10 @@ Point = tuple[float, float]  # characters per segment, BLEU
 
 @styled
 def curves_figure(recipe: Recipe, results: Sequence[SystemResult]) -> Figure:
-    """One panel per table, one line per seed, and for each system the time to best that its table has.
+    """One panel per table, one line per seed, and for each system the time to best in its table.
 
-    Over sentences, because a second is worth less where trainings share the machine. Only numbers that
-    metrics/ keeps are drawn, whether or not the folders are there.
+    Over sentences, because trainings that share a machine do less per second. Only numbers that metrics/
+    keeps are drawn, whether or not the folders are there.
     """
     tables = by_table(result for result in results if result.best is not None)
     titles = [textwrap.fill(recipe.tables[name].title, TITLE) for name in tables]
@@ -110,7 +110,7 @@ def series_of(results: Sequence[SystemResult]) -> dict[str, dict[str, list[Point
 
 @styled
 def by_length_figure(recipe: Recipe, results: Sequence[SystemResult]) -> Figure:
-    """One panel per table with series, one marker per system, and a line through those of a series."""
+    """One panel per table with series, one marker per system, and a line through each series."""
     tables = series_of(results)
     names = [row.series for table in recipe.tables.values() for row in table.rows.values() if row.series]
     seen = dict(zip(dict.fromkeys(names), looks(), strict=False))  # the same whichever series have points

@@ -20,7 +20,7 @@ from caesura.model_folder import WEIGHTS
 from caesura.training.checkpoint import Progress
 from caesura.training.journal import read_records, renamed
 
-METRICS_BYTES = 30_000  # of a log that is kept, without what is packed
+METRICS_BYTES = 30_000  # per kept log, without its packed parts
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class SystemResult:
         return _best(with_weights)
 
     def record(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The system and its outcomes, for JSON."""
         means = {name: self.figure(name) for name in FIGURES}
         return {
             "name": self.system.name,
@@ -249,7 +249,7 @@ def read_kept(out: Path, member: Member) -> Outcome | None:
         *way, end = (renamed(json.loads(line)) for line in content.splitlines())
         start = {k: v for r in way if r["kind"] == "start" for k, v in r.items()} | (end["start"] or {})
         validations = [r for r in way if r["kind"] == "validation"]
-        if validations:  # the log is rounded; what it ends with is not
+        if validations:  # the log is rounded, its last line is not
             validations[-1]["segment_length"] = end["last_segment_length"]
             next(v for v in reversed(validations) if v["verdict"] == "best").update(renamed(end["best"]))
         finished = end["reason"] if end["status"] == "finished" else ""

@@ -1,12 +1,12 @@
 """`--launcher slurm`: commands run as jobs of a SLURM cluster, submitted by submitit as one array.
 
-A job is known by its name, which has a hash of the experiment's folder, and by its number, which is written
-beside its logs. So a later call finds the jobs that an earlier one has left in the queue. Jobs outlive the
-call: whoever logs out, or presses Ctrl-C, has only stopped looking.
+A job's name has a hash of the experiment's folder, and its number is written beside its logs. So a later call
+finds the jobs that an earlier one has left in the queue. Jobs outlive the call: they go on when the user logs
+out or presses Ctrl-C.
 
-submitit hands the words of each command to the job in a file that could run code when it is read. Each
-submission gets a new folder, so that a job never reads a file that lay there before. Caesura itself reads no
-such file: a job writes its status as text.
+submitit gives each job its command in a file that could run code when it is read. Each submission gets a new
+folder, so that a job never reads a file that was there before. Caesura itself reads no such file: a job
+writes its status as text.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from caesura.errors import InputError, missing_extra
 from caesura.experiments.processes import Launcher
 
 PARALLEL = 20  # jobs at once, by default
-SIGNAL = "TERM@120"  # so long before its time is over, a job is asked to save and to end; in seconds
+SIGNAL = "TERM@120"  # seconds before the end of its time, when a job is asked to save and to end
 LOOKS = 10.0  # seconds between two looks at the queue
-ANSWER = 120.0  # seconds that SLURM has to answer
+ANSWER = 120.0  # seconds that SLURM may take to answer
 NEEDED = "sbatch", "srun", "squeue", "scancel"
-LATE = 6  # looks: so long the status of an ended job may need to come through a shared file system
-CUT_SHORT = "PREEMPTED", "TIMEOUT"  # states of a job that goes on in another one
+LATE = 6  # looks: an ended job's status may come so late through a shared file system
+CUT_SHORT = "PREEMPTED", "TIMEOUT"  # states after which another job goes on
 BY_ITSELF = "COMPLETED", "FAILED", "GONE"
 KILLED = "BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED"
 ENDED = (*CUT_SHORT, *BY_ITSELF, *KILLED)
-# What the program sets itself, or has an option for.
+# Caesura sets OURS itself and has its own OPTIONS for the others.
 OURS = ("array", "error", "job_name", "nodes", "ntasks", "ntasks_per_node", "open_mode", "output")
 OPTIONS = ("partition", "gpus_per_task")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is asked of SLURM for each job."""
+    """The resources that SLURM is asked for, per job."""
 
     partition: str | None = None
     gpus_per_task: int | None = None
@@ -89,7 +89,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, str | bool]:
 
 
 def check_slurm() -> None:
-    """Refuse to go on without submitit or outside of a cluster."""
+    """Refuse to go on without submitit or outside a cluster."""
     try:
         import submitit  # noqa: F401
     except ModuleNotFoundError:
@@ -109,13 +109,14 @@ class Job:
     state: str = "PENDING"
     why: str = ""
     returncode: int | None = None
-    looks: int = 0  # since it has ended
+    looks: int = 0  # at the queue since it ended
 
 
 class Jobs(Launcher):
-    """Commands as SLURM jobs, which outlive the `with`, unless the caller leaves it by itself.
+    """Commands as SLURM jobs. They outlive a `with` that a signal or an error ends.
 
-    Then, which is at a time limit, waiting jobs are cancelled, and running ones are asked to save and to end.
+    At its normal end, which comes at a time limit, waiting jobs are cancelled, and running ones are asked to
+    save and to end.
     """
 
     whole = outlive = True
@@ -155,7 +156,7 @@ class Jobs(Launcher):
         super().__exit__()
 
     def log(self, folder: Path) -> Path:
-        """The file for the output of a job: of all that train in a folder, one after the other."""
+        """The file for the output of all jobs that train in this folder, one after the other."""
         return self.folder / f"{folder.name}.log"
 
     def start(
@@ -166,7 +167,7 @@ class Jobs(Launcher):
         environment: Mapping[str, str] | None = None,
         output: Path | None = None,
     ) -> None:
-        """Submit a command, or go on looking after the job that an earlier call has left."""
+        """Submit a command, or take over the job that an earlier call has left."""
         check_held(log)
         refuse_odd([log, *([] if output is None else [output])])
         if job := self._queued.pop(self._key(log), None):
@@ -179,7 +180,7 @@ class Jobs(Launcher):
         self._new.append(self.running[name])
 
     def discard(self, log: Path) -> None:
-        """End the job that an earlier call has left for a log."""
+        """End the job, if any, that an earlier call has left with this log."""
         job = self._queued.pop(self._key(log), None)
         if job is not None:
             _run("scancel", job.number)
@@ -190,7 +191,7 @@ class Jobs(Launcher):
             time.sleep(min(1.0, LOOKS))
 
     def ended(self) -> dict[str, int]:
-        """The exit statuses of ended jobs; now and then, the queue is looked at."""
+        """The exit statuses of ended jobs; looks at the queue from time to time."""
         self._submit()
         if time.monotonic() - self._looked >= LOOKS:
             self._update()
@@ -227,10 +228,10 @@ class Jobs(Launcher):
         executor = SlurmExecutor(folder)
         executor.update_parameters(**self._cluster.parameters(self.name))
         try:
-            with _outside(), redirect_stderr(StringIO()):  # where submitit says again what sbatch said
+            with _outside(), redirect_stderr(StringIO()):  # submitit repeats there what sbatch said
                 submitted = executor.submit_array(commands)
         except (FailedJobError, FailedSubmissionError) as problem:
-            if self.signal is not None:  # Ctrl-C, for sbatch too; a later call cancels what it has submitted
+            if self.signal is not None:  # Ctrl-C reached sbatch; a later call cancels its jobs
                 return
             raise InputError(_sentence(str(problem))) from None
         for job, number in zip(self._new, submitted, strict=True):
@@ -241,7 +242,7 @@ class Jobs(Launcher):
         self._new = []
 
     def _new_folder(self) -> Path:
-        """A folder in which nothing can lie yet."""
+        """A new, empty folder."""
         check_held(self.folder)
         numbers = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
         folder = self.folder / str(max(numbers, default=0) + 1)
@@ -249,12 +250,12 @@ class Jobs(Launcher):
         return folder
 
     def _record(self, folder: Path) -> None:
-        """Keep which job is whose, for later calls."""
+        """Write down each job's log, for later calls."""
         jobs = {job.number: [self._key(job.log), job.end.name] for job in self._new}
         write_whole(folder / "jobs.json", json.dumps(jobs))
 
     def _find(self, states: Mapping[str, tuple[str, str]]) -> None:
-        """Find the jobs of earlier calls; those that a call had no time to note are cancelled."""
+        """Find the jobs of earlier calls; cancel jobs that a killed call could not write down."""
         arrays = set()
         for path in self.folder.glob("*/jobs.json"):
             with suppress(OSError, ValueError, TypeError, AttributeError):
@@ -274,7 +275,7 @@ class Jobs(Launcher):
         return os.path.relpath(log, self._out)
 
     def _look(self) -> dict[str, tuple[str, str]] | None:
-        """The state of each of the folder's jobs, and the reason for it; None without an answer."""
+        """Each job's state and the reason for it, from squeue; None if it does not answer."""
         words = ("--me", "--array", "--states=all", "--noheader", f"--name={self.name}", "--format=%i|%T|%r")
         self._looked = time.monotonic()
         if (answer := _run("squeue", *words)) is None:
@@ -283,7 +284,7 @@ class Jobs(Launcher):
         return {number.strip(): (state, why) for number, state, why in rows}
 
     def _update(self) -> None:
-        """Look at the queue, and settle the jobs that have left it."""
+        """Look at the queue, and settle jobs that have ended."""
         states = self._look()
         if (states is None) != self._silent:
             self._silent = states is None
@@ -297,7 +298,7 @@ class Jobs(Launcher):
                 job.returncode = self._status(name, job)
 
     def _status(self, name: str, job: Job) -> int | None:
-        """How a job has ended: as its command did, unless SLURM has ended it; None: that is not known yet."""
+        """The exit status of an ended job's command, or of SLURM's signal; None: not known yet."""
         text = ""
         with suppress(OSError):
             text = read_tail(job.end, 20).strip()
@@ -314,7 +315,7 @@ class Jobs(Launcher):
         return -signal.SIGKILL
 
     def _end_all(self) -> None:
-        """Cancel what waits, and wait for the rest to save and to end."""
+        """Cancel waiting jobs, and wait until the others have saved and ended."""
         self._ending = True
         asked = [job for job in self.running.values() if job.number]
         numbers = [job.number for job in asked]
@@ -326,7 +327,7 @@ class Jobs(Launcher):
 
 
 def _run(*words: str) -> str | None:
-    """What a program of SLURM prints; None where it fails. Ctrl-C does not reach it."""
+    """The output of a program of SLURM; None if it fails. Ctrl-C does not reach it."""
     try:
         done = subprocess.run(words, capture_output=True, timeout=ANSWER, start_new_session=True, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -336,7 +337,7 @@ def _run(*words: str) -> str | None:
 
 @contextmanager
 def _outside() -> Iterator[None]:
-    """As outside of a job, whose variables would be taken for options of new ones; where SLURM is, stays."""
+    """Inside, a job's variables are unset: SLURM would take them for options of new jobs."""
     names = [k for k in os.environ if k.startswith(("SLURM_", "SUBMITIT_")) and k != "SLURM_CONF"]
     inside = {name: os.environ.pop(name) for name in names}
     try:
@@ -346,7 +347,7 @@ def _outside() -> Iterator[None]:
 
 
 def _sentence(problem: str) -> str:
-    """What sbatch says, as one sentence."""
+    """The error message of sbatch, as one sentence."""
     lines = [re.sub(r"^sbatch: (?:error: )?", "", line.strip()) for line in problem.strip().splitlines()]
     return f"--launcher slurm: sbatch: {'; '.join(lines) or 'failed'}"
 

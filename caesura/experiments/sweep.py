@@ -17,7 +17,7 @@ from caesura.experiments import sweep_search as search
 from caesura.experiments.engine import Experiment
 from caesura.experiments.fleet import Limits, Watcher, check_members
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, figures_of
-from caesura.experiments.provenance import described, differences, digest, made_by, tree_changes
+from caesura.experiments.provenance import described, digest, made_by, new_values, tree_changes
 from caesura.experiments.sweep_figures import figures
 from caesura.experiments.sweep_grid import Plan, Point, cross, parse_over, points, read_rows
 from caesura.experiments.sweep_results import (
@@ -131,12 +131,12 @@ class GridSweep(Experiment):
         return [*self.points]
 
     def run_before(self, point: Point) -> SweepRun | None:
-        """The run as sweep.json has it."""
+        """The run for sweep.json."""
         key = (point.config.name, point.name)
         return next((run for run in self.before.runs if (run.config, run.name) == key), None)
 
     def kept(self, member: Member) -> Outcome | None:
-        """As sweep.json has it."""
+        """The outcome in sweep.json."""
         run = self.run_before(self.points[member])
         return None if run is None else as_outcome(run, member, self.before)
 
@@ -194,7 +194,7 @@ def as_outcome(run: SweepRun, member: Member, sweep: Sweep) -> Outcome:
     best = [] if run.best is None else [{"verdict": "best"}]
     measured: dict[str, dict[str, Any]] = {name: {} for name in run.measured}
     budget = run.budget
-    if budget is None and run.status == "budget":  # kept by an earlier version: what it took, rounded
+    if budget is None and run.status == "budget":  # kept by an earlier version: its time, rounded
         budget = run.seconds + 0.1
     facts = (run.status, run.reason, progress, run.parallel, None, best, measured)
     provenance = {"digest": run.digest} | ({"config": sweep.config(run)} if run.base in sweep.configs else {})
@@ -212,7 +212,7 @@ def collect(point: Point, outcome: Outcome, base: dict[str, Any]) -> SweepRun:
         name=point.name,
         config=point.config.name,
         digest=digest(tree),
-        settings={**differences(base, tree), **point.values},
+        settings={**new_values(base, tree), **point.values},
         base=digest(base),
         alike=digest(seedless(tree)),
         seed=point.seed,
@@ -271,9 +271,9 @@ def draw(sweep: Sweep, out: Path) -> list[Path]:
 
 
 def redraw(files: Sequence[Path], out: Path, over: Sequence[str]) -> list[Path]:
-    """Draw committed results again, those of several files together.
+    """Draw committed results again, several files together.
 
-    Given `over`, as for a grid: only runs with these values, looking as in a sweep over those keys.
+    Given `over`, as for a grid: only runs with these values, with the looks of a sweep over those keys.
     """
     sweep = merge([load(file) for file in files])
     if over:

@@ -233,7 +233,7 @@ FIGURES: Mapping[str, Callable[[Sweep], Figure]] = {
 
 
 def figures(sweep: Sweep) -> dict[str, Figure]:
-    """Every figure that is not empty: those of a side on which some run learns, or moves."""
+    """Every figure that is not empty: for sides on which some run learns or moves."""
     drawn, logged = {}, [run for run in _grid(sweep) if run.logged("cross_entropy")]
     for name, draw in FIGURES.items():
         side = "output_" if name.startswith("output") else ""
@@ -285,7 +285,7 @@ def _way(run: SweepRun, field: str) -> tuple[list[float], list[float]]:
 
 
 def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, positive: bool = False) -> None:
-    """One line per run with its ends; where only `positive` numbers can be drawn, without the others."""
+    """One line per run with its ends; `positive`: without numbers of 0 and below."""
 
     def clean(value: float) -> float:
         return value if value > 0 or not positive else math.nan
@@ -312,7 +312,7 @@ def _lines(axes: Axes, sweep: Sweep, seen: Looks, field: str, positive: bool = F
 def _baselines(sweep: Sweep, x: str, y: str) -> dict[str, tuple[float, float]]:
     """Where the name of each baseline stands: at the last validation of its last seed, or at its last log.
 
-    What the names of all configs begin with says nothing.
+    A beginning that all names share is left out.
     """
     ends = ((run, _end(run, x), _end(run, y)) for run in sweep.runs if run.beside)
     words = zip(*(run.config.split("-")[:-1] for run in sweep.runs), strict=False)

@@ -21,12 +21,12 @@ from caesura.training.prepare import text_settings
 
 SEED = "training.seed"
 SHORT = {"halting_bias": "b_h", "epsilon": "eps"}  # as the paper writes them
-BLANKS = {'=""': "=nothing", '=" "': "=space", r'="\t"': "=tab"}  # values as names have them, and folders
+BLANKS = {'=""': "=nothing", '=" "': "=space", r'="\t"': "=tab"}  # values in names and folders
 LONGEST = 100  # characters of a name that is a folder's as well
 # Words between which two underscores can stand for the space: no name is mistaken for another.
 _WORD = r"[a-z0-9](?:_?[a-z0-9.+=-])*"
 _PLAIN = re.compile(rf"{_WORD}(?: {_WORD})*")
-# A value of --over: all of it in quotes, or up to a comma that no brackets are around.
+# A value of --over: in quotes, or up to a comma outside brackets.
 _VALUE = re.compile(
     r"""\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*(?=,|$)|(?:[^,\[\]{}]|\[[^\]]*\]|\{[^}]*\})+"""
 )
@@ -158,7 +158,7 @@ def points(plan: Plan) -> list[Point]:
 
 
 def _seeded(plan: Plan, path: Path, row: Sequence[Setting]) -> Iterator[tuple[Config, tuple[str, ...]]]:
-    """The checked config of each seed, and what makes it of the file."""
+    """The checked config of each seed, and the settings that lead to it from the file."""
     try:
         first, changes = _built(plan, path, row)
     except InputError as problem:
@@ -234,7 +234,7 @@ def at(tree: dict[str, Any], key: str) -> Any:
 
 
 def brief_value(tree: dict[str, Any], key: str) -> Any:
-    """The same for readers: of a part of the model, only the options that differ from their defaults."""
+    """The value for readers: for a part of the model, only options that differ from their defaults."""
     value = at(tree, key)
     return at(without_defaults(tree), key) if isinstance(value, dict) and "type" in value else value
 

@@ -40,10 +40,10 @@ class Looks:
     places: Mapping[str, int]  # by the values of the second keys
     usual: Mapping[str, str]  # the second keys, with the value that most runs have
     hidden: Sequence[str]  # keys that vary too, but are not shown
-    named: bool = False  # whether runs are shown by their names: families by colours and places together
+    named: bool = False  # whether runs are told apart by their names: a family has a colour and a place
 
     def value(self, sweep: Sweep, run: SweepRun) -> str:
-        """What the colour of a run stands for."""
+        """The value that a run's colour stands for."""
         return family(run) if self.named else value_shown(sweep, run)
 
     def colour(self, sweep: Sweep, run: SweepRun) -> str:
@@ -59,7 +59,7 @@ class Looks:
 def looks(sweep: Sweep) -> Looks:
     """Colours in the order of the values: negative numbers, 0 and positive ones on one scale of places.
 
-    Dashes are those of the second key, or of all others together where there are enough of them.
+    Dashes show the second key or, if there are enough of them, all other keys together.
     """
     runs = members(sweep)
     sections = any(isinstance(sweep.value(run, key), dict) for run in runs for key in sweep.over[:1])
@@ -92,7 +92,7 @@ def looks(sweep: Sweep) -> Looks:
 
 
 def _by_name(runs: Sequence[SweepRun]) -> Looks:
-    """The looks of runs that a list names: one per family, in the order of the list."""
+    """The looks of runs that have names: one per family, in the order of the list."""
     families = list(dict.fromkeys(family(run) for run in runs))
     colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(families)}
     places = {name: i // len(COLOURS) for i, name in enumerate(families)}
@@ -110,7 +110,7 @@ def members(sweep: Sweep) -> list[SweepRun]:
 
 
 def value_shown(sweep: Sweep, run: SweepRun) -> str:
-    """A run's value of the first key that varies, as a legend has it."""
+    """A run's value of the first key that varies, for a legend."""
     return "".join(shown(sweep.value(run, key)) for key in sweep.over[:1])
 
 

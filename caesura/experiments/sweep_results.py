@@ -26,7 +26,7 @@ from caesura.training.journal import renamed
 SWEEP = "sweep.json"
 FORMAT = 2  # 1 lacks the values of keys that only other runs vary
 POINTS = 120  # of a curve, at most
-LOGGED = 250  # of what training logs between validations: all of 12,000 updates
+LOGGED = 250  # lines of training between validations: enough for 12,000 updates
 
 # Numbers at the start and at each validation, besides the segmenter's figures.
 FOLLOWED = (
@@ -34,7 +34,7 @@ FOLLOWED = (
     *("output_segment_length", "longest_output_segment", "output_live"),
 )
 # Numbers that training logs between validations, besides the segmenter's figures. Cross-entropy is in nats
-# per target symbol; the loss is what is minimised: smoothed, normalized as configured, with all its terms.
+# Per target symbol. The loss is minimised: smoothed, normalized as configured, with all its terms.
 IN_TRAINING = ("segment_length", "output_segment_length", "output_live", "cross_entropy", "loss")
 
 
@@ -50,7 +50,7 @@ class Shown:
 
     @classmethod
     def of(cls, figure: Figure) -> Shown:
-        """From where it is named."""
+        """The display of a figure, from its definition."""
         return cls(figure.heading, figure.unit, figure.definition, figure.format, figure.headline)
 
 
@@ -128,12 +128,12 @@ class Sweep:
     signatures: list[str]  # of the scores
     configs: dict[str, dict[str, Any]]  # resolved ones, by their digests, that the settings are laid over
     runs: list[SweepRun]
-    made: list[str] = field(default_factory=list)  # by which calls, with what, on what
-    figures: dict[str, Shown] = field(default_factory=dict)  # those that the runs' segmenters name
+    made: list[str] = field(default_factory=list)  # calls, versions and devices
+    figures: dict[str, Shown] = field(default_factory=dict)  # figures of the runs' segmenters
 
     @property
     def shown(self) -> dict[str, Shown]:
-        """How the figures are shown that some run has."""
+        """How to show the figures that some run has."""
         figures = {LIVE.name: Shown.of(LIVE)} | self.figures  # earlier versions kept that one alone
         return {name: look for name, look in figures.items() if any(name in run.curve for run in self.runs)}
 
@@ -145,7 +145,7 @@ class Sweep:
         return None if run.beside else brief_value(self.config(run), key)
 
     def config(self, run: SweepRun) -> dict[str, Any]:
-        """The resolved config of a run, as far as it is known, with options that came later."""
+        """The resolved config of a run, as far as it was kept, with defaults of later options."""
         tree = copy.deepcopy(self.configs.get(run.base, {}))
         for key, value in (*run.settings.items(), (SEED, run.seed)):
             *section, last = key.split(".")

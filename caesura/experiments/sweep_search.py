@@ -116,7 +116,7 @@ def read_trials(out: Path, dimensions: Sequence[Dimension]) -> list[Trial]:
 
 
 def _written(dimension: dict[str, Any]) -> str:
-    """A dimension of a space, as --over has it."""
+    """A dimension of a space, from --over."""
     if "values" in dimension:
         return ",".join(dimension["values"])
     return f"{dimension['low']:g}:{dimension['high']:g}{':log' if dimension['log'] else ''}"

@@ -126,7 +126,7 @@ def brief_table(sweep: Sweep) -> tuple[str, list[str], list[list[str]], str]:
 
 
 def groups_table(sweep: Sweep) -> Table:
-    """One row per setting: mean ± standard deviation over seeds, and how many they are."""
+    """One row per setting: mean ± standard deviation over seeds, and their number."""
     groups: dict[tuple[bool, str, str, str], list[SweepRun]] = {}
     for run in sorted(sweep.runs, key=lambda run: run.beside):
         groups.setdefault((run.beside, run.config, run.alike, run.group), []).append(run)

@@ -1,4 +1,4 @@
-"""The text of an experiment in numbers, as the paper's Table 1 has it and a little more."""
+"""The text of an experiment in numbers: the paper's Table 1 and a little more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Split:
     sentences: int
     src: Lengths
     trg: Lengths
-    text: str = ""  # which one, where a recipe has several
+    text: str = ""  # its name, if a recipe has several texts
 
 
 def measure_text(config: Config, text: str = "") -> list[Split]:
@@ -105,7 +105,7 @@ def like_for_like(splits: Sequence[Split], paper: Splits | None, text: str) -> s
 
 
 def reading_table(results: Sequence[SystemResult]) -> Table:
-    """What each system reads of the text: its symbols, and the pairs within its limits."""
+    """The part of the text that each system reads: its symbols, and the pairs within its limits."""
     rows: list[list[Cell]] = []
     for result in results:
         begun = [(o.start, o) for o in result.outcomes.values() if o.start]

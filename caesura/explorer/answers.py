@@ -128,7 +128,7 @@ class Answers:
 
     @contextmanager
     def _borrow(self, request: schema.SegmentRequest) -> Iterator[Loaded]:
-        """The model that a request about one text wants, at the rate that it wants."""
+        """The model for a request about one text, at the requested rate."""
         self._check(request.text, "text")
         with self.shelf.borrow(request.model, request.rate, [request.text]) as loaded:
             yield loaded
@@ -154,7 +154,7 @@ Look = tuple[int, int | None]  # layer and head; None: the mean over heads
 
 
 def _attended(one: Explanation, rows: list[int], which: Look | None) -> list[list[float]] | None:
-    """The weights of these rows; those of a segment within a character count for the one before it."""
+    """The weights of these rows; the weight of a segment within a character goes to the one before it."""
     if one.attention is None:
         return None
     shown = [i for i, piece in enumerate(one.segmentation.pieces) if piece]
@@ -165,13 +165,13 @@ def _attended(one: Explanation, rows: list[int], which: Look | None) -> list[lis
 
 
 def _halting(one: Explanation) -> list[float] | None:
-    """The sum after each character."""
+    """The halting sum after each character."""
     sums = None if one.halting is None else one.halting.sums
     return None if sums is None else [sums[last] for _, last in characters(one.spans)]
 
 
 def _look(model: Translator, request: schema.ExplainRequest) -> Look | None:
-    """The layer and head whose attention a request wants; None: the usual one."""
+    """The layer and head of the requested attention; None: the usual one."""
     if request.layer is None and request.head is None:
         return None
     has = model.decoder.looks
@@ -188,7 +188,7 @@ def _look(model: Translator, request: schema.ExplainRequest) -> Look | None:
 def _entropy_scores(model: Translator, line: Line) -> dict[int, float]:
     """By offset, the scores of a model whose text is cut by entropy: one half at the threshold.
 
-    A bit more doubles the odds.
+    Each further bit doubles the odds.
     """
     if not isinstance(model.cuts, EntropyModelCuts) or not line.gaps:
         return {}

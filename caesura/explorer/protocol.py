@@ -1,4 +1,4 @@
-"""Connections as uvicorn has them, but with a bound on the wait for a request and refusals in JSON."""
+"""uvicorn's connections, but with a limit on the wait for a request, and with refusals in JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from caesura.explorer.server import error_response
 
 CONNECTIONS = 512
 HEAD_BYTES = 16 << 10  # of a request, before its body
-HEAD_SECONDS = 30.0  # that these may take to arrive
+HEAD_SECONDS = 30.0  # for these bytes to arrive
 
 
 class Protocol(H11Protocol):
@@ -23,19 +23,19 @@ class Protocol(H11Protocol):
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take it, or refuse what it will ask for if there are too many."""
+        """Accept it; if too many are open, its request will be refused."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             self.app = _refusal(503, "too many connections are open; try again in a moment")
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request, or of several."""
+        """Read a piece of a request, or of several."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """An answer has gone; the next request may come."""
+        """An answer was sent; the next request may come."""
         super().on_response_complete()
         self._watch()
 
@@ -45,7 +45,7 @@ class Protocol(H11Protocol):
         self._forget()
 
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls for a head that it cannot read."""
+        """Called by uvicorn for a head that it cannot read."""
         limit = f"{HEAD_BYTES >> 10} KiB"
         self._refuse(400, f"this is not a request in HTTP, or its headers are longer than {limit}")
 
@@ -68,7 +68,7 @@ class Protocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer and close; if another answer is on its way, only close."""
+        """Answer and close; only close if another answer is being sent."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             refusal = _refusal(status, message)
             for event in (
@@ -81,7 +81,7 @@ class Protocol(H11Protocol):
 
 
 def _refusal(status: int, message: str) -> Response:
-    """A refusal that closes its connection."""
+    """An answer that refuses a request and closes its connection."""
     response = error_response(Refused(status, message))
     response.headers.update({**HEADERS, "connection": "close"})
     return response

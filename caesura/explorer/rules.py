@@ -55,7 +55,7 @@ class Line:
 
 
 def characters(spans: Spans) -> list[tuple[int, int]]:
-    """The first and last symbol of what a person sees as one: the bytes of a character, else one symbol."""
+    """The first and last symbol of each unit on the page: the bytes of a character, else one symbol."""
     firsts = [i for i, (start, end) in enumerate(spans) if end > start]
     return [(a, b - 1) for a, b in pairwise([*firsts, len(spans)])]
 
@@ -74,9 +74,9 @@ def rules_of(model: Translator, entropy: TextCuts | None) -> list[RuleName]:
 def decisions(
     line: Line, rule: Rule, locks: Mapping[int, int], entropy: TextCuts | None
 ) -> dict[int, int] | list[int] | None:
-    """Where a rule cuts, and nowhere else; for rule `own`, decisions by gap: 1 cut, -1 do not cut.
+    """The offsets where a rule cuts; for rule `own`, decisions by gap: 1 cut, -1 do not cut.
 
-    There, the model decides the other gaps, and all of them if None.
+    With `own`, the model decides all other gaps, and every gap if the result is None.
     """
     gaps = line.gaps
     if wrong := [offset for offset in locks if offset not in gaps]:

@@ -73,7 +73,7 @@ class Slot:
         self._read()
 
     def current(self) -> Loaded:
-        """The model of the folder as it is now; Refused if there is none.
+        """The model that the folder holds now; Refused if there is none.
 
         While one thread reads new weights, the others use the old ones, or refuse if there are none.
         """
@@ -161,7 +161,7 @@ class Shelf:
 
     @contextmanager
     def borrow(self, name: str, rate: float | None = None, texts: Sequence[str] = ()) -> Iterator[Loaded]:
-        """The model for the calling thread alone, at a `rate` of its own for `texts`."""
+        """The model for the calling thread alone, at its own `rate` for `texts`."""
         loaded = self.slot(name).current()
         model = loaded.copy()
         with _at_rate(model, rate, texts):
@@ -224,7 +224,7 @@ def _at_rate(model: Translator, rate: float | None, texts: Sequence[str]) -> Ite
 
 
 def _settle(model: Translator, texts: Sequence[str]) -> None:
-    """Where a threshold cuts, take the one that gives these texts the rate."""
+    """If the model cuts by a threshold, choose the one that gives these texts the rate."""
     rows = [ids for text in texts if (ids := model.src_vocabulary.encode(text))]
     if rows and model.segmenter.settles:
         batch = collate([(ids, None) for ids in rows]).to(model.device)

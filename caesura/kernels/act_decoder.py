@@ -43,9 +43,9 @@ class ActDecoderState:
     values: Tensor = field(metadata=SENTENCE)  # [B, S, M]
     mask: Tensor = field(metadata=SENTENCE)  # [B, S]
     fed: Tensor | None = None  # [B, K, 3A] from the segment's context to the inner cell, if it reads it
-    # For a CPU, where no gradient is wanted: of the keys; only hypotheses that begin a segment attend
+    # On a CPU without gradients: of the keys, as only hypotheses that begin a segment attend
     sigmoids: Sigmoids | None = field(default=None, metadata=SENTENCE)
-    # [V, 3H + 3A] likewise: what each symbol gives to the gates
+    # [V, 3H + 3A] likewise: each symbol's part of the gates
     table: Tensor | None = field(default=None, metadata=EVERYONE)
 
     @classmethod

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 import torch
 
 VARIABLE = "CAESURA_GRAPHS"
-MOST = 256  # graphs kept by each user
-# Of the GPU's memory, and thereof for graphs: if more is taken, all of them are forgotten.
+MOST = 256  # graphs per owner
+# Graphs are dropped if more than SHARE of the GPU's memory is taken, and more than PART of that by them.
 SHARE, PART = 0.6, 0.1
 
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ class Graphs:
         self._graphs: OrderedDict[Hashable, tuple[torch.cuda.CUDAGraph, Played[Any]]] = OrderedDict()
         self._seen: set[Hashable] = set()
         self._numbers = count()
-        self.side = Side(device)  # after the graphs: its memory may not go before them
+        self.side = Side(device)  # after the graphs, which use its memory
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -55,7 +55,7 @@ class Graphs:
     def play(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
         """The function's results, in order with the current stream's work; without a key, never captured.
 
-        Inside of what is being played, and while another thread plays, it runs as it is.
+        Inside a function that is being played, and while another thread plays, it runs as it is.
         """
         if not _PLAYING.acquire(blocking=False):
             return Played(function(), None)
@@ -71,7 +71,7 @@ class Graphs:
             _PLAYING.release()
 
     def _first(self, key: Hashable | None, function: Callable[[], Result]) -> Played[Result]:
-        """The result where there is no graph yet: that of a plain run, or of a graph that is made now."""
+        """The result if there is no graph yet: from a plain run, or from a graph that is made now."""
         if key is None or key not in self._seen:
             # Compiles kernels and makes libraries ready, which a capture must not.
             self._seen.add(key)
@@ -88,7 +88,7 @@ class Graphs:
         return played
 
     def forget(self) -> None:
-        """Give up all graphs and their memory."""
+        """Drop all graphs and their memory."""
         self.side.wait()
         self._graphs.clear()
         self._seen.clear()
@@ -96,9 +96,9 @@ class Graphs:
 
 
 class Side:
-    """A stream of a GPU and a pool of memory for work that is captured, and for its first runs.
+    """A stream of a GPU and a pool of memory for captured work and for its first runs.
 
-    There is one pool for all shapes, so that the next one may use memory that one no longer needs.
+    All shapes share one pool, so that one can use memory that another no longer needs.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -109,16 +109,16 @@ class Side:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Whatever runs on the device runs here, after what came before, and before what comes after."""
+        """Inside, work on the device runs on this stream, in order with the work before and after."""
         here = torch.cuda.current_stream(self.device)
         self._stream.wait_stream(here)
-        torch.clear_autocast_cache()  # copies of weights that were made outside would not follow the weights
+        torch.clear_autocast_cache()  # copies from outside would not follow the weights
         try:
             # In this thread: a pool belongs to a thread, and gradients would be allocated in another.
             with torch.cuda.stream(self._stream), torch.autograd.set_multithreading_enabled(False):
                 yield
         finally:
-            torch.clear_autocast_cache()  # those made inside are the pool's
+            torch.clear_autocast_cache()  # copies from inside are in the pool
         here.wait_stream(self._stream)
 
     def run(self, function: Callable[[], Result]) -> Result:
@@ -127,7 +127,7 @@ class Side:
             return function()
 
     def record(self, function: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
-        """What torch.cuda.graph does, less its collecting garbage and emptying the cache for every shape."""
+        """Like torch.cuda.graph, but without collecting garbage and emptying the cache for every shape."""
         graph = torch.cuda.CUDAGraph()
         # A thread that pins memory meanwhile must not break the capture.
         graph.capture_begin(self._pool.id, capture_error_mode="thread_local")  # type: ignore[arg-type]
@@ -141,14 +141,14 @@ class Side:
         return graph, result
 
     def full(self) -> bool:
-        """Whether memory is short, and the pool has a part in it."""
+        """Whether memory is short, and the pool holds much of it."""
         reserved = torch.cuda.memory_reserved(self.device)
         if reserved <= SHARE * self.memory:
             return False
         return sum(segment["total_size"] for segment in self._pool.snapshot()) > PART * reserved
 
     def wait(self) -> None:
-        """Until the device has done all its work."""
+        """Wait until the device has done all its work."""
         torch.cuda.synchronize(self.device)
 
     def empty(self) -> None:
@@ -157,12 +157,12 @@ class Side:
         torch.cuda.empty_cache()
 
 
-_PLAYING = Lock()  # one at a time: what another thread does on the stream would be captured, too
+_PLAYING = Lock()  # one at a time: another thread's work on the stream would be captured, too
 
 
 @cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """One stream for all graphs, on which cuBLAS then has its workspace once."""
+    """One stream for all graphs, so that cuBLAS allocates its workspace once."""
     stream = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
         for dtype in (torch.bfloat16, torch.float32):

@@ -1,4 +1,4 @@
-"""States of decoders: dataclasses whose fields say what they belong to, so that moving them is written once.
+"""States of decoders: dataclasses whose fields name their owner, so that reordering is written once.
 
 A field belongs to a hypothesis [B, K, ...] unless it says otherwise.
 """
@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-# Metadata of a field that all hypotheses of a sentence share [B, ...], and of one that no reordering changes.
+# Metadata: all hypotheses of a sentence share the field [B, ...]; no reordering changes the field.
 SENTENCE, EVERYONE = MappingProxyType({"owner": "sentence"}), MappingProxyType({"owner": "everyone"})
-ROOM = 64  # symbols that a state has room for where nobody says how many
+ROOM = 64  # symbols, by default
 
 State = TypeVar("State")
 
@@ -23,7 +23,7 @@ State = TypeVar("State")
 def reordered(state: State, sentences: Tensor | None, hypotheses: Tensor) -> State:
     """Keep `sentences` [B'] (None: all) and of each its `hypotheses` [B', K'], which may repeat.
 
-    A part with a `reorder` of its own is moved by that; a tuple, part by part.
+    A part with its own `reorder` is moved by it; a tuple, part by part.
     """
     rows = torch.arange(len(hypotheses), device=hypotheses.device) if sentences is None else sentences
 
@@ -44,12 +44,12 @@ def reordered(state: State, sentences: Tensor | None, hypotheses: Tensor) -> Sta
 
 
 def grown(state: State, room: int) -> State:
-    """The state with room for so many symbols in all; only parts with a `grow` of their own have a limit."""
+    """The state with room for so many symbols in all; only parts with their own `grow` have a limit."""
     return _changed(state, lambda part, _: part.grow(room) if hasattr(part, "grow") else part)
 
 
 def _changed(state: State, change: Callable[[Any, str], Any]) -> State:
-    """Every part changed; told its owner."""
+    """Apply `change` to every part and its owner."""
     parts = {
         f.name: change(getattr(state, f.name), f.metadata.get("owner", "hypothesis"))
         for f in fields(state)  # type: ignore[arg-type]  # a state is a dataclass

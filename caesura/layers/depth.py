@@ -1,6 +1,7 @@
-"""What helps stacks of recurrent layers to train: sums, norms and dropout around layers; their first weights.
+"""Help for training deep recurrent stacks: sums, norms and dropout around layers, and initial weights.
 
-B sentences, S positions, D features. Nothing here is inside a recurrence, so every kernel of a GRU serves it.
+B sentences, S positions, D features. Nothing here is inside a recurrence, so it works with every kernel of a
+GRU.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class SentenceDropout(nn.Dropout):
 
 
 def dropout_layer(share: float, by_sentence: bool) -> nn.Dropout:
-    """A new layer that drops this share of the features, at each position or for a whole sentence."""
+    """A new layer that drops this share of the features, drawn per position or once per sentence."""
     check_shares(dropout=share)
     if by_sentence and not share:
         raise ValueError("variational needs a dropout above 0")
@@ -33,7 +34,7 @@ def dropout_layer(share: float, by_sentence: bool) -> nn.Dropout:
 
 
 class Depth(nn.Module):
-    """What surrounds the layers of a stack: from the second on, x becomes x + layer(norm(x)).
+    """Sums and norms around the layers of a stack: from the second on, x becomes x + layer(norm(x)).
 
     The norm comes before the layer (Xiong et al. 2020), and once more at the top, because a sum grows with
     each layer. The first layer has neither: it alone changes the number of features.
@@ -49,16 +50,16 @@ class Depth(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(num_layers if norm else 0))
 
     def before(self, layer: int, states: Tensor) -> Tensor:
-        """What a layer reads, counted from 0."""
+        """The input of a layer, counted from 0."""
         normed: Tensor = self.norms[layer - 1](states) if layer and self.norms else states
         return normed
 
     def after(self, layer: int, states: Tensor, made: Tensor) -> Tensor:
-        """What goes on from a layer that was given `states` and `made` others of them."""
+        """The input of the next layer, from what a layer read (`states`) and returned (`made`)."""
         return states + made if self.residual and layer else made
 
     def top(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """What the stack returns, zero beyond a sentence's length."""
+        """The result of the stack, zero on padding."""
         if not self.norms:
             return states
         padding = ~positions_mask(lengths, states.shape[1])[..., None]

@@ -20,7 +20,7 @@ def embedding_table(vocab_size: int, embedding_dim: int) -> nn.Embedding:
 
 
 class ScaledEmbedding(nn.Embedding):
-    """Rows times the root of their size: of a table of small numbers, which Adam moves further per update."""
+    """Rows times the root of their size, from a table of small weights, which Adam moves faster."""
 
     def forward(self, symbols: Tensor) -> Tensor:
         """[..., D]."""

@@ -17,14 +17,14 @@ class Local:
     length and not with its square.
     """
 
-    mask: Tensor  # [B, 1, T, T] bool: this query sees this key; in blocks [B * blocks, 1, window, neighbours]
+    mask: Tensor  # [B, 1, T, T] bool: query sees key; in blocks [B * blocks, 1, window, neighbours * window]
     blocks: int  # 0: the sentences are as short as a block with its neighbours
     window: int
     ahead: int  # at most `window`
 
     @classmethod
     def of(cls, lengths: Tensor, size: int, window: int, ahead: int) -> Local:
-        """For sentences of these lengths [B], padded to `size`."""
+        """The core for sentences of these lengths [B], padded to `size`."""
         neighbours = _neighbours(ahead)
         places = torch.arange(size, device=lengths.device)
         if size <= neighbours * window:
@@ -43,14 +43,14 @@ class Local:
             return F.scaled_dot_product_attention(queries, keys, values, self.mask)
         B, N, T, D = queries.shape
         spare = self.blocks * self.window - T
-        own = F.pad(queries, (0, 0, 0, spare)).view(B, N, self.blocks, self.window, D)
-        parts = own, self._around(keys, spare), self._around(values, spare)
+        blocked = F.pad(queries, (0, 0, 0, spare)).view(B, N, self.blocks, self.window, D)
+        parts = blocked, self._around(keys, spare), self._around(values, spare)
         queries, keys, values = (part.transpose(1, 2).flatten(0, 1) for part in parts)
         context = F.scaled_dot_product_attention(queries, keys, values, self.mask)
         return context.view(B, self.blocks, N, self.window, D).transpose(1, 2).flatten(2, 3)[:, :, :T]
 
     def _around(self, part: Tensor, spare: int) -> Tensor:
-        """[B, N, blocks, neighbours * window, D]: a block with the one before it, and the one after it."""
+        """[B, N, blocks, neighbours * window, D]: each block with its neighbours."""
         neighbours = _neighbours(self.ahead)
         wider = F.pad(part, (0, 0, self.window, spare + (neighbours - 2) * self.window))
         each = wider.unflatten(2, (-1, self.window))
@@ -58,12 +58,12 @@ class Local:
 
 
 def _neighbours(ahead: int) -> int:
-    """The blocks that a block sees, itself included."""
+    """How many blocks a block sees, itself included."""
     return 3 if ahead else 2
 
 
 def seen(queries: Tensor, keys: Tensor, lengths: Tensor, window: int, ahead: int) -> Tensor:
-    """Whether the symbol at a place of `queries` sees the one at a place of `keys`; of all shapes together.
+    """Whether the symbol at a place in `queries` sees the one in `keys`; all arguments broadcast.
 
     Padding sees itself: a softmax over nothing is NaN.
     """

@@ -1,6 +1,7 @@
 """Rotations and sinusoids tell attention where a symbol or a segment stands.
 
-Neither has a largest position. Angles are computed in float64, where far positions are as exact as near ones.
+Neither has a largest position. Angles are computed in float64, so that far positions are as exact as near
+ones.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def sinusoids(places: Tensor, size: int) -> Tensor:
 
 
 def rotation(places: Tensor, size: int, dtype: torch.dtype) -> Rotation:
-    """What `rotated` needs for heads of `size` features at places [...]."""
+    """The argument of `rotated` for heads of `size` features at places [...]."""
     turned = angles(places, size)[..., None, None, :]
     cosines, sines = turned.cos(), turned.sin()
     return torch.cat((cosines, cosines), -1).to(dtype), torch.cat((-sines, sines), -1).to(dtype)
@@ -39,7 +40,7 @@ def rotation(places: Tensor, size: int, dtype: torch.dtype) -> Rotation:
 def rotated(features: Tensor, by: Rotation) -> Tensor:
     """Features [..., D] turned by their places: feature i with feature i + D / 2 (Su et al. 2021).
 
-    The product of two rotated vectors then depends on the distance of their places alone.
+    The product of two rotated vectors then depends only on the distance between their places.
     """
     cosines, sines = by
     return torch.addcmul(features * cosines, features.roll(features.shape[-1] // 2, -1), sines)

@@ -77,9 +77,9 @@ def projected(memory: Tensor, layers: Sequence[CrossAttention]) -> tuple[tuple[T
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention where there is a memory, and two linear layers with a ReLU between.
+    """Self-attention, cross-attention if there is a memory, and two linear layers with a ReLU between them.
 
-    To each of them goes the layer norm of the states, and its output, with dropout, is added to the states.
+    Each of these reads the layer norm of the states, and its output, with dropout, is added to the states.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Block(nn.Module):
         memory: tuple[Tensor, Tensor, Tensor] | None = None,
         seen: list[Tensor] | None = None,
     ) -> Tensor:
-        """[B, Q, size]; `memory` has keys, values and mask, and a list of `seen` gets the weights over it."""
+        """[B, Q, size]; `memory` has keys, values and mask; the list `seen` gets the weights over it."""
         states = states + self.dropout(self.attention(self.attention_norm(states), rotation, core))
         if memory is not None:
             normed = self.cross_norm(states)
@@ -128,7 +128,7 @@ def joined(context: Tensor, output: nn.Module) -> Tensor:
 def check_blocks(
     size: int, heads: int, feed_forward: int, num_layers: int, dropout: float, positions: Positions
 ) -> None:
-    """Refuse sizes of which no blocks can be made, named as in a config."""
+    """Refuse sizes that no block can have, named as in a config."""
     check_sizes(size=size, heads=heads, feed_forward=feed_forward)
     check_shares(dropout=dropout)
     if not 1 <= num_layers <= 64:
@@ -148,10 +148,10 @@ def check_blocks(
 
 
 def block_flops(size: int, feed_forward: int, queries: int, keys: int) -> int:
-    """Operations of a block without cross-attention; `keys` is what all queries together attend to."""
+    """Operations of a block without cross-attention; `keys`: over all queries, how many they attend to."""
     return queries * (8 * size * size + 4 * size * feed_forward) + 4 * size * keys
 
 
 def cross_flops(size: int, memory_dim: int, queries: int, segments: int) -> int:
-    """Operations of cross-attention: keys and values once, and per query two products and what it sees."""
+    """Operations of cross-attention: keys and values once; per query two products and its attention."""
     return segments * 4 * memory_dim * size + queries * (4 * size * size + 4 * size * segments)

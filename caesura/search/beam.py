@@ -21,7 +21,7 @@ GROUP, SMALL = 64, 2048  # symbols; a vocabulary that is not small is searched i
 class Beams(Standing):
     """K open hypotheses per sentence, best first, and up to K finished ones, best first; sums in float64."""
 
-    totals: Tensor  # [B, K]     log-probabilities of the open ones; -inf: there is none
+    totals: Tensor  # [B, K]     log-probabilities of open hypotheses; -inf: none
     scores: Tensor  # [B, K]     ranks the finished ones; -inf: a free place
     log_probs: Tensor  # [B, K]  of the finished ones
     ends: Tensor  # [B, K]       of the finished ones: K * symbols before </s> + place of the last in the beam

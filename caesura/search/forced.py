@@ -21,7 +21,7 @@ def forced_scores(decoder: Decoder[Any], encoded: Encoded, targets: Sequence[Ids
 
 
 def target_scores(logits: Tensor, trg_out: Tensor, lengths: Tensor) -> list[float]:
-    """The same from the logits [B, U, V] of targets [B, U] of these lengths [B]."""
+    """The log-probabilities from the logits [B, U, V] of targets [B, U] of these lengths [B]."""
     logs = log_probs(logits)
     picked = logs.gather(2, trg_out[..., None]).squeeze(2).double()
     within = positions_mask(lengths, picked.shape[1])

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from caesura.kernels import pick
 from caesura.kernels.graphs import Graphs
 
-LARGEST = 0.25  # of the GPU's memory, for buffers; what needs more runs without graphs
+LARGEST = 0.25  # of the GPU's memory, for buffers; a search that needs more runs without graphs
 
-Piece = Callable[..., tuple[Any, ...]]  # returns its arguments as it leaves them, and whatever else
+Piece = Callable[..., tuple[Any, ...]]  # returns its changed arguments first, then other results
 Play = Callable[[Hashable, Piece, tuple[Any, ...]], tuple[Any, ...]]  # name, piece, arguments
 
 
@@ -43,7 +43,7 @@ def borrow(decoder: nn.Module, device: torch.device | None) -> Iterator[Play]:
 
 
 def forget(decoder: nn.Module, device: torch.device) -> None:
-    """Give back the memory of a decoder's graphs, and what else the allocator keeps."""
+    """Give back the memory of a decoder's graphs, and the allocator's spare memory."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         _graphs.pop(decoder, None)
@@ -60,7 +60,7 @@ class SearchGraphs:
         self._memory: list[Tensor] = []  # one piece for each tensor of the arguments, whatever its shape
 
     def play(self, name: Hashable, piece: Piece, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The piece's results, which may be overwritten when the next one is played."""
+        """The piece's results; playing the next piece may overwrite them."""
         leaves = _leaves(arguments)
         if not self._make_room(leaves):
             return piece(*arguments)
@@ -71,7 +71,7 @@ class SearchGraphs:
         return _rebuilt(results, iter(tensors))
 
     def _work(self, piece: Piece, arguments: tuple[Any, ...], buffers: list[Tensor]) -> tuple[Any, ...]:
-        """Run the piece with arguments that lie in `buffers`, and leave there what it makes of them."""
+        """Run the piece with arguments that lie in `buffers`, and write its results back there."""
         returned = piece(*arguments)
         results = _leaves(returned)
         for i, leaf in enumerate(results):  # none is written to before all are read
@@ -83,8 +83,8 @@ class SearchGraphs:
         return _rebuilt(returned, iter(results))
 
     def _filled(self, leaves: list[Tensor]) -> list[Tensor]:
-        """Buffers with these numbers; none is written to before all are read."""
-        with torch.inference_mode(False):  # tensors made in it could not be written to outside of it
+        """Buffers that hold these tensors' values; none is written to before all are read."""
+        with torch.inference_mode(False):  # else they could not be written to outside it
             pairs = zip(self._memory, leaves, strict=False)
             buffers = [part[: leaf.nbytes].view(leaf.dtype).view(leaf.shape) for part, leaf in pairs]
         moving = [
@@ -141,7 +141,7 @@ def _leaves(tree: Any) -> list[Tensor]:
 
 
 def _outline(tree: Any) -> Hashable:
-    """The same for two trees that differ in the values of their tensors alone."""
+    """Equal for two trees that differ only in the values of their tensors."""
     if isinstance(tree, Tensor):
         return tree.shape, tree.dtype
     branches = _branches(tree)
@@ -156,7 +156,7 @@ def _rebuilt(tree: Any, leaves: Iterator[Tensor]) -> Any:
     if not branches:
         return tree
     if isinstance(tree, (tuple, list)):
-        return getattr(tree, "_make", type(tree))(branches.values())  # a named tuple has a way of its own
+        return getattr(tree, "_make", type(tree))(branches.values())  # a named tuple is built from its fields
     return replace(tree, **branches)
 
 

@@ -18,7 +18,7 @@ class Hypothesis:
 
     symbols: tuple[int, ...]  # </s> included where the search wrote it
     log_prob: float  # natural logarithm of its probability
-    score: float  # what hypotheses are ranked by: log_prob over the length penalty
+    score: float  # ranks hypotheses: log_prob over the length penalty
 
     @property
     def finished(self) -> bool:

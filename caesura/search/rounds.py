@@ -19,12 +19,12 @@ from caesura.kernels.states import ROOM, grown
 from caesura.search import graphs
 from caesura.search.hypothesis import log_probs
 
-SMALLER = 2  # sizes per doubling that a batch shrinks through, and that a state grows through
+SMALLER = 2  # sizes per doubling, as a batch shrinks or a state grows
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where B sentences of K hypotheses stand; a search adds what it keeps. Every tensor begins with B."""
+    """The progress of B sentences of K hypotheses; a search adds fields. Every tensor begins with B."""
 
     symbols: Tensor  # [B, K] the newest
     length: Tensor  # [B]    symbols written
@@ -83,7 +83,7 @@ def run(
     size = rounded(count) if going.graphs else count
     if going.graphs:
         encoded = encoded.padded(size, rounded(encoded.states.shape[1]))
-    room, steps = ROOM, 0  # symbols that the state has room for, and that it has
+    room, steps = ROOM, 0  # symbols: room in the state, and taken
     state = decoder.start(encoded, room)
     itself = torch.arange(rule.width, device=device)  # each hypothesis itself
     if len(itself) > 1:

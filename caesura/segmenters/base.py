@@ -1,4 +1,4 @@
-"""What every segmenter promises: symbols in, cuts and one vector per segment out."""
+"""The contract of every segmenter: symbols in, cuts and one vector per segment out."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Text = tuple[Tensor, Tensor, Tensor | None]  # symbols [B, T], lengths [B], give
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where segments end, and what each symbol gives to them. B sentences, T source symbols.
+    """Where segments end, and each symbol's weight in them. B sentences, T source symbols.
 
     No tensor's shape depends on where the cuts are, so that one captured graph serves every batch of a shape.
     """
 
     ends: Tensor  # [B, T]       bool: this symbol ends a segment; False on padding
-    weights: Tensor  # [B, T]    what this symbol gives to its segment; 0 on padding
+    weights: Tensor  # [B, T]    this symbol's weight in its segment; 0 on padding
     segments: Tensor | int = 0  # [] most segments of a sentence; an int where T alone bounds it
-    spill: Tensor | None = None  # [B, T]   what a symbol that ends a segment gives to the next; None: nothing
+    spill: Tensor | None = None  # [B, T]   the last symbol's weight in the next segment; None: 0
     scores: Tensor | None = None  # [B, T]  in [0, 1], for analysis
     losses: Mapping[str, Tensor] = field(default_factory=dict)  # [B] each, by name, before its weight
     # [B, T] bool: where a loss or `feedback` reaches the cutter; None: nowhere
@@ -52,7 +52,7 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Segments:
-    """What a segmenter returns. B sentences, S segments, D features."""
+    """The result of a segmenter. B sentences, S segments, D features."""
 
     vectors: Tensor  # [B, S, D] one vector per segment, zero beyond a sentence's last one
     lengths: Tensor  # [B]       segments in each sentence
@@ -73,12 +73,12 @@ class Segments:
 
     @property
     def weights(self) -> Tensor:
-        """[B, T]: what this symbol gives to its segment."""
+        """[B, T]: this symbol's weight in its segment."""
         return self.cuts.weights
 
     @property
     def spill(self) -> Tensor | None:
-        """[B, T]: what a symbol that ends a segment gives to the next one."""
+        """[B, T]: the weight of a segment's last symbol in the next segment."""
         return self.cuts.spill
 
     @property
@@ -99,7 +99,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class Draft:
-    """Cuts before vectors are made of them, with what the segmenter needs to make them."""
+    """Cuts before the vectors, with the parts from which the segmenter makes these."""
 
     cuts: Cuts
     parts: Any  # the segmenter's own; no shape in it depends on where the cuts are
@@ -125,7 +125,7 @@ class BaseSegmenter(nn.Module):
     cuttings: int = 1  # of each sentence in training, whose losses `feedback` compares
     draws: bool = False  # whether cuts are drawn in training
     jitter: float = 0.0  # the standard deviation of what training adds to logits to estimate their gradient
-    cut_after: tuple[int, ...] = ()  # symbols after which a segment ends in any case
+    cut_after: tuple[int, ...] = ()  # symbols that always end a segment
     imitates: bool = False  # whether its cuts have logits, so that it can learn other cuts
 
     def forward(
@@ -188,12 +188,12 @@ class BaseSegmenter(nn.Module):
 
     @property
     def kind(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return type(self).__name__
 
     @property
     def control(self) -> RateControl | None:
-        """What keeps its rate; None: nothing does."""
+        """The object that keeps its rate; None: nothing does."""
         return kept_control(self)
 
     @property

@@ -37,7 +37,7 @@ class HmrnnState:
     hidden: Tensor  # [B, H] h
     cell: Tensor  # [B, H]   c
     cut: Tensor  # [B]       z: 1 where the last symbol ended a segment
-    owed: Tensor  # [B]      segments that the rate asks for and that have not come; 0 without a rate
+    owed: Tensor  # [B]      segments still missing for the rate; 0 without a rate
 
 
 class HmrnnSegmenter(BaseSegmenter):

@@ -1,4 +1,4 @@
-"""A loss that pulls a segmenter's own cuts towards other cuts, which it is not given."""
+"""A loss that pulls a segmenter's own cuts towards other cuts, which the segmenter does not read."""
 
 from __future__ import annotations
 

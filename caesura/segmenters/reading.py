@@ -1,4 +1,4 @@
-"""What a cutter sees of a batch, and what is decided before it cuts. B sentences, T source symbols."""
+"""A cutter's view of a batch, and the decisions made before it cuts. B sentences, T source symbols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from caesura.layers.masks import positions_mask
 
 @dataclass(frozen=True)
 class Reading:
-    """What a cutter sees of a batch."""
+    """A cutter's view of a batch."""
 
     states: Tensor  # [B, T, D] the reader's state for each symbol; zero on padding
     symbols: Tensor  # [B, T]   ids
@@ -34,7 +34,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Where cut or no cut is already decided: at </s>, in front of it, and where cuts are given."""
+    """Gaps that are already decided: at </s>, in front of it, and where cuts are given."""
 
     cut: Tensor  # [B, T] bool: a segment ends here
     keep: Tensor  # [B, T] bool: no segment ends here; padding included

@@ -1,7 +1,7 @@
-"""The mean of the weights of several models: of a run's last or best checkpoints, or of whole folders.
+"""Average the weights of several models: a run's last or best checkpoints, or model folders.
 
-Only parameters have a mean. Buffers, such as the counts of a rate or a number that follows a schedule, are
-those of the newest model; a threshold of cuts has to fit the weights and is set on training text again.
+Only parameters are averaged. Buffers, such as a rate's counts or a scheduled number, come from the newest
+model. A threshold of cuts has to fit the weights, so it is set on training text again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from caesura.training.prepare import text_files, training_numbers
 from caesura.training.threshold import settle
 
 By = Literal["last", "best"]
-Row = dict[str, Any]  # what is recorded of a model that went into the mean
+Row = dict[str, Any]  # the record of one averaged model
 KEYS = {"last": "training.keep_last", "best": "training.keep_best"}
 WHERE = {"last": CHECKPOINTS, "best": BEST}
 SCORES = "bleu", "chrf", "update"
@@ -56,14 +56,14 @@ OWN = {CONFIG, SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS, WORDS, CARD}  # wri
 
 
 class Mean:
-    """The mean of tensors by name, summed in float64: memory for one sum, however many there are."""
+    """A mean of tensors by name, summed in float64; its memory does not grow with the number of models."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names, self.count = names, 0
         self._sums: dict[str, Tensor] = {}
 
     def add(self, tensors: Mapping[str, Tensor]) -> None:
-        """One model more."""
+        """Add one model."""
         self.count += 1
         for name in self.names:
             value = tensors[name].detach().double()
@@ -75,7 +75,7 @@ class Mean:
 
 
 def average_run(folder: Path, by: By, count: int, out: Path, say: Callable[[str], None]) -> list[Row]:
-    """Write the mean of a run's last or best `count` checkpoints as a model folder; what went into it."""
+    """Write the mean of a run's last or best `count` checkpoints as a model folder; returns their records."""
     model = Translator.from_pretrained(folder)
     _refuse_taken(out, model.config)
     mean, rows = _mean_of(model), []
@@ -96,7 +96,7 @@ def average_run(folder: Path, by: By, count: int, out: Path, say: Callable[[str]
 
 
 def average_folders(folders: Sequence[Path], out: Path, say: Callable[[str], None]) -> list[Row]:
-    """Write the mean of models of one architecture that began with the same weights; what went into it."""
+    """Write the mean of models that began with the same weights; returns their records."""
     model = Translator.from_pretrained(folders[0])
     _refuse_taken(out, model.config)
     mean = _mean_of(model)
@@ -134,7 +134,7 @@ def _chosen(folder: Path, by: By, count: int) -> list[Path]:
 
 
 def _score(path: Path) -> tuple[Any, Any, Any]:
-    """What the best are chosen by; of equal ones, the later is better."""
+    """The key by which the best are chosen; of equal ones, the later is better."""
     facts = read_facts(path)
     bleu, chrf, update = (facts.get(name) for name in SCORES)
     if not all(isinstance(value, int | float) for value in (bleu, chrf, update)):
@@ -143,7 +143,7 @@ def _score(path: Path) -> tuple[Any, Any, Any]:
 
 
 def _read(paths: Sequence[Path], by: By, model: Translator) -> Iterator[tuple[dict[str, Tensor], Row]]:
-    """The weights of each file, and what is recorded of it; one at a time is in memory."""
+    """The weights and the record of each file; one file is in memory at a time."""
     check = partial(_refuse_strange, resolve(model.config))
     optimizer = build_adam(model, model.config.training)
     for path in paths:
@@ -162,7 +162,7 @@ def _refuse_strange(config: Config, path: Path, begun: Any) -> None:
 
 
 def _refuse_unmatched(first: Path, model: Translator, folder: Path, other: Translator) -> None:
-    """Refuse a folder whose weights have no mean with those of the first."""
+    """Refuse a folder whose weights cannot be averaged with those of the first."""
     differing = differences(resolve(model.config), resolve(other.config))
     if changes := [change for change in differing if change.startswith(SAME)]:
         raise InputError(
@@ -184,7 +184,7 @@ def _fingerprints(model: Translator) -> list[Any]:
 
 
 def _refuse_taken(out: Path, config: Config) -> None:
-    """Refuse to write into a folder that holds anything but what a killed call has begun to write."""
+    """Refuse to write into a folder that holds anything but leftovers of a killed call."""
     if not out.exists():
         return
     with refuse_unwritable(out):
@@ -215,7 +215,7 @@ def _write(
 
 
 def _settle(model: Translator, folder: Path, say: Callable[[str], None]) -> None:
-    """Set the threshold that the model cuts with, if it has one, as before a validation."""
+    """Set the threshold of the model's cuts, if it has one, as before a validation."""
     if not model.segmenter.settles:
         return
     if lost := [path for path in text_files(model.config, "train").values() if not stored(path).is_file()]:
@@ -257,7 +257,7 @@ Made with caesura {__version__}, torch {torch.__version__}.
 
 
 def listed(row: Row) -> str:
-    """A model that went into the mean, in words."""
+    """An averaged model, in words."""
     if "folder" in row:
         return f"`{row['folder']}`"
     scores = f": dev BLEU {row['bleu']:.2f}, chrF2 {row['chrf']:.2f}" if "bleu" in row else ""

@@ -1,4 +1,4 @@
-"""The model card: what a model folder holds, for the person who opens it."""
+"""The model card: a description of a model folder for the person who opens it."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ Python {platform.python_version()}. To repeat it: `caesura train {place}/config.
 
 
 def shown_place(folder: Path) -> str:
-    """What a card calls its folder: the rest of an absolute path means nothing elsewhere."""
+    """The folder's name on a card: the rest of an absolute path means nothing elsewhere."""
     return folder.name if folder.is_absolute() else str(folder)
 
 
 def usage(folder: Path) -> str:
-    """How a model is used."""
+    """The paragraph on how to use a model."""
     place = shown_place(folder)
     return f"""To use it: `caesura translate {place} < text`, or in Python
 `caesura.Translator.from_pretrained("{place}").translate([...])`."""

@@ -28,13 +28,13 @@ def refuse_changes(config: Config, folder: Path, going_on: bool = False) -> Conf
 
 
 def refuse_strange_checkpoint(config: Config, path: Path, begun: Any) -> None:
-    """Refuse a checkpoint of a run that was `begun` with another config, whatever the folder's file says."""
+    """Refuse a checkpoint whose run was `begun` with another config, whatever the folder's file says."""
     if changes := changes_since(config, path, begun):
         raise _other_config(path, changes, "remove it, undo that or choose another --out")
 
 
 def changes_since(config: Config, path: Path, begun: Any) -> list[str]:
-    """Where a config differs from the one that the run of a checkpoint was `begun` with.
+    """The differences between a config and the one with which a checkpoint's run was `begun`.
 
     Checkpoints of earlier versions have no config and are accepted as they are.
     """
@@ -72,7 +72,7 @@ def _same_text(config: Config, folder: Path) -> bool:
     digests = text_digests(config)
     for path in list_checkpoints(folder / "checkpoints"):
         with suppress(DamagedError):  # one is enough
-            if read_progress(path).text[: len(digests)] == digests:  # those of the vocabularies are last
+            if read_progress(path).text[: len(digests)] == digests:  # the hashes of vocabularies are last
                 return True
     return False
 

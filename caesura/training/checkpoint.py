@@ -23,10 +23,10 @@ from caesura.model_folder import expect_weights
 from caesura.visible import quoted
 
 FORMAT = 2
-READABLE = (1, 2)  # those of format 1 have no checksum
+READABLE = (1, 2)  # format 1 has no checksum
 RANDOM_STATE = 1 << 16  # numbers; PyTorch's have 5,056 bytes on a CPU and 16 on a GPU
-CHECKPOINTS, BEST = "checkpoints", "best"  # folders of a run
-MODEL = "model."  # what the names of weights begin with in a checkpoint
+CHECKPOINTS, BEST = "checkpoints", "best"  # folders in a run's folder
+MODEL = "model."  # names of weights begin with it in a checkpoint
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Progress:
     text: list[str] = field(default_factory=list)  # digests of all text and both vocabularies
     collapsed: dict[str, str] = field(default_factory=dict)  # how segments have, at the last validation
     finished: str = ""  # why training ended, once it has
-    best: list[dict[str, float]] = field(default_factory=list)  # the validations whose weights are kept
+    best: list[dict[str, float]] = field(default_factory=list)  # validations whose weights are kept
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ def save_checkpoint(folder: Path, state: Snapshot, keep: int) -> Path:
 def ranked(
     best: list[dict[str, float]], update: int, bleu: float, chrf: float, keep: int
 ) -> list[dict[str, float]]:
-    """The best `keep` validations once there is a new one, best first; of equal ones, the later is better."""
+    """The best `keep` validations, a new one included, best first; of equal ones, the later is better."""
     rows = [*best, {"update": update, "bleu": bleu, "chrf": chrf}]
     return sorted(rows, key=lambda row: (row["bleu"], row["chrf"], row["update"]), reverse=True)[:keep]
 
 
 def save_best(folder: Path, state: Snapshot) -> None:
-    """Write the weights of a state whose validation is among the best, for averaging."""
+    """If a state's validation is among the best, write its weights, for averaging."""
     update = state.progress["update"]
     for row in state.progress["best"]:
         if row["update"] == update:
@@ -149,7 +149,7 @@ def load_checkpoint(
 ) -> Progress:
     """Put the tensors of a checkpoint back in place; returns its counters.
 
-    `check` may refuse it for its config, which is None in those of earlier versions.
+    `check` may refuse it for its config, which is None in checkpoints of earlier versions.
     """
     parts, progress = _read(path, model, optimizer, check)
     try:
@@ -165,7 +165,7 @@ def load_weights(
     optimizer: torch.optim.Optimizer,
     check: Callable[[Path, Any], None] = lambda path, config: None,
 ) -> tuple[dict[str, Tensor], Progress]:
-    """The weights of a checkpoint, which have to be those of such a model, and its counters."""
+    """The weights and counters of a checkpoint; the weights have to fit the model."""
     parts, progress = _read(path, model, optimizer, check)
     weights = parts["model"]
     expect_weights(
@@ -177,7 +177,7 @@ def load_weights(
 def _read(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, check: Callable[[Path, Any], None]
 ) -> tuple[dict[str, dict[str, Tensor]], Progress]:
-    """The tensors of a checkpoint by what they are of, and its counters."""
+    """The tensors of a checkpoint by part (model, optimizer, random), and its counters."""
 
     def expect(kinds: Kinds) -> None:
         try:

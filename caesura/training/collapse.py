@@ -24,10 +24,10 @@ SHORT = 8.0  # symbols per sentence: in shorter text, one segment per sentence m
 
 @dataclass(frozen=True)
 class CutCounts:
-    """How a text was cut."""
+    """Cuts of a text in numbers."""
 
     symbols: int  # </s> left out
-    segments: int  # without those of </s> alone
+    segments: int  # without segments of </s> alone
     sentences: int  # without empty ones
 
     @classmethod

@@ -20,10 +20,10 @@ AHEAD = 3  # batches that wait for the GPU
 
 
 class Planned(NamedTuple):
-    """A batch of the plan, and what this process computes of it."""
+    """A batch of the plan, and the parts that this process computes."""
 
-    rows: NDArray[np.int64]  # sentences of the corpus
-    parts: list[Batch]  # one with all rows, where nothing is split
+    rows: NDArray[np.int64]  # sentences by number
+    parts: list[Batch]  # a single part if nothing is split
 
 
 class Epochs:

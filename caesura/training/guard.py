@@ -45,7 +45,7 @@ class Guard:
     progress: Progress
     journal: Journal
     say: Callable[[str], None]
-    keeps: bool = True  # whether batches are kept, which one of several processes does
+    keeps: bool = True  # whether this process keeps batches: one of several does
     seen: list[Seen] = field(default_factory=list)
 
     def note(self, rows: NDArray[np.int64], wrong: Tensor) -> None:

@@ -30,11 +30,11 @@ class Stop(Exception):
 
 
 class Interrupt:
-    """Inside it, SIGINT, SIGTERM and SIGHUP are remembered instead of acted on; ignored ones stay ignored.
+    """Inside it, SIGINT, SIGTERM and SIGHUP are only remembered; ignored signals stay ignored.
 
     Ctrl-C after one of them is a KeyboardInterrupt. The others are not: a job scheduler may send several.
-    With `lasting`, that goes on behind it: torchrun sends SIGTERM to processes that are about to say why they
-    end.
+    With `lasting`, this holds after its end, too: torchrun sends SIGTERM to processes that are about to say
+    why they end.
     """
 
     def __init__(self, time_limit: float | None = None, lasting: bool = False) -> None:

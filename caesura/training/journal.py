@@ -110,7 +110,7 @@ class Journal:
 
 
 class NoJournal(Journal):
-    """The log of a process that has none."""
+    """The log of a process that writes none."""
 
     def __init__(self) -> None:
         pass
@@ -122,7 +122,7 @@ class NoJournal(Journal):
         """Nothing."""
 
     def sizes(self) -> dict[str, int]:
-        """No files, and so no sizes."""
+        """Empty: there are no files."""
         return {}
 
     def close(self) -> None:

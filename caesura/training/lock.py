@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from caesura.training.world import World  # which imports torch
 
 _TRIES, _PAUSE = 10, 0.005  # seconds
-APPEARS_WITHIN = 30.0  # seconds: file systems of a network show new files to other machines late
+APPEARS_WITHIN = 30.0  # seconds: network file systems show new files to other machines late
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def hold(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def refuse_unseen(folder: Path, world: World) -> None:
-    """Refuse a held folder that a process of the world does not see, as on the disk of another machine."""
+    """Refuse a folder that some process of the world does not see, as on another machine's disk."""
     content = world.shared((folder / LOCK).read_bytes() if world.leads else b"")
     sees = world.leads or _appears(folder / LOCK, content)
     processes = world.gathered(None if sees else f"process {world.rank} on {socket.gethostname()}")

@@ -152,10 +152,10 @@ def _ended_by_bound(run: Run) -> bool:
 
 
 def _update(run: Run, step: Step, planned: Planned) -> None:
-    """One step of Adam; the sums for the log do not wait for the device.
+    """One step of Adam. The sums for the log do not wait for the device.
 
-    Where the loss or a gradient is not finite, nothing changes. All that is decided here follows from sums
-    over all processes, which are the same in each.
+    If the loss or a gradient is not finite, nothing changes. All decisions here follow from sums over all
+    processes, so every process decides alike.
     """
     settings, parameters = run.config.training, [*run.model.parameters()]
     most = settings.clip_grad_norm

@@ -1,4 +1,4 @@
-"""Adam as the config asks for it, with weight decay where it does good."""
+"""Adam as configured, with weight decay only for weights that should have it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from caesura.kernels.adam import Adam
 
 
 def build_adam(model: nn.Module, settings: Training) -> Adam:
-    """Adam with decoupled weight decay: an update first takes rate * `weight_decay` of each weight away.
+    """Adam with decoupled weight decay: an update first subtracts rate * `weight_decay` of each weight.
 
-    Biases, norms and embeddings keep theirs: see `decaying`.
+    Biases, norms and embeddings do not decay: see `decaying`.
     """
     groups: list[dict[str, Any]] = [{"params": [*model.parameters()]}]
-    if settings.weight_decay:  # else one group, in the order of earlier checkpoints
+    if settings.weight_decay:  # one group, in the order of earlier checkpoints
         weights = decaying(model)
         others = [p for p in model.parameters() if all(p is not weight for weight in weights)]
         groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others}]
@@ -33,8 +33,9 @@ def build_adam(model: nn.Module, settings: Training) -> Adam:
 def decaying(model: nn.Module) -> list[nn.Parameter]:
     """The matrices of a model, embedding tables excepted.
 
-    Decay reaches a row of a table at every update, its gradient only where the symbol occurs: rare symbols
-    would lose what they have learned. A table that is also the output layer stays an embedding table.
+    Decay would shrink a table's row at every update, but its gradient comes only when the symbol occurs. So
+    rare symbols would lose what they have learned. A table that is also the output layer counts as an
+    embedding table.
     """
     tables = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     return [p for p in model.parameters() if p.dim() > 1 and all(p is not table for table in tables)]

@@ -29,8 +29,8 @@ from caesura.model_folder import Vocabularies, load_vocabularies, save_vocabular
 
 FEW_PAIRS = 100  # fewer get a remark
 PASSES = 20  # over the training text between two validations; more get a remark too
-CACHE = "cache"  # a run's folder of ids, where they cannot lie beside the text
-Progress = Callable[[str, int, int], None]  # what is done, lines so far, about how many there are; 0: unknown
+CACHE = "cache"  # a run's folder for ids, if they cannot lie beside the text
+Progress = Callable[[str, int, int], None]  # the task, lines so far, about how many there are (0: unknown)
 LONGEST = 5000  # symbols of a training sentence: a longer one could take all memory alone
 
 
@@ -43,7 +43,7 @@ class Prepared:
     corpus: Corpus
     dev: Sentences
     digests: list[str]  # of all text and all vocabularies, so that a resumed run can tell if they changed
-    learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # what `data.cuts` needs to cut any source
+    learnt_cuts: Vocabulary | EntropyModelCuts | None = None  # needed by `data.cuts` to cut any source
     notices: Sequence[str] = ()  # remarks on the text, to be printed before training
 
 
@@ -114,9 +114,9 @@ def training_corpus(
     say: Callable[[str], None] = lambda message: None,
     check_cache: bool = False,
 ) -> Corpus:
-    """The training text of a run in this folder as ids, with its cuts, made if the cache does not have them.
+    """The training text of a run in this folder as ids, with its cuts; made if the cache lacks them.
 
-    With `check_cache`, what the cache has is compared with its checksums.
+    With `check_cache`, files of the cache are compared with their checksums.
     """
     numbering = training_numbers(config, vocabularies, progress)
     cache = Cache.of(numbering.text.src, folder / CACHE)
@@ -129,7 +129,7 @@ def training_corpus(
 def training_numbers(
     config: Config, vocabularies: Vocabularies, progress: Progress = lambda what, done, total: None
 ) -> Numbering:
-    """How the training text becomes ids."""
+    """The settings by which the training text becomes ids."""
     data = config.data
     longest = data.src.max_length or LONGEST, data.trg.max_length or LONGEST
     cuts = cuts_of(config, "train", vocabularies.cuts, partial(progress, "aligning the training text"))
@@ -170,7 +170,7 @@ def cuts_of(
     learnt: Vocabulary | EntropyModelCuts | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CutsSource | None:
-    """Where the source of a part of the text is cut, as `data.cuts` says; None where it does not."""
+    """The cuts of `data.cuts` for the source of a part of the text; None if there are none."""
     cuts = config.data.cuts
     if isinstance(cuts, AlignmentCuts) and part == "train":
         blame = partial(config.blame, "data.cuts")
@@ -257,7 +257,7 @@ def _train_vocabularies(
     say: Callable[[str], None],
     device: str,
 ) -> tuple[Vocabularies, tuple[WordCounts, WordCounts]]:
-    """All vocabularies, and the words of both sides; what is learnt from lines reads them once more."""
+    """All vocabularies, and the words of both sides; some vocabularies read the lines once more."""
     data = config.data
     read = partial(progress, "reading the vocabulary")
     split = data.src.level == "word", data.trg.level == "word"
@@ -277,7 +277,7 @@ def _train_vocabularies(
 
     if data.joint:
         joint = train_vocabulary(data.src.level, lines(0, 1), data.src.voc_limit)
-        return Vocabularies(joint, joint), words  # of subwords, which are not cut at the ends of others
+        return Vocabularies(joint, joint), words  # subwords are not cut at the ends of other symbols
     src, trg = (
         train_vocabulary(
             side.level, counts.symbols(i, side.level) or lines(i), side.voc_limit, side.byte_fallback

@@ -1,6 +1,6 @@
 """Packs a trained model for shipping: half as many bytes per weight, no paths of the machine that trained it.
 
-`python -m caesura.training.release RUN CARD OUT` does it for the model of a run; CARD is what its card says
+`python -m caesura.training.release RUN CARD OUT` does it for the model of a run; CARD is the part of its card
 about the text.
 """
 

@@ -45,7 +45,7 @@ class Reporter(Protocol):
         """Something happened once."""
 
     def working(self, what: str, done: int, total: int = 0) -> None:
-        """Something long is under way before training; `total` is 0, or about how much there is to do."""
+        """A long task before training has come so far; `total` is 0, or about how much there is to do."""
 
     def update(self, progress: Progress, loss: float | None) -> None:
         """An update was made; the loss is there now and then."""
@@ -111,7 +111,7 @@ class Run:
         self.saved = time.monotonic()
 
     def _write(self, state: Snapshot) -> None:
-        """Weights are there before the checkpoint that lists them, and go after the one that does not."""
+        """Write weights before the checkpoint that lists them; remove them after one that does not."""
         save_best(self.folder / BEST, state)
         save_checkpoint(self.folder / CHECKPOINTS, state, self.config.training.keep_last)
         drop_worse(self.folder / BEST, state)
@@ -154,7 +154,7 @@ class Run:
 
 
 def settle_all(run: Run) -> None:
-    """Set the threshold that the model cuts with outside of training, in all processes."""
+    """Set the threshold of the model's cuts outside training, in all processes."""
     if run.world.leads:
         settle(run.model, run.corpus)
     run.world.align(run.model.buffers())

@@ -54,7 +54,7 @@ class HalveAndStop:
 
 
 def bound_reached(settings: Training, update: int, epoch: int) -> str:
-    """The upper bound that training has come to after so many updates and epochs; "" where there is none."""
+    """The upper bound that so many updates and epochs have reached; "" if they have reached none."""
     if settings.updates is not None and update >= settings.updates:
         return f"{settings.updates} updates"
     if settings.epochs is not None and epoch >= settings.epochs:
@@ -63,10 +63,10 @@ def bound_reached(settings: Training, update: int, epoch: int) -> str:
 
 
 def rate_at(settings: Training, rate: float, update: int) -> float:
-    """Adam's rate at an update; `update` others came before.
+    """Adam's rate for the update that follows `update` others.
 
-    It rises to `rate` at the `warmup`-th and stays there; or, with decay, it falls from there: evenly, to 0
-    after the last update, or with the inverse square root of the number of updates.
+    It rises to `rate` at the `warmup`-th update and stays there. With decay, it falls from there: evenly, to
+    0 after the last update, or with the inverse square root of the number of updates.
     """
     warmup, number = settings.warmup, update + 1
     if number <= warmup:

@@ -51,7 +51,7 @@ from caesura.training.world import World
 
 VOCABULARIES = (SRC_VOCABULARY, TRG_VOCABULARY, *LEARNT_CUTS)
 FILES = (CONFIG, WEIGHTS, *VOCABULARIES, WORDS, CARD, METRICS, VALIDATIONS)
-FOLDERS = (CHECKPOINTS, BEST, CACHE, "tensorboard", SKIPPED)  # of a run, and nobody else's
+FOLDERS = (CHECKPOINTS, BEST, CACHE, "tensorboard", SKIPPED)  # a run's own
 
 
 def open_run(
@@ -65,7 +65,7 @@ def open_run(
 ) -> tuple[Run, Prepared]:
     """Start a run in `folder`, or resume the one that is there; it is closed with `opened`.
 
-    Process 0 reads the text and writes what it makes of it, before the others of its `world` read that.
+    Process 0 reads the text and writes its numbers before the other processes of the `world` read them.
     """
     if not world.alone:
         refuse_unseen(folder, world)
@@ -77,10 +77,10 @@ def open_run(
     if begun is None and world.leads:
         refuse_overwriting(config, folder)
     crowded = use_threads(config.training.threads or (_threads_so_far(folder) if checkpoints else None))
-    torch.set_num_threads(world.shared(torch.get_num_threads()))  # sums of the same order everywhere
+    torch.set_num_threads(world.shared(torch.get_num_threads()))  # so that all add in the same order
 
     def working(what: str, done: int, total: int = 0) -> None:
-        if interrupt.signal is not None:  # not at the time limit: the next call would only do it all again
+        if interrupt.signal is not None:  # not at the time limit: the next call would have to do it all again
             raise Stop
         reporter.working(what, done, total)
 
@@ -90,7 +90,7 @@ def open_run(
     if config.testing.max_output_ratio is None:
         config = with_ratio(config, output_ratio(data.corpus.lengths, config.testing.max_output_extra))
     torch.manual_seed(config.training.seed)
-    # Under the config that the run was begun with, so that its file is the same beside all weights.
+    # With the run's first config, so that the same file lies beside all weights.
     vocabularies = data.src_vocabulary, data.trg_vocabulary, data.learnt_cuts
     model = Translator.build(begun or config, *vocabularies).to(device)
     if world.leads:
@@ -121,7 +121,7 @@ def _assemble(
     interrupt: Interrupt,
     world: World,
 ) -> tuple[Run, Path | None]:
-    """The run, and the checkpoint that it resumes."""
+    """The run, and the checkpoint from which it resumes."""
     settings, path = config.training, None
     optimizer = build_adam(model, settings)
     progress = Progress(learning_rate=settings.learning_rate, text=data.digests)
@@ -163,14 +163,14 @@ def _assemble(
 
 
 def _threads_so_far(folder: Path) -> int | None:
-    """The threads that a run began with: it goes on with as many, so that sums keep their order."""
+    """The number of threads with which a run began; it keeps that number, so that sums keep their order."""
     start = next((record for record in read_records(folder) if record["kind"] == "start"), {})
     threads = start.get("threads")
     return min(threads, own_cores()) if isinstance(threads, int) and threads > 0 else None
 
 
 def _going_on(window: dict[str, float], names: Sequence[str]) -> list[float]:
-    """The sums of a checkpoint; a figure that an older version summed up in another way starts at 0."""
+    """The sums of a checkpoint; if an older version summed a figure differently, it starts at 0."""
     return [
         window.get(name, 0.0) if f"{name} of" not in names or f"{name} of" in window else 0.0
         for name in names
@@ -185,7 +185,7 @@ def _restore(
     check: Callable[[Path, Any], None],
     reporter: Reporter,
 ) -> tuple[Path, Progress]:
-    """The newest checkpoint that is whole, put into the model and the optimizer."""
+    """Load the newest undamaged checkpoint into the model and the optimizer."""
     for path in reversed(checkpoints):
         try:
             progress = load_checkpoint(path, model, optimizer, check)
@@ -317,9 +317,9 @@ def _announce(run: Run, reporter: Reporter) -> None:
 
 
 def output_ratio(lengths: NDArray[np.integer], extra: int) -> float:
-    """The least ratio, 1 or more, so that ratio * source + extra symbols hold 99.9% of targets [N, 2].
+    """The least ratio, 1 or more, for which ratio * source + extra symbols are enough for 99.9% of targets.
 
-    In hundredths, rounded up.
+    It is rounded up to hundredths.
     """
     source, target = lengths[:, 0] + 1, lengths[:, 1] + 1  # </s> counts
     exact = float(np.quantile((target - extra) / source, 0.999))

@@ -23,15 +23,15 @@ from caesura.training.schedule import sampled_share
 from caesura.training.token_dropout import dropped
 from caesura.translator import Loss
 
-# What every step gives to the log, before what `Translator.counted` names; the loss is times its sentences.
+# Every step's sums for the log, before those of `Translator.counted`; the loss is times its sentences.
 SUMS = ("loss", "cross_entropy", "symbols", "sentences")
-ALIGNED = 64  # numbers: gradients begin where kernels read many at once
+ALIGNED = 64  # numbers: a gradient begins at a multiple, so that kernels can read many numbers at once
 
 
 class Step:
     """Leaves a batch's gradients in the parameters; the host waits only to learn the number of segments.
 
-    Where graphs are used or gradients are `shared` with other processes, they are views of one buffer.
+    Gradients are views of one buffer if graphs are used or other processes add theirs (`shared`).
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Step:
         self.flat = _flat_gradients(model) if shared or self.graphs is not None else None
 
     def __call__(self, parts: Batch | Sequence[Batch], update: int = 0) -> Tensor:
-        """The sums of `SUMS` and `Translator.counted`, float64, on the device; `update` came before.
+        """The sums of `SUMS` and `Translator.counted`, float64, on the device, after `update` updates.
 
-        A batch may come in parts, whose gradients and sums are added up; there may be none.
+        A batch may come in parts, even none, whose gradients and sums are added up.
         """
         parts = [parts] if isinstance(parts, Batch) else parts
         if not self.model.training:
@@ -72,7 +72,7 @@ class Step:
         except RuntimeError as problem:
             if not out_of_memory(problem):
                 raise
-        # Here, where nothing holds on to what the attempt has computed.
+        # Here, outside the handler, nothing holds on to the attempt's tensors.
         return self._in_pieces(parts, update, risk)
 
     def _summed(self, parts: Sequence[Batch], compute: Callable[[Batch], Tensor]) -> Tensor:
@@ -104,17 +104,17 @@ class Step:
             return self._forced(batch, segments)
 
     def _source(self, batch: Batch) -> Tensor:
-        """What the segmenter reads; symbols after which it has to cut stay."""
+        """The segmenter's input; token dropout spares symbols after which it has to cut."""
         return dropped(batch.src, self.settings.src_token_dropout, self.model.segmenter.cut_after)
 
     def _forced(self, batch: Batch, segments: Segments) -> Loss:
-        """The loss of the targets, some of whose symbols the decoder does not see."""
+        """The loss of the targets, with token dropout on the decoder's input."""
         if batch.trg_in is not None:
             batch = replace(batch, trg_in=dropped(batch.trg_in, self.settings.trg_token_dropout))
         return self.model.loss(batch, segments, self.sampled)
 
     def _in_pieces(self, parts: Sequence[Batch], update: int, risk: bool) -> Tensor:
-        """The same gradients, of what does not fit, summed over as few pieces of each part as do."""
+        """The same gradients if memory is short: each part in as few pieces as fit, added up."""
         pieces, most = 1, max(map(len, parts))
         compute = partial(self._plainly, update=update, risk=risk)
         while pieces < most:
@@ -206,7 +206,7 @@ class Step:
 
 
 def _flat_gradients(model: Translator) -> Tensor:
-    """Zeros, of which each parameter gets a view for its gradient."""
+    """Zeros; each parameter gets a view of them for its gradient."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     sizes = [-(-p.numel() // ALIGNED) * ALIGNED for p in parameters]
     flat = torch.zeros(sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
@@ -216,7 +216,7 @@ def _flat_gradients(model: Translator) -> Tensor:
 
 
 def _pieces(parts: Sequence[Batch], count: int) -> Iterator[Batch]:
-    """So many pieces of each part, or one per sentence."""
+    """Each part in `count` pieces, or in one per sentence if it has fewer sentences."""
     for part in map(Batch.as_part, parts):
         for rows in np.array_split(np.arange(len(part)), min(count, len(part))):
             yield part.rows(slice(int(rows[0]), int(rows[-1]) + 1))

@@ -1,4 +1,4 @@
-"""Token dropout: some symbols that training reads are replaced by <unk>; what is to be written stays."""
+"""Token dropout: <unk> replaces some symbols that training reads, but none that it should write."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from caesura.data.vocabulary import SPECIALS, UNK
 
 
 def dropped(symbols: Tensor, share: float, spared: Collection[int] = ()) -> Tensor:
-    """`symbols` [B, T], each replaced by <unk> with probability `share`; never a special nor one `spared`.
+    """`symbols` [B, T], each replaced by <unk> with probability `share`, but no special or `spared` one.
 
-    Shapes stay, and nothing waits for the device, so that a captured step draws anew at each replay. Where
-    nothing is dropped nothing is drawn.
+    Shapes stay, and nothing waits for the device, so that a captured step draws anew at each replay. With a
+    share of 0, nothing is drawn.
     """
     if not share:
         return symbols

@@ -29,7 +29,7 @@ class ValidationExample(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """The figures of a validation, as they are logged."""
+    """The logged figures of a validation."""
 
     update: int
     sentences: int
@@ -62,9 +62,9 @@ class Validation:
 def translated(
     model: Translator, sources: Sequence[str], progress: Callable[[int], None], world: World
 ) -> list[Output] | None:
-    """The greedy translations, made by all processes; only process 0 has them, the others an empty list.
+    """The greedy translations, made by all processes; process 0 returns them, the others an empty list.
 
-    None where `progress` has stopped one of them. Each batch is the one that a single process would make.
+    None if `progress` has stopped a process. The batches are those of a single process.
     """
     outputs: list[Output] | None = None
     with suppress(Stop):

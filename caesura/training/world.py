@@ -42,14 +42,14 @@ class LostError(TrainingError):
 
 
 class World:
-    """A process that trains alone: sums and maxima are those of one process, and nothing waits."""
+    """A process that trains alone: nothing is exchanged, and nothing waits."""
 
     rank, size = 0, 1
     alone = True  # whether no number goes through other processes
 
     @property
     def leads(self) -> bool:
-        """Whether this process has the folder, the log and the terminal."""
+        """Whether this process writes to the folder, the log and the terminal."""
         return self.rank == 0
 
     def sum(self, *tensors: Tensor | None) -> None:
@@ -78,7 +78,7 @@ class World:
         return bool(self.maximum(int(flag)))
 
     def in_turn(self, work: Callable[[], T], stop: type[Exception]) -> T:
-        """Do the work in process 0, then in the others; where one raises `stop`, all raise it."""
+        """Do the work in process 0, then in the others; if one raises `stop`, all raise it."""
         result, stopped = None, False
         for mine in (self.leads, not self.leads):
             if mine and not stopped:
@@ -163,7 +163,7 @@ class Launched(World):
         torch.manual_seed(int(np.random.SeedSequence([*numbers, self.rank]).generate_state(1)[0]))
 
     def close(self) -> None:
-        """Leave the others once all of them are done."""
+        """Leave the group once all processes are done."""
         self.maximum(0)
         with self._together():
             for other in self._tied:
@@ -173,15 +173,14 @@ class Launched(World):
         self._distributed.destroy_process_group()
 
     def end(self, problem: BaseException) -> None:
-        """End this process because of a problem, which only the first process to end prints.
+        """End this process because of a problem; only the first process to end prints one.
 
-        It ends at once: what Python does at its end would wait for a GPU that itself waits for the GPU of a
-        process that is gone.
+        It ends at once: a normal exit would wait for a GPU that waits for the GPU of a process that is gone.
         """
         self._ending.acquire()  # for good: no other thread ends it as well
         if isinstance(problem, Interrupted):
             with suppress(LostError):
-                self.maximum(0)  # torchrun ends all processes after the first: not while process 0 writes
+                self.maximum(0)  # torchrun ends all processes after the first; process 0 may still be writing
         if self._first():
             status = explain(problem)
         else:
@@ -193,10 +192,10 @@ class Launched(World):
         os._exit(status)
 
     def _first(self) -> bool:
-        """Whether no other process has ended before."""
+        """Whether this is the first process to end."""
         try:
             return self._store.add("ended", 1) == 1
-        except RuntimeError:  # the process that has the store is gone
+        except RuntimeError:  # the process with the store is gone
             return True
 
     def _watch(self, other: int) -> None:
@@ -229,7 +228,7 @@ class Launched(World):
 
 @contextmanager
 def launched() -> Iterator[World]:
-    """The world of this process; a problem inside ends all of several processes."""
+    """The world of this process; with several processes, a problem inside ends all of them."""
     if (os.environ.get(SIZE) or "1") == "1":
         yield World()
         return
@@ -256,7 +255,7 @@ def _first_line(problem: Exception) -> str:
 
 
 def _check_environment() -> None:
-    """Refuse variables with which several processes cannot find each other."""
+    """Refuse variables of torchrun that are missing or wrong."""
     remedy = f"start several processes with torchrun, or one without {SIZE}"
     for name in (SIZE, RANK, ADDRESS, PORT):
         if not (value := os.environ.get(name)):
@@ -268,9 +267,9 @@ def _check_environment() -> None:
 def _name_of_start(store: Store, rank: int, size: int) -> str:
     """A name that all processes of this start agree on, and that no earlier start had.
 
-    torchrun keeps its store when it starts processes again. Without a name of its own, a start would read
-    addresses there of processes that are gone. So process 0 makes a name up, and the others follow it once
-    they see that process 0 has seen them: a name left by an earlier start does not list them.
+    torchrun keeps its store when it starts processes again. Without its own name, a start would read the
+    addresses of processes that are gone. So process 0 makes up a name, and the others accept it once the
+    store says that process 0 has seen them: a name left by an earlier start does not list them.
     """
     own = uuid4().hex
     if rank == 0:
@@ -289,7 +288,7 @@ def _name_of_start(store: Store, rank: int, size: int) -> str:
 
 
 def _use_own_gpu(local: int) -> None:
-    """Let this process see only one GPU, that of its place on its machine; none where there are too few."""
+    """Let this process see only one GPU, by its number on its machine; none if there are too few."""
     if VISIBLE not in os.environ:
         os.environ[VISIBLE] = str(local)
         return

@@ -36,7 +36,7 @@ def model() -> Translator:
 def test_maps_of_heads_are_those_of_the_sentence_alone(model: Translator) -> None:
     cuts = [output.segmentation for output in model.process(TEXTS, None)]
     maps = list(attention_maps(model, TEXTS, TARGETS, cuts, heads=True))
-    assert [*attention_maps(model, TEXTS, TARGETS, cuts)] == maps  # but for the heads
+    assert [*attention_maps(model, TEXTS, TARGETS, cuts)] == maps  # except for the heads
     for text, target, one in zip(TEXTS, TARGETS, maps, strict=True):
         batch = collate([(model.src_vocabulary.encode(text), model.trg_vocabulary.encode(target))])
         assert batch.trg_in is not None

@@ -14,7 +14,7 @@ from helpers import LOOKUP, tiny_model
 from wording import refuses, wording
 
 from caesura.analysis.flips import all_flips
-from caesura.analysis.moves import move_cuts
+from caesura.analysis.moves import better_cuts
 from caesura.config import load_config
 from caesura.inference import Translator
 from caesura.training.loop import train
@@ -26,7 +26,7 @@ every_segmenter = pytest.mark.parametrize("segmenter", [*EVERY, DRAWN], ids=[*NA
 
 
 def loss(model: Translator, source: str, target: str, cuts: Sequence[int]) -> float:
-    """As `score` has it, of cuts after these symbols."""
+    """The loss by `score` with cuts after these symbols."""
     [log_prob] = model.score([source], [target], cuts=[[at + 1 for at in cuts]])
     return -log_prob / (len(target) + 1)
 
@@ -34,7 +34,7 @@ def loss(model: Translator, source: str, target: str, cuts: Sequence[int]) -> fl
 @every_segmenter
 def test_moves_gain_at_a_kept_rate_and_their_losses_are_those_of_score(segmenter: dict) -> None:
     model = tiny_model(segmenter)
-    moved, own = move_cuts(model, SOURCES, TARGETS, 9), all_flips(model, SOURCES, TARGETS, 0)
+    moved, own = better_cuts(model, SOURCES, TARGETS, 9), all_flips(model, SOURCES, TARGETS, 0)
     for source, target, one, flips in zip(SOURCES, TARGETS, moved, own, strict=True):
         assert one.own == [at for at, cut in enumerate(flips.cuts) if cut]
         assert one.before == pytest.approx(loss(model, source, target, one.own), abs=1e-12)
@@ -45,7 +45,7 @@ def test_moves_gain_at_a_kept_rate_and_their_losses_are_those_of_score(segmenter
 
 def test_each_round_makes_the_best_of_the_moves_that_are_tried() -> None:
     model = tiny_model(EVERY[1])
-    rounds = [move_cuts(model, SOURCES[:1], TARGETS[:1], n)[0] for n in range(5)]
+    rounds = [better_cuts(model, SOURCES[:1], TARGETS[:1], n)[0] for n in range(5)]
     assert rounds[0].cuts == rounds[0].own
     assert rounds[0].after == rounds[0].before
     assert rounds[1].moves == 1
@@ -74,15 +74,15 @@ def test_each_round_makes_the_best_of_the_moves_that_are_tried() -> None:
 @every_segmenter
 def test_sentences_move_alone_as_in_company(segmenter: dict) -> None:
     model = tiny_model(segmenter)
-    together = move_cuts(model, SOURCES, TARGETS)
-    alone = [move_cuts(model, [a], [b])[0] for a, b in zip(SOURCES, TARGETS, strict=True)]
+    together = better_cuts(model, SOURCES, TARGETS)
+    alone = [better_cuts(model, [a], [b])[0] for a, b in zip(SOURCES, TARGETS, strict=True)]
     assert [(one.cuts, one.moves) for one in together] == [(one.cuts, one.moves) for one in alone]
     assert [one.after for one in together] == pytest.approx([one.after for one in alone], abs=1e-12)
 
 
 def test_a_segmenter_without_cuts_is_refused() -> None:
     with refuses(ValueError, "LookupSegmenter "):
-        move_cuts(tiny_model(LOOKUP), SOURCES, TARGETS)
+        better_cuts(tiny_model(LOOKUP), SOURCES, TARGETS)
 
 
 CIF = (

@@ -276,7 +276,7 @@ def test_files_of_others_in_the_output_folder_are_not_overwritten(
 def test_training_does_not_write_through_a_link_out_of_its_folder(
     corpus: Path, model: Path, tmp_path: Path, name: str
 ) -> None:
-    if name == "cache":  # there where text as numbers cannot lie beside the text
+    if name == "cache":  # exists only if text as numbers cannot lie beside the text
         (model / name).mkdir(exist_ok=True)
     (model / name).rename(tmp_path / "precious")
     (model / name).symlink_to(tmp_path / "precious")

@@ -185,7 +185,7 @@ def test_no_permission_is_noticed_before_training_starts(
     text.chmod(0o755)
     config = write_config(folder / "c.yaml", "word", text)
     shutil.copytree(models["word"], out)
-    (out / "cache").mkdir()  # there where the text's folder cannot be written to
+    (out / "cache").mkdir()  # exists only if the text's folder cannot be written to
     for path in (out, *out.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     os.chown(out / name, 0, 0)

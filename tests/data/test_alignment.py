@@ -1,4 +1,4 @@
-"""Cuts where the aligned word of the target changes: the model against all its paths, and what it finds."""
+"""Cuts where the aligned word of the target changes: the model against all its paths, and its cuts."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def text(folder: Path, pairs: Sequence[tuple[str, str]]) -> ParallelText:
 
 
 def offsets(source: AlignedCuts, sources: Sequence[str]) -> list[list[int]]:
-    """The cuts of all lines, as numbering the text asks for them."""
+    """The cuts of all lines, as numbering the text reads them."""
     reader, result = source.reader(), []
     for start in range(0, len(sources), 100):
         reader.ahead(sources[start : start + 100])

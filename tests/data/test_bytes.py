@@ -1,4 +1,4 @@
-"""Bytes as symbols, and as what spells characters that a vocabulary does not have."""
+"""Bytes as symbols, and as the spelling of characters that a vocabulary lacks."""
 
 import json
 
@@ -18,8 +18,8 @@ from caesura.data.vocabulary import (
     ByteVocabulary,
     SpelledVocabulary,
     Vocabulary,
-    load_vocabulary,
 )
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 from caesura.output import cut_texts

@@ -17,7 +17,8 @@ from wording import refuses
 from caesura.config import RuleCuts, SymbolCuts
 from caesura.data.cuts import OffsetFile, RuledCuts, combine, places_of, text_cuts
 from caesura.data.sentences import Numbered
-from caesura.data.vocabulary import UNK, load_vocabulary
+from caesura.data.vocabulary import UNK
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 

@@ -111,7 +111,7 @@ def test_any_number_of_processes_writes_the_cuts_of_each_line(
 
 @given(st.lists(st.text(st.characters(codec=None), max_size=8), max_size=6))
 def test_all_at_once_is_one_after_the_other(texts: list[str]) -> None:
-    """Lone surrogates too, which the text of a file cannot have."""
+    """Lone surrogates too, although the text of a file cannot have them."""
     known = "".join(texts)[::2]
     for name in ("char", "spelled", "byte", "word"):
         options = {"kind": name, **VOCABULARIES[name], "size": None}

@@ -275,7 +275,7 @@ from caesura.data import blocks
 from caesura.data.cache import Cache
 from caesura.data.corpus import ParallelText
 from caesura.data.numbering import Numbering
-from caesura.data.vocabulary import load_vocabulary
+from caesura.data.vocabulary_file import load_vocabulary
 blocks.LINES, blocks._WORTH = 50, 1
 chars = load_vocabulary(sys.argv[2])
 text = ParallelText(sys.argv[1] + "/a", sys.argv[1] + "/b")

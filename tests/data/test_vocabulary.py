@@ -7,17 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from wording import refuses
 
-from caesura.data.vocabulary import (
-    BOS,
-    EOS,
-    KINDS,
-    PAD,
-    SPECIALS,
-    UNK,
-    CharVocabulary,
-    Vocabulary,
-    load_vocabulary,
-)
+from caesura.data.vocabulary import BOS, EOS, KINDS, PAD, SPECIALS, UNK, CharVocabulary, Vocabulary
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.data.vocabulary_training import train_vocabulary
 from caesura.errors import InputError
 

@@ -44,7 +44,7 @@ ENCODERS = {
     "recurrent": lambda: RecurrentEncoder(5, 3),
     "transformer": lambda: TransformerEncoder(5, 6, 3, 4, 2, 0.0),
 }
-# What the decoder of a row reads: each encoder serves one decoder of the other kind too.
+# Each encoder also serves one decoder of the other kind.
 READ = {"act, fed": "transformer", "transformer": "transformer"}
 SYMBOLS, LENGTHS = torch.tensor([[4, 5, 6, 3], [7, 7, 7, 7], [8, 3, 0, 0]]), torch.tensor([4, 0, 2])
 TARGETS, TARGET_LENGTHS = torch.tensor([[2, 4, 5], [2, 6, 7], [2, 5, 0]]), torch.tensor([3, 3, 2])

@@ -80,7 +80,7 @@ def test_a_start_from_other_cuts_lets_go_of_them_at_the_length_of_the_others(nam
     assert isinstance(weight, Schedule)
     assert (weight.end, weight.updates) == (0.0, 3000)
     assert segmenter(name).target == getattr(cuts, "target", 4.0) == 4.0
-    if name.startswith("moved-"):  # one sentence in 50 is known
+    if name.startswith("moved-"):  # the cuts of one sentence in 50 are known
         assert isinstance(cuts, FileCuts)
         assert (cuts.train.stem, cuts.dev, weight.start) == (name.removeprefix("moved-"), None, 50.0)
         return

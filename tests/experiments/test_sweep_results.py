@@ -15,7 +15,7 @@ from wording import refuses
 from caesura.config import flat
 from caesura.errors import InputError
 from caesura.experiments.outcome import milliseconds
-from caesura.experiments.provenance import differences
+from caesura.experiments.provenance import new_values
 from caesura.experiments.sweep_grid import parse_over
 from caesura.experiments.sweep_results import (
     chosen,
@@ -285,7 +285,7 @@ TREES = st.recursive(
 
 @given(TREES, TREES)
 def test_a_config_is_its_base_and_what_differs(base, tree):
-    run = result(settings=differences(base, tree), base="0")
+    run = result(settings=new_values(base, tree), base="0")
     again = replace(sweep([run]), configs={"0": base}).config(run)
     again.pop("training")
     values = {key: value for key, value in flat(again).items() if value is not None}

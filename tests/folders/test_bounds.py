@@ -17,10 +17,11 @@ from wording import refuses
 
 from caesura import model_folder
 from caesura.config import load_config, yamlfile
-from caesura.data import files, tensors, vocabulary
+from caesura.data import files, tensors, vocabulary, vocabulary_file
 from caesura.data.files import checksum, parse_json
 from caesura.data.tensors import DamagedError, read_facts, read_header
-from caesura.data.vocabulary import SPECIALS, WordVocabulary, load_vocabulary
+from caesura.data.vocabulary import SPECIALS, WordVocabulary
+from caesura.data.vocabulary_file import load_vocabulary
 from caesura.errors import InputError
 from caesura.experiments.sweep_results import load
 from caesura.inference import Translator
@@ -253,8 +254,9 @@ def test_a_vocabulary_of_more_tokens_than_can_be_is_neither_read_nor_written(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert vocabulary.MAX_TOKENS == 1_000_000
-    monkeypatch.setattr(vocabulary, "MAX_TOKENS", 1000)
-    monkeypatch.setattr(vocabulary, "Counter", None)  # none is looked at
+    for module in (vocabulary, vocabulary_file):
+        monkeypatch.setattr(module, "MAX_TOKENS", 1000)
+    monkeypatch.setattr(vocabulary_file, "Counter", None)  # none is looked at
     forge_vocabulary(model, kind="word", tokens=[*SPECIALS, *map(str, range(1000))])
     with refuses(InputError, f"{model / 'src.vocab.json'}: ", "1,000 "):
         load_vocabulary(model / "src.vocab.json")

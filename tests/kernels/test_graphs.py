@@ -1,4 +1,4 @@
-"""Which functions are captured, kept and given up; on the CPU, where running again stands for a graph."""
+"""Which functions are captured, kept and dropped; on the CPU, where a second run stands for a graph."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ from caesura.kernels.graphs import Graphs, Played
 
 
 class Recorded:
-    """In place of a graph."""
+    """Stands in for a graph."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.replay = function
 
 
 class Side:
-    """In place of a stream and a pool of memory; it writes down what it is asked for."""
+    """Stands in for a stream and a pool of memory; it records all calls."""
 
     def __init__(self, device: torch.device) -> None:
         self.short, self.asked = False, list[str]()
@@ -55,7 +55,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Graphs:
 
 
 def asked(recorder: Graphs) -> list[str]:
-    """Since it was looked at last."""
+    """The calls since the last look."""
     requests: list[str] = recorder.side.asked  # type: ignore[assignment, attr-defined]
     recorder.side.asked = []  # type: ignore[attr-defined]
     return requests

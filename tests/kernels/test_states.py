@@ -1,4 +1,4 @@
-"""A state is moved field by field, as its fields say."""
+"""A state is moved field by field; each field says how."""
 
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from caesura.kernels.states import EVERYONE, SENTENCE, grown, reordered
 
 
 class Pair(NamedTuple):
-    """A tuple that knows how its sentences are taken, of which one part is none."""
+    """A tuple with its own `rows`; one of its parts is None."""
 
     one: Tensor
     name: str
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Moves:
-    """A part that moves in a way of its own, and that has a limit."""
+    """A part with its own `reorder`, and with a limit."""
 
     moves: tuple[object, ...] = ()
     room: int = 2

@@ -31,7 +31,7 @@ LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
 def shaken(module: nn.Module) -> None:
-    """In float64 and away from where norms are the identity."""
+    """In float64, with norms that are not the identity."""
     module.double()
     with torch.no_grad():
         for parameter in module.parameters():

@@ -72,7 +72,7 @@ class CopiedState:
 
 
 class Copying(Attentive):
-    """It remembers the symbols alone, and reads all of them again in every step."""
+    """It remembers only the symbols, and reads all of them again in every step."""
 
     def start(self, encoded: Encoded, room: int = ROOM) -> Any:
         return CopiedState(encoded.lengths.new_zeros(len(encoded.lengths), 1, 0), encoded.first)

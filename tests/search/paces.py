@@ -31,7 +31,7 @@ class Replay:
 
 
 class Side:
-    """Where graphs are made of, on a CPU: pieces that run as they are, over buffers."""
+    """The stand-in for graphs on a CPU: pieces that run as they are, over buffers."""
 
     memory = 1 << 40
     replays: ClassVar[list[Replay]] = []  # all that were made

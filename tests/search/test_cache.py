@@ -1,4 +1,4 @@
-"""A cache that does not move gives what copying would: in steps, in searches of any pace, after failures."""
+"""A cache that does not move equals one that copies: in steps, in searches of any pace, after failures."""
 
 from dataclasses import replace
 from functools import cache
@@ -108,7 +108,7 @@ def searches(decoder: Attentive, count: int = len(LIMITS)) -> list[Any]:
 
 @cache
 def found_by_copying(seed: int) -> tuple[Attentive, list[Any]]:
-    """A decoder, and what is found without its cache."""
+    """A decoder, and the results of a search without its cache."""
     cached, copying = pair(seed=seed)
     with torch.no_grad():
         for decoder in (cached, copying):
@@ -238,7 +238,7 @@ def test_a_batch_that_does_not_fit_is_split_and_no_cache_is_torn(
     texts = ["abc", "ab", "cabab", "d", "cba", "bbbb", "dada"]
     expected = [output.hypotheses for output in model.process(texts, model.searcher(3))]
     assert max(len(h.symbols) for pool in expected for h in pool) > 16
-    attend, left = Cache.attend, [*steps]  # steps before memory runs out, and those of what is tried next
+    attend, left = Cache.attend, [*steps]  # steps before memory runs out, and of the next try
 
     def short(cache: Cache, layer: int, *rest: Any, **named: Any) -> Any:
         result = attend(cache, layer, *rest, **named)
@@ -253,7 +253,7 @@ def test_a_batch_that_does_not_fit_is_split_and_no_cache_is_torn(
         patch.setattr(Cache, "attend", short)
         outputs = model.process(texts, model.searcher(3))
     assert not left
-    for _ in range(2 + pace.graphs):  # and what comes after finds nothing of it
+    for _ in range(2 + pace.graphs):  # the next search finds nothing of it
         for output, pool in zip(outputs, expected, strict=True):
             same(output.hypotheses, pool)
         outputs = model.process(texts, model.searcher(3))

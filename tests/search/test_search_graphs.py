@@ -75,7 +75,7 @@ def test_a_piece_played_again_and_again_does_what_it_does(
                     assert result.dtype == reference.dtype
                 if piece is swap and turn % 2:  # the caller does it too
                     played, plain = Pair(played.other, played.one), Pair(plain.other, plain.one)
-    # Two sizes, of one dtype or of two; where a buffer grows, what came before is as if it had not come.
+    # Two sizes, of one dtype or of two; if a buffer grows, earlier pieces are forgotten.
     assert len(replays) == (3 if piece is swap else 4)
 
 

@@ -23,7 +23,7 @@ from caesura.segmenters.readers.transformer import Transformer
 
 
 def made(window: int, seed: int = 0, **options: Any) -> Transformer:
-    """Two layers in float64, whose biases and norms are not those of a fresh one."""
+    """Two layers in float64, with other biases and norms than a new reader's."""
     torch.manual_seed(seed)
     reader = Transformer(9, 8, 2, 7, window, dropout=0.0, **options).double()
     with torch.no_grad():
@@ -56,7 +56,7 @@ def test_it_is_pytorchs_encoder_with_a_banded_mask_in_values_and_all_gradients(
     norm.load_state_dict(reader.norm.state_dict())
     table = reader.embedding.weight.detach().clone().requires_grad_()
     expected = []
-    for b, n in enumerate(lengths):  # one by one, because PyTorch makes NaN of padding that sees nothing
+    for b, n in enumerate(lengths):  # one by one, because PyTorch returns NaN for padding that sees nothing
         states = table[symbols[b : b + 1, :n]] + sinusoids(torch.arange(n), 8).to(dtype)
         for one in layers:
             states = one(states, src_mask=hidden(n, window, causal))

@@ -1,4 +1,4 @@
-"""`caesura average`: means of weights are models like any others, and what has no mean is refused."""
+"""`caesura average`: means of weights are models like any others, and unlike models are refused."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ def test_the_mean_is_the_mean(rows: list[list[float]]) -> None:
     for row in rows:
         tensor = torch.tensor(row)
         mean.add({"a": tensor, "b": torch.zeros(1)})
-        tensor += 1  # which is the caller's again
+        tensor += 1  # it is the caller's again
     expected = torch.tensor(rows, dtype=torch.float64).mean(0)
     assert mean.result().keys() == {"a"}
     torch.testing.assert_close(mean.result()["a"], expected, rtol=1e-12, atol=1e-300, equal_nan=True)
@@ -238,7 +238,7 @@ def copied(runs: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def refused(tmp_path: Path, *arguments: object) -> str:
-    """The sentence of a refused call, which has made no folder."""
+    """The error message of a refused call; it has made no folder."""
     done: Done = caesura("average", *arguments, "--out", tmp_path / "out")
     message = wording(refusal(done))
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Adam as the config asks for it: betas, decoupled weight decay, and what it leaves alone."""
+"""Adam as configured: betas, decoupled weight decay, and the weights that do not decay."""
 
 from copy import deepcopy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Token dropout: training alone reads <unk> in place of some symbols, and nothing else changes."""
+"""Token dropout: only training reads <unk> in place of some symbols, and nothing else changes."""
 
 from dataclasses import replace
 from pathlib import Path

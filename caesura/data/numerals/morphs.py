@@ -1,4 +1,4 @@
-"""What every spell-out is made of: morphs whose concatenation is the string."""
+"""The parts of every spell-out: morphs whose concatenation is the string."""
 
 from collections.abc import Sequence
 from itertools import accumulate

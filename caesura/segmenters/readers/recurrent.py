@@ -15,7 +15,7 @@ from caesura.segmenters.readers.lookup import Lookup
 
 
 class Gru(Lookup):
-    """`num_layers` GRUs of `size` that read from left to right; options as of `RecurrentEncoder`."""
+    """`num_layers` GRUs of `size` that read from left to right; options as in `RecurrentEncoder`."""
 
     directions = 1
 

@@ -20,9 +20,9 @@ from caesura.segmenters.readers.lookup import Lookup
 
 @dataclass(frozen=True)
 class Behind:
-    """What the next piece of a sentence sees of those before it. W: the window."""
+    """The part of a sentence's earlier pieces that the next piece sees. W: the window."""
 
-    keys: tuple[Tensor, ...]  # per layer [B, N, W, D]: of the last symbols, which stand at the end
+    keys: tuple[Tensor, ...]  # per layer [B, N, W, D]: of the last W symbols, right-aligned
     values: tuple[Tensor, ...]  # per layer [B, N, W, D]
     count: Tensor  # [B] symbols read
 
@@ -65,15 +65,15 @@ class Transformer(Lookup):
         return self._read(symbols, lengths, places, [core] * len(self.blocks))
 
     def resume(self, symbols: Tensor, lengths: Tensor, state: object | None) -> tuple[Tensor, object]:
-        """Go on behind the last `window` symbols, whose keys and values are kept."""
+        """Read the next piece; it sees the kept keys and values of the `window` symbols before it."""
         before = state if isinstance(state, Behind) else self._begin(symbols)
         if not symbols.numel():
             return self._read(symbols, lengths, symbols, []), before
         near = torch.arange(-self.window, symbols.shape[1], device=symbols.device)
         places = before.count[:, None] + near  # [B, W + T]
         count = before.count + lengths
-        own = places[:, self.window :]
-        mask = seen(own[..., None], places[:, None], count[:, None, None], self.window, 0)[:, None]
+        positions = places[:, self.window :]
+        mask = seen(positions[..., None], places[:, None], count[:, None, None], self.window, 0)[:, None]
         last = (lengths[:, None] + torch.arange(self.window, device=symbols.device))[:, None, :, None]
         kept: list[tuple[Tensor, Tensor]] = []
 
@@ -83,12 +83,14 @@ class Transformer(Lookup):
             kept.append((every_key.take_along_dim(last, 2), every_value.take_along_dim(last, 2)))
             return F.scaled_dot_product_attention(queries, every_key, every_value, mask)
 
-        states = self._read(symbols, lengths, own, [partial(attend, i) for i in range(len(self.blocks))])
+        states = self._read(
+            symbols, lengths, positions, [partial(attend, i) for i in range(len(self.blocks))]
+        )
         keys, values = zip(*kept, strict=True)
         return states, Behind(keys, values, count)
 
     def whole_only(self) -> str | None:
-        """A window on both sides has symbols that have not come yet."""
+        """A window on both sides includes symbols that have not arrived yet."""
         both = "reader transformer sees the symbols after each one as well, unless causal is true"
         return both if self.ahead else None
 
@@ -121,6 +123,6 @@ class Transformer(Lookup):
 
 
 def _pairs(symbols: int, window: int) -> int:
-    """How often a symbol is at most `window` behind another one."""
+    """The number of pairs of symbols of which one is at most `window` behind the other."""
     full = min(symbols, window)
     return full * (full - 1) // 2 + (symbols - full) * window
