@@ -22,10 +22,11 @@ export class Controls {
     const choose = (rule) => send({ type: "rule", rule, k: Math.max(1, Math.round(Number(k.value)) || 1) });
     k.addEventListener("change", () => choose("every"));
     this.k = k;
+    const fine = ["char", "byte"].includes(model.level);
     const offered = model.takes_cuts === false ? ["own"] : model.rules;
     const buttons = offered.map((rule) => {
       const does = { type: "button", title: HINTS[rule], click: () => choose(rule) };
-      const button = make("button", does, NAMES[rule]);
+      const button = make("button", does, rule === "characters" && !fine ? "symbols" : NAMES[rule]);
       this.#buttons.set(rule, button);
       return rule === "every" ? make("span", { class: "every" }, button, k) : button;
     });

@@ -86,26 +86,28 @@ export class Line {
 
   #paint({ unknown, halting, offsets }) {
     const cuts = this.gaps.filter((gap) => gap.cut).map((gap) => gap.offset);
-    const strange = new Set(unknown);
+    const [strange, starts] = [new Set(unknown), new Set(offsets)];
+    let odd = false; // whether the symbol that a cell is of is unknown
     const sums = new Map(halting ? offsets.map((offset, i) => [offset, halting[i]]) : []);
     const top = Math.max(1, ...sums.values());
     let segment = 0;
     this.#cells.forEach((cell, i) => {
       while (segment < cuts.length && cuts[segment] <= cell.offset) segment += 1;
       cell.segment = segment;
+      if (starts.has(cell.offset)) odd = strange.has(cell.offset);
       const end = this.#cells[i + 1]?.offset ?? Infinity;
       const within = segment < cuts.length && cuts[segment] < end;
       const { classList } = cell.element;
       classList.toggle("even", segment % 2 === 1);
       classList.toggle("within", within);
       classList.toggle("ends", end === Infinity || cuts.includes(end));
-      classList.toggle("unknown", strange.has(cell.offset));
+      classList.toggle("unknown", odd);
       const sum = sums.get(cell.offset);
       cell.sum = sum === undefined ? "" : number(sum);
       cell.letter.title = [
         cell.sum ? `Running sum: ${cell.sum}.` : "",
         within ? "The model cuts inside this character." : "",
-        strange.has(cell.offset) ? "The model does not know this symbol." : "",
+        odd ? "The model does not know this symbol." : "",
       ].join(" ").trim();
       classList.toggle("sums", sum !== undefined);
       if (sum !== undefined) vary(cell, "--sum", sum / top);
@@ -132,12 +134,14 @@ export class Line {
   }
 
   /**
-   * The strip: what each flip changes, and what the gradient promises, on one scale; null takes it away.
+   * The strip: what each flip changes, and what the gradient promises; null takes it away.
+   * A gradient is per unit of a score, not per flip, so promises have a scale of their own.
    * @param {{changes: (number | null)[], gradient: (number | null)[], best: number | null} | null} flips
    */
   strip(flips) {
     this.element.classList.toggle("strip", flips !== null);
-    const tallest = flips ? largest(flips) : 1;
+    const tallest = largest(flips?.changes ?? []);
+    const strongest = Math.max(0, ...(flips?.gradient ?? []).map(Math.abs)) || 1;
     for (const cell of this.#cells) {
       if (cell.gap < 0) continue;
       const change = flips?.changes[cell.gap] ?? null;
@@ -150,7 +154,7 @@ export class Line {
       classList.toggle("best", flips !== null && flips.best === this.gaps[cell.gap].offset);
       // Square roots, so that small changes can be seen beside large ones.
       vary(cell, "--change", Math.sqrt(Math.abs(change ?? 0) / tallest));
-      vary(cell, "--promise", Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest)));
+      vary(cell, "--promise", Math.sqrt(Math.abs(promise ?? 0) / strongest));
       cell.hit.title = change === null ? "" : `Loss if flipped: ${signed(change, 3)} nats per symbol`;
     }
   }
@@ -312,6 +316,6 @@ function spoken(/** @type {string} */ cluster) {
 }
 
 /** The largest change of a strip, and never so small that rounding fills it. */
-export function largest(/** @type {{changes: (number | null)[]}} */ { changes }) {
-  return Math.max(0.01, ...changes.map((change) => Math.abs(change ?? 0)));
+export function largest(/** @type {(number | null)[]} */ changes) {
+  return Math.max(0.01, ...changes.map(Math.abs));
 }
