@@ -309,7 +309,8 @@ export class Panel {
         const open = this.curves.querySelector("details[open]") !== null;
         this.curves.replaceChildren(...drawCurves(training.curves, training.running, open));
         const running = this.element.querySelector(".running");
-        const state = training.running ? `in training, update ${training.update}` : "trained";
+        const shown = training.shown === null ? "" : `; shown: update ${training.shown}`;
+        const state = training.running ? `in training, update ${training.update}${shown}` : "trained";
         if (running) running.textContent = state;
         if (training.running || this.model.problem) this.#watch(POLL);
         this.model = { ...this.model, running: training.running };
@@ -321,6 +322,7 @@ export class Panel {
         if (error.name === "AbortError") throw error;
         if (error instanceof Lost) return this.on.lost();
         this.#say(sentence(error));
+        if (tooMuch(error)) this.#watch(POLL);
       }
     });
   }
