@@ -368,6 +368,29 @@ def test_the_line_is_copied_as_svg_and_png(browser: Browser, address: str) -> No
     assert window.clean()
 
 
+@pytest.mark.parametrize("text", ["a" * 30, "a" * 90 + " b", "שלום " * 30])
+def test_a_picture_has_room_for_its_translation(browser: Browser, address: str, text: str) -> None:
+    window = Window(browser, address, link("abc", "cif"), permissions=PERMISSIONS)
+
+    def longer(route: Any) -> None:
+        answer = route.fetch().json()
+        output = answer["output"] | {"symbols": [*text], "offsets": [*range(len(text))]}
+        route.fulfill(json=answer | {"translation": text, "output": output, "attention": None})
+
+    window.page.route("**/explain", longer)
+    window.type("abcd")
+    window.click("Copy cif as SVG")
+    window.page.get_by_text("Copied as SVG.").wait_for()
+    over = window.page.evaluate(
+        "async () => { const svg = await navigator.clipboard.readText();"
+        " const drawn = new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement;"
+        " document.body.append(drawn); const wide = drawn.width.baseVal.value;"
+        " return [...drawn.querySelectorAll('text')].map(text => text.getBBox())"
+        ".filter(box => box.x < 20 || box.x + box.width > wide - 20).length; }"
+    )
+    assert over == 0
+
+
 def test_the_page_of_the_api_has_every_path(browser: Browser, address: str) -> None:
     page = browser.window()
     page.goto(address + "docs")
