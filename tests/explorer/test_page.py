@@ -225,7 +225,7 @@ def test_the_strip_has_one_mark_per_gap_and_turns_to_a_reference(window: Window)
         tall = f"cells => Math.max(...cells.map(cell => Number(cell.style.getPropertyValue('--{mark}'))))"
         assert line.locator(".cell").evaluate_all(tall) == 1
     agree = line.locator(".cell.helps.promises, .cell.hurts.warns").count()
-    assert f"The gradient is right at {agree} of 24 gaps." in window.panel().locator(".flipped").inner_text()
+    assert f"predicts (right at {agree} of 24 gaps)" in window.panel().locator(".flipped").inner_text()
     window.page.locator("#reference").fill("She would like to be a physician.")
     line = window.strip()
     assert "helps the reference by" in window.panel().locator(".flipped").inner_text()

@@ -50,6 +50,7 @@ export function asTheyAre(gaps) {
 
 export class Line {
   #cells = [];
+  #offered = []; // those with a gap before them
   #key = "";
   #focus = 0; // offset of the gap that Tab reaches
   #reached = null; // its cell
@@ -78,6 +79,7 @@ export class Line {
   #build(text, gaps) {
     const focused = this.element.contains(document.activeElement);
     this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
+    this.#offered = this.#cells.filter((cell) => cell.gap >= 0);
     this.element.dir = direction(text);
     this.element.replaceChildren(...laid(this.#cells, direction(text) === "rtl" ? 1 : 0));
     this.element.classList.toggle("long", this.#cells.length > 120);
@@ -142,8 +144,7 @@ export class Line {
     this.element.classList.toggle("strip", flips !== null);
     const tallest = largest(flips?.changes ?? []);
     const strongest = Math.max(0, ...(flips?.gradient ?? []).map(Math.abs)) || 1;
-    for (const cell of this.#cells) {
-      if (cell.gap < 0) continue;
+    for (const cell of this.#offered) {
       const change = flips?.changes[cell.gap] ?? null;
       const promise = flips?.gradient[cell.gap] ?? null;
       const { classList } = cell.element;
@@ -170,8 +171,7 @@ export class Line {
 
   /** The cell of a gap, or of the gap nearest to an offset. */
   #near(offset) {
-    const withGap = this.#cells.filter((cell) => cell.gap >= 0);
-    return withGap.reduce(
+    return this.#offered.reduce(
       (best, cell) =>
         !best || Math.abs(cell.offset - offset) < Math.abs(best.offset - offset) ? cell : best,
       null,
@@ -204,14 +204,12 @@ export class Line {
    * @param {number} steps
    */
   neighbour(offset, steps) {
-    const offered = this.#cells.filter((cell) => cell.gap >= 0);
-    return offered[offered.findIndex((cell) => cell.offset === offset) + steps]?.offset ?? null;
+    return this.#offered[this.#offered.findIndex((cell) => cell.offset === offset) + steps]?.offset ?? null;
   }
 
   /** The offsets of the first and the last gap. */
   ends() {
-    const offered = this.#cells.filter((cell) => cell.gap >= 0);
-    return [offered[0]?.offset ?? 0, offered.at(-1)?.offset ?? 0];
+    return [this.#offered[0]?.offset ?? 0, this.#offered.at(-1)?.offset ?? 0];
   }
 
   /** @param {number} offset @returns {Gap | undefined} */
@@ -232,7 +230,7 @@ export class Line {
 
   /** The gaps that are offered: those between clusters. */
   offered() {
-    return this.#cells.filter((cell) => cell.gap >= 0).map((cell) => this.gaps[cell.gap]);
+    return this.#offered.map((cell) => this.gaps[cell.gap]);
   }
 
   /** Mark where a dragged cut would fall; null for nowhere. @param {number | null} offset */

@@ -126,13 +126,14 @@ export class Readout {
     const helps = best === null ? "" : `The best (framed) helps ${what} by ${number(-best, 3)}`;
     const says = helps || `No single flip helps ${what}`;
     const tallest = `the tallest mark is ${number(largest(flips.changes), 2)} nats per symbol.`;
-    const right = agreement(flips);
     const keys = [["helps", "helps"], ["hurts", "hurts"]];
-    if (flips.gradient.some((slope) => slope !== null)) keys.push(["promises", "what the gradient predicts"]);
+    if (flips.gradient.some((slope) => slope !== null)) {
+      keys.push(["promises", `what the gradient predicts${agreement(flips)}`]);
+    }
     this.flipped.replaceChildren(
       "Flipping a gap",
       ...keys.map(([kind, text]) => make("span", { class: `key ${kind}` }, text)),
-      `${says}; ${tallest}${right}`,
+      `${says}; ${tallest}`,
     );
     if (!this.#told) this.look(this.#at);
   }
@@ -147,5 +148,5 @@ function agreement({ changes, gradient }) {
   const both = changes.map((change, i) => (Math.abs(change) > NEGLIGIBLE ? change * gradient[i] : 0));
   const compared = both.filter((product) => product !== 0).length;
   const right = both.filter((product) => product > 0).length;
-  return compared ? ` The gradient is right at ${right} of ${compared} ${compared === 1 ? "gap" : "gaps"}.` : "";
+  return compared ? ` (right at ${right} of ${compared} gap${compared === 1 ? "" : "s"})` : "";
 }
