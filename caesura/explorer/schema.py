@@ -112,6 +112,8 @@ class Heads(BaseModel):
 class Model(BaseModel):
     """A model that the server shows; with a `problem`, little else is known of it."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)  # every answer has all keys
+
     name: str
     version: str | None = Field(default=None, description="digest of the weights; null: there are none yet")
     kind: str = Field(default="", description="such as bigru ▸ cif ▸ weighted")
