@@ -347,6 +347,7 @@ def test_a_running_training_shows_its_curves_and_its_new_cuts(browser: Browser, 
     page.route("**/training", training)
     page.clock.run_for(2500)
     page.get_by_text("trained", exact=True).wait_for()
+    assert panel.locator(".notice").inner_text() == ""
 
 
 def test_the_line_is_copied_as_svg_and_png(browser: Browser, address: str) -> None:

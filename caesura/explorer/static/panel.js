@@ -38,6 +38,7 @@ export class Panel {
   #explains = new Newest();
   #flips = new Newest();
   #polls = new Newest();
+  #complaint = ""; // what was wrong at the last look at the training
 
   /**
    * @param {any} model as /api/models has it @param {{characters: number, flips: number}} limits
@@ -306,6 +307,8 @@ export class Panel {
     this.#polls.run(wait, async (signal) => {
       try {
         const training = await ask("/training", { model: this.name }, signal);
+        if (this.#complaint && this.notice.textContent === this.#complaint) this.#say("");
+        this.#complaint = "";
         const open = this.curves.querySelector("details[open]") !== null;
         this.curves.replaceChildren(...drawCurves(training.curves, training.running, open));
         const running = this.element.querySelector(".running");
@@ -321,7 +324,7 @@ export class Panel {
       } catch (error) {
         if (error.name === "AbortError") throw error;
         if (error instanceof Lost) return this.on.lost();
-        this.#say(sentence(error));
+        this.#say((this.#complaint = sentence(error)));
         if (tooMuch(error)) this.#watch(POLL);
       }
     });
