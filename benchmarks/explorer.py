@@ -6,7 +6,9 @@ A server runs in a process of its own, and is asked over HTTP as the page asks i
 search, another cut moved each time. The sentence has 60 characters. The model that comes with Caesura
 translates it. The others have the sizes of the demo and of IWSLT14, and random weights: </s> is forbidden,
 and every translation has 60 symbols. Printed are the median and the least time that the client waits, and
-the time of a CPU core that the server takes per answer, which other programs change less.
+the time of a CPU core that the server takes per answer, which other programs change less. Where a Chromium is
+installed, it opens the page and clicks at gaps; a last column has the median time from a click to the end of
+the frame that shows the new translation.
 
 Under load, every client sends sentences of its own one after the other, with a `--pause` between two. Printed
 are the answers, the errors, the latency, and the memory of the server: after a quarter of the time and at the
@@ -31,6 +33,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import torch
 
@@ -105,7 +108,39 @@ def measure_latency(process: int, port: int, name: str, requests: int) -> None:
             waited.append(1000 * (time.perf_counter() - began))
             written = len(answer["output"]["symbols"])
     each = (computed(process) - before) / requests
-    print(f"| {name} | {written} | {statistics.median(waited):.0f} | {min(waited):.0f} | {each:.0f} |")
+    median, page = statistics.median(waited), measure_page(port, name, requests)
+    print(f"| {name} | {written} | {median:.0f} | {min(waited):.0f} | {each:.0f} | {page} |")
+
+
+CLICKS = """async requests => {
+  const panel = document.querySelector(".panel"), waited = [];
+  for (let turn = -3; turn < requests; turn += 1) {
+    const began = performance.now();
+    await new Promise(answered => {
+      new MutationObserver((_, observer) => {
+        observer.disconnect();
+        requestAnimationFrame(() => setTimeout(answered));
+      }).observe(panel, { attributeFilter: ["data-answered"] });
+      panel.querySelectorAll(".cell input")[turn + 3].click();
+    });
+    if (turn >= 0) waited.push(performance.now() - began);
+  }
+  return waited;
+}"""
+
+
+def measure_page(port: int, name: str, requests: int) -> str:
+    """The median milliseconds from a click to the end of the frame that shows it; "" without a browser."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from chromium import Browser, find_browser  # the tests' own
+
+    if (program := find_browser()) is None:
+        return ""
+    with Browser(program) as browser:
+        page = browser.window()
+        page.goto(f"http://127.0.0.1:{port}/#{urlencode({'text': SENTENCE, 'model': name})}")
+        page.wait_for_selector(".panel[data-answered]")
+        return f"{statistics.median(page.evaluate(CLICKS, min(requests, LENGTH - 4))):.0f}"
 
 
 def computed(process: int) -> float:
@@ -209,7 +244,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as home:
             folders = write_models(Path(home))
             with serving(asked.threads, OWN, *folders) as (process, port):
-                print("| model | symbols written | median ms | least | CPU |\n|---|---|---|---|---|")
+                print("| model | symbols written | median ms | least | CPU | page |\n" + 6 * "|---" + "|")
                 for name in (OWN, *(folder.name for folder in folders)):
                     measure_latency(process, port, name, asked.requests)
     if "load" in asked.only:

@@ -43,21 +43,7 @@ def described(slot: Slot, shelf: Shelf) -> schema.Model:
         loaded = slot.current()
     except Refused as problem:
         return schema.Model(
-            name=slot.name,
-            version=None,
-            kind="",
-            level="",
-            scores=False,
-            sums_to=None,
-            live_rate=None,
-            rules=[],
-            takes_cuts=False,
-            target_cuts=False,
-            attention=None,
-            running=slot.running,
-            history=slot.has_history,
-            examples=[],
-            problem=str(problem),
+            name=slot.name, running=slot.running, history=slot.has_history, problem=str(problem)
         )
     model, rate = loaded.model, live_rate(loaded.model)
     segmenter, by_entropy = model.segmenter, isinstance(model.cuts, EntropyModelCuts)
@@ -101,11 +87,11 @@ def examples(folder: Path, language: str) -> list[str]:
 def training(slot: Slot) -> schema.TrainingAnswer:
     """The answer of /training: every number of the log as a curve."""
     try:
-        version = slot.current().version
+        loaded = slot.current()
     except Refused as problem:
         if problem.status == 410:
             raise
-        version = None  # before the first validation there are curves already
+        loaded = None  # before the first validation there are curves already
     records = [record for record in _records(slot.folder) if isinstance(record.get("update"), int)]
     curves: dict[str, list[tuple[float, float]]] = {}
     for record in records:
@@ -114,8 +100,9 @@ def training(slot: Slot) -> schema.TrainingAnswer:
                 curves.setdefault(name, []).append((record["update"], value))
     return schema.TrainingAnswer(
         model=slot.name,
-        version=version,
+        version=None if loaded is None else loaded.version,
         running=slot.running,
+        shown=None if loaded is None else loaded.update,
         update=max((record["update"] for record in records), default=None),
         curves={name: thinned(points) for name, points in curves.items() if len(points) > 1},
     )

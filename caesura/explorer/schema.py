@@ -110,22 +110,30 @@ class Heads(BaseModel):
 
 
 class Model(BaseModel):
-    """A model that the server shows."""
+    """A model that the server shows; with a `problem`, little else is known of it."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)  # every answer has all keys
 
     name: str
-    version: str | None = Field(description="digest of the weights; null: there are none yet")
-    kind: str = Field(description="such as bigru ▸ cif ▸ weighted")
-    level: str = Field(description="what a source symbol is: char, byte, word, bpe, ...")
-    scores: bool = Field(description="whether gaps have scores")
-    sums_to: float | None = Field(description="the sum of scores at which a segment ends, where it is summed")
-    live_rate: LiveRate | None
-    rules: list[RuleName] = Field(description="rules that this model can follow; the first is the default")
-    takes_cuts: bool = Field(description="whether cuts can be moved at all")
-    target_cuts: bool = Field(description="whether the decoder cuts what it writes")
-    attention: Heads | None = Field(description="null: the decoder has no layers and heads to choose from")
+    version: str | None = Field(default=None, description="digest of the weights; null: there are none yet")
+    kind: str = Field(default="", description="such as bigru ▸ cif ▸ weighted")
+    level: str = Field(default="", description="what a source symbol is: char, byte, word, bpe, ...")
+    scores: bool = Field(default=False, description="whether gaps have scores")
+    sums_to: float | None = Field(
+        default=None, description="the sum of scores at which a segment ends, where it is summed"
+    )
+    live_rate: LiveRate | None = None
+    rules: list[RuleName] = Field(
+        default=[], description="rules that it can follow; the first is the default"
+    )
+    takes_cuts: bool = Field(default=False, description="whether cuts can be moved at all")
+    target_cuts: bool = Field(default=False, description="whether the decoder cuts what it writes")
+    attention: Heads | None = Field(
+        default=None, description="null: the decoder has no layers and heads to choose from"
+    )
     running: bool = Field(description="whether a training is writing into the folder")
     history: bool = Field(description="whether /training has curves")
-    examples: list[str]
+    examples: list[str] = []
     problem: str | None = Field(default=None, description="why the model cannot be asked now")
 
 
@@ -237,6 +245,9 @@ class TrainingAnswer(_Answer):
 
     running: bool
     update: int | None = Field(description="the newest one in the log")
+    shown: int | None = Field(
+        description="update of the checkpoint that answers while the training runs; null: the best weights do"
+    )
     curves: dict[str, list[tuple[float, float]]] = Field(description="by name: pairs of update and value")
 
 

@@ -6,26 +6,30 @@ import copy
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from caesura.analysis.lines import readable
 from caesura.config.cookbook import find_model
 from caesura.data.batching import collate
 from caesura.data.entropy import EntropyModelCuts, NgramCuts
 from caesura.data.files import checksum
+from caesura.data.tensors import Kinds, load_tensors
 from caesura.errors import InputError
 from caesura.explorer.refused import Refused
 from caesura.inference import Translator
-from caesura.model_folder import WEIGHTS
+from caesura.model_folder import WEIGHTS, expect_weights
+from caesura.training.checkpoint import CHECKPOINTS, MODEL, list_checkpoints
 from caesura.training.journal import METRICS
 from caesura.training.lock import is_held
 
 TRIES = 5  # to load weights that are replaced while they are read
 PAUSE = 2.0  # seconds before a folder that could not be loaded is tried again
 
+T = TypeVar("T")
 Stamp = tuple[int, int, int] | None  # of a file: what changes when it is replaced; None: it is not there
 
 
@@ -35,6 +39,7 @@ class Loaded:
 
     model: Translator
     version: str  # digest of the weights
+    update: int | None = None  # of the checkpoint that they are from; None: they are the best ones
     copies: dict[int, Translator] = field(default_factory=dict, compare=False, repr=False)  # by thread
 
     def copy(self) -> Translator:
@@ -77,7 +82,7 @@ class Slot:
 
         While one thread reads new weights, the others use the old ones, or refuse if there are none.
         """
-        stamp = _stamp(self.folder / WEIGHTS)
+        stamp = self._newest()[1]
         if stamp is None:
             raise Refused(*self._absence())
         if stamp == self._stamp and self.latest is not None:
@@ -93,7 +98,7 @@ class Slot:
             self._lock.release()
 
     def _renewed(self) -> Loaded:
-        stamp = _stamp(self.folder / WEIGHTS)
+        stamp = self._newest()[1]
         if stamp is None:
             raise Refused(*self._absence())
         if stamp != self._stamp or self.latest is None:
@@ -114,17 +119,29 @@ class Slot:
             return 503, f"the training of {self.name} has not reached its first validation yet"
         return 410, f"the weights of {self.name} were deleted: its folder no longer has {WEIGHTS}"
 
+    def _newest(self) -> tuple[Path, Stamp]:
+        """The weights to show: while a training runs, its last checkpoint; else the best ones."""
+        best = self.folder / WEIGHTS
+        stamp = _stamp(best)
+        if stamp is not None and self.running:
+            for path in reversed(list_checkpoints(self.folder / CHECKPOINTS)):
+                if path.stem.isdecimal() and (later := _stamp(path)):  # else it was deleted meanwhile
+                    return path, later
+        return best, stamp
+
     def _read(self) -> None:
-        path = self.folder / WEIGHTS
         for _ in range(TRIES):
-            stamp = _stamp(path)
+            path, stamp = self._newest()
             model = Translator.from_pretrained(self.folder, settings=self._settings)
-            version = checksum(path)[:16]
-            if stamp == _stamp(path):  # else they were replaced meanwhile
+            update = None if path.name == WEIGHTS else int(path.stem)
+            if update is not None:
+                _take_weights(model, path)
+            loaded = Loaded(model, checksum(path)[:16], update)
+            if stamp == self._newest()[1]:  # else they were replaced meanwhile
                 break
         for parameter in model.parameters():
             parameter.requires_grad_(False)  # nothing learns here, and threads share them
-        self.latest, self._stamp, self._tried = Loaded(model, version), stamp, None
+        self.latest, self._stamp, self._tried = loaded, stamp, None
 
 
 def _stamp(path: Path) -> Stamp:
@@ -133,6 +150,21 @@ def _stamp(path: Path) -> Stamp:
     except OSError:
         return None
     return facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
+def _take_weights(model: Translator, checkpoint: Path) -> None:
+    """Give a model the weights of a checkpoint."""
+
+    def expect(kinds: Kinds) -> None:
+        expect_weights(model, _weights_of(kinds), checkpoint)
+
+    tensors, _ = load_tensors(checkpoint, expect)
+    model.load_state_dict(_weights_of(tensors))
+
+
+def _weights_of(tensors: Mapping[str, T]) -> dict[str, T]:
+    """Of what a checkpoint holds, the weights by their names in the model."""
+    return {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
 
 
 class Shelf:

@@ -179,6 +179,9 @@ def test_rules_decide_what_is_not_held(window: Window) -> None:
     assert {*range(1, 25)} - {*window.cuts()} == ({2} if not cut else set())
     window.click("words")
     assert {*window.cuts()} - {2} == {4, 11, 18}
+    entropy = window.page.get_by_role("button", name="entropy")
+    assert entropy.is_disabled()  # no model here has n-grams
+    assert "open a model that cuts by entropy" in (entropy.get_attribute("title") or "")
     window.panel().locator(".k").fill("5")
     window.panel().locator(".k").press("Enter")
     window.settle()
@@ -221,6 +224,11 @@ def test_the_strip_has_one_mark_per_gap_and_turns_to_a_reference(window: Window)
     line = window.strip()
     assert "the model’s own output" in window.panel().locator(".flipped").inner_text()
     assert line.locator(".cell.helps, .cell.hurts").count() >= 20
+    for mark in ("change", "promise"):  # each on a scale of its own
+        tall = f"cells => Math.max(...cells.map(cell => Number(cell.style.getPropertyValue('--{mark}'))))"
+        assert line.locator(".cell").evaluate_all(tall) == 1
+    agree = line.locator(".cell.helps.promises, .cell.hurts.warns").count()
+    assert f"predicts (right at {agree} of 24 gaps)" in window.panel().locator(".flipped").inner_text()
     window.page.locator("#reference").fill("She would like to be a physician.")
     line = window.strip()
     assert "helps the reference by" in window.panel().locator(".flipped").inner_text()
@@ -232,7 +240,7 @@ def test_the_strip_has_one_mark_per_gap_and_turns_to_a_reference(window: Window)
 
 def test_attention_is_shown_both_ways(window: Window) -> None:
     shaded = "cells => cells.map(cell => Number(cell.style.getPropertyValue('--attention')))"
-    window.page.set_viewport_size({"width": 640, "height": 900})  # where the words about a gap take two rows
+    window.page.set_viewport_size({"width": 640, "height": 1000})  # where the words about a gap take two rows
     window.strip()  # which takes room above the translation
     out = window.panel().locator(".out").nth(3)
     place = out.bounding_box()

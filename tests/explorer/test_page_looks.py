@@ -207,6 +207,20 @@ def test_an_error_is_a_sentence_and_a_lost_server_is_said(browser: Browser, addr
     assert page.locator(".panel .notice").inner_text() == ""
 
 
+def test_the_probability_of_the_impossible_is_shown(browser: Browser, address: str) -> None:
+    """As of a reference for words of which there are none, such as a line of spaces."""
+    window = Window(browser, address, link("abc", "cif"))
+
+    def impossible(route: Any) -> None:
+        answer = route.fetch().json()
+        route.fulfill(json=answer | {"reference": {"text": "ab", "log_probability": None}})
+
+    window.page.route("**/explain", impossible)
+    window.type("abcd")
+    assert window.panel().locator(".reference .score").inner_text() == "log p −∞"
+    assert window.clean()
+
+
 def test_a_question_that_is_no_longer_asked_is_given_up(browser: Browser, address: str) -> None:
     window = Window(browser, address, link("abc", "cif"))
     page = window.page
@@ -296,7 +310,7 @@ def test_a_replaced_model_is_said_and_shown(browser: Browser, address: str) -> N
 
 def test_a_running_training_shows_its_curves_and_its_new_cuts(browser: Browser, address: str) -> None:
     """The log is made up; the rest is the server's."""
-    state = {"update": 100, "running": True, "version": "first"}
+    state = {"update": 100, "running": True, "shown": None, "version": "first"}
 
     def models(route: Any) -> None:
         answer = route.fetch().json()
@@ -319,15 +333,21 @@ def test_a_running_training_shows_its_curves_and_its_new_cuts(browser: Browser, 
     panel = page.locator(".panel")
     page.wait_for_function("() => document.querySelector('.panel').dataset.answered >= 1")
     answered = int(panel.get_attribute("data-answered") or 0)
-    state |= {"update": 200, "version": "second"}
+    state |= {"update": 200, "shown": 150, "version": "second"}
     page.clock.run_for(2500)
     page.get_by_role("img", name="loss: 8.00 at update 200").wait_for()
-    page.get_by_text("in training, update 200").wait_for()
+    page.get_by_text("in training, update 200; shown: update 150", exact=True).wait_for()
     page.clock.run_for(200)
     page.wait_for_function(f"() => document.querySelector('.panel').dataset.answered > {answered}")
     state["running"] = False
+    page.route("**/training", lambda route: route.fulfill(status=503, json={"error": {"message": "busy"}}))
+    page.clock.run_for(2500)
+    page.get_by_text("Busy.").wait_for()
+    page.unroute("**/training")
+    page.route("**/training", training)
     page.clock.run_for(2500)
     page.get_by_text("trained", exact=True).wait_for()
+    assert panel.locator(".notice").inner_text() == ""
 
 
 def test_the_line_is_copied_as_svg_and_png(browser: Browser, address: str) -> None:
@@ -347,6 +367,29 @@ def test_the_line_is_copied_as_svg_and_png(browser: Browser, address: str) -> No
     )
     assert size == 2 * float(drawing.attrib["width"])
     assert window.clean()
+
+
+@pytest.mark.parametrize("text", ["a" * 30, "a" * 90 + " b", "שלום " * 30])
+def test_a_picture_has_room_for_its_translation(browser: Browser, address: str, text: str) -> None:
+    window = Window(browser, address, link("abc", "cif"), permissions=PERMISSIONS)
+
+    def longer(route: Any) -> None:
+        answer = route.fetch().json()
+        output = answer["output"] | {"symbols": [*text], "offsets": [*range(len(text))]}
+        route.fulfill(json=answer | {"translation": text, "output": output, "attention": None})
+
+    window.page.route("**/explain", longer)
+    window.type("abcd")
+    window.click("Copy cif as SVG")
+    window.page.get_by_text("Copied as SVG.").wait_for()
+    over = window.page.evaluate(
+        "async () => { const svg = await navigator.clipboard.readText();"
+        " const drawn = new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement;"
+        " document.body.append(drawn); const wide = drawn.width.baseVal.value;"
+        " return [...drawn.querySelectorAll('text')].map(text => text.getBBox())"
+        ".filter(box => box.x < 20 || box.x + box.width > wide - 20).length; }"
+    )
+    assert over == 0
 
 
 def test_the_page_of_the_api_has_every_path(browser: Browser, address: str) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from explorer.asking import answer, ask, client, serving
 from explorer.kinds import CIF, READER, SHORT
 from helpers import RECURRENT, make_config, tiny_model, vocabulary
 from wording import wording
 
+from caesura.analysis.explain import explain
 from caesura.config import EntropyCuts
 from caesura.data.entropy import NgramCuts
 from caesura.data.held import LOCK
@@ -26,6 +28,7 @@ from caesura.explorer.server import Explorer
 from caesura.explorer.shelf import short_names
 from caesura.inference import Translator
 from caesura.model_folder import WEIGHTS
+from caesura.training.checkpoint import CHECKPOINTS, Progress, save_checkpoint, snapshot
 from caesura.training.journal import METRICS
 
 BODY: dict[str, Any] = {"model": "m", "text": "abcdefgh"}
@@ -183,6 +186,34 @@ def test_a_running_training_is_known_by_its_lock(shown: Explorer, folder: Path) 
     assert running() == [True, True]
     os.close(file)
     assert running() == [False, False]
+
+
+def test_a_running_training_answers_from_its_last_checkpoint(shown: Explorer, folder: Path) -> None:
+    seen = []
+
+    def look() -> tuple[Any, float]:
+        reply, training = answer(shown, "/explain", **BODY, beam=1), answer(shown, "/training", model="m")
+        assert reply["version"] == training["version"]
+        seen.append(reply["version"])
+        return training["shown"], reply["log_probability"]
+
+    best = look()
+    models = {update: tiny_model(CIF, seed=update, testing=SHORT) for update in (7, 12)}
+    for update, model in models.items():
+        state = snapshot(model, torch.optim.Adam(model.parameters()), Progress(update=update))
+        save_checkpoint(folder / CHECKPOINTS, state, keep=2)
+    wanted = {
+        update: explain(model, BODY["text"], beam=1).log_probability for update, model in models.items()
+    }
+    assert look() == best  # nothing runs
+    with (folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert look() == (12, pytest.approx(wanted[12]))
+        (folder / CHECKPOINTS / "000000012.safetensors").unlink()
+        assert look() == (7, pytest.approx(wanted[7]))
+    assert look() == best
+    assert seen[0] == seen[1] == seen[4]
+    assert len({*seen}) == 3
 
 
 def test_long_curves_are_thinned_and_keep_their_end(shown: Explorer, folder: Path) -> None:

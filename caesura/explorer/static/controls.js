@@ -1,6 +1,7 @@
 /** Who decides the free gaps of a panel: buttons for the rules, and a slider for the rate. */
 
 import { make, number } from "./dom.js";
+import { RULES } from "./state.js";
 
 const NAMES = { own: "model", characters: "characters", words: "words", every: "every", entropy: "entropy" };
 const HINTS = {
@@ -10,6 +11,7 @@ const HINTS = {
   every: "Cut after every k symbols; held gaps stay",
   entropy: "Cut where the next symbol is hard to predict; held gaps stay",
 };
+const NO_ENTROPY = "For this rule, open a model that cuts by entropy as well, such as the demo’s";
 const RATES = { min: 1, max: 12, step: 0.1 };
 
 export class Controls {
@@ -22,10 +24,13 @@ export class Controls {
     const choose = (rule) => send({ type: "rule", rule, k: Math.max(1, Math.round(Number(k.value)) || 1) });
     k.addEventListener("change", () => choose("every"));
     this.k = k;
-    const offered = model.takes_cuts === false ? ["own"] : model.rules;
+    const fine = ["char", "byte"].includes(model.level);
+    const has = (rule) => model.rules.includes(rule);
+    const offered = model.takes_cuts ? RULES.filter((rule) => has(rule) || rule === "entropy") : ["own"];
     const buttons = offered.map((rule) => {
-      const does = { type: "button", title: HINTS[rule], click: () => choose(rule) };
-      const button = make("button", does, NAMES[rule]);
+      const title = rule === "entropy" && !has(rule) ? NO_ENTROPY : HINTS[rule];
+      const does = { type: "button", title, disabled: title === NO_ENTROPY, click: () => choose(rule) };
+      const button = make("button", does, rule === "characters" && !fine ? "symbols" : NAMES[rule]);
       this.#buttons.set(rule, button);
       return rule === "every" ? make("span", { class: "every" }, button, k) : button;
     });

@@ -50,6 +50,7 @@ export function asTheyAre(gaps) {
 
 export class Line {
   #cells = [];
+  #offered = []; // those with a gap before them
   #key = "";
   #focus = 0; // offset of the gap that Tab reaches
   #reached = null; // its cell
@@ -78,6 +79,7 @@ export class Line {
   #build(text, gaps) {
     const focused = this.element.contains(document.activeElement);
     this.#cells = cellsOf(text, gaps).map((cell, i) => ({ ...cell, ...cellElements(cell, i) }));
+    this.#offered = this.#cells.filter((cell) => cell.gap >= 0);
     this.element.dir = direction(text);
     this.element.replaceChildren(...laid(this.#cells, direction(text) === "rtl" ? 1 : 0));
     this.element.classList.toggle("long", this.#cells.length > 120);
@@ -86,26 +88,28 @@ export class Line {
 
   #paint({ unknown, halting, offsets }) {
     const cuts = this.gaps.filter((gap) => gap.cut).map((gap) => gap.offset);
-    const strange = new Set(unknown);
+    const [strange, starts] = [new Set(unknown), new Set(offsets)];
+    let odd = false; // whether the symbol that a cell is of is unknown
     const sums = new Map(halting ? offsets.map((offset, i) => [offset, halting[i]]) : []);
     const top = Math.max(1, ...sums.values());
     let segment = 0;
     this.#cells.forEach((cell, i) => {
       while (segment < cuts.length && cuts[segment] <= cell.offset) segment += 1;
       cell.segment = segment;
+      if (starts.has(cell.offset)) odd = strange.has(cell.offset);
       const end = this.#cells[i + 1]?.offset ?? Infinity;
       const within = segment < cuts.length && cuts[segment] < end;
       const { classList } = cell.element;
       classList.toggle("even", segment % 2 === 1);
       classList.toggle("within", within);
       classList.toggle("ends", end === Infinity || cuts.includes(end));
-      classList.toggle("unknown", strange.has(cell.offset));
+      classList.toggle("unknown", odd);
       const sum = sums.get(cell.offset);
       cell.sum = sum === undefined ? "" : number(sum);
       cell.letter.title = [
         cell.sum ? `Running sum: ${cell.sum}.` : "",
         within ? "The model cuts inside this character." : "",
-        strange.has(cell.offset) ? "The model does not know this symbol." : "",
+        odd ? "The model does not know this symbol." : "",
       ].join(" ").trim();
       classList.toggle("sums", sum !== undefined);
       if (sum !== undefined) vary(cell, "--sum", sum / top);
@@ -132,14 +136,15 @@ export class Line {
   }
 
   /**
-   * The strip: what each flip changes, and what the gradient promises, on one scale; null takes it away.
+   * The strip: what each flip changes, and what the gradient promises; null takes it away.
+   * A gradient is per unit of a score, not per flip, so promises have a scale of their own.
    * @param {{changes: (number | null)[], gradient: (number | null)[], best: number | null} | null} flips
    */
   strip(flips) {
     this.element.classList.toggle("strip", flips !== null);
-    const tallest = flips ? largest(flips) : 1;
-    for (const cell of this.#cells) {
-      if (cell.gap < 0) continue;
+    const tallest = largest(flips?.changes ?? []);
+    const strongest = Math.max(0, ...(flips?.gradient ?? []).map(Math.abs)) || 1;
+    for (const cell of this.#offered) {
       const change = flips?.changes[cell.gap] ?? null;
       const promise = flips?.gradient[cell.gap] ?? null;
       const { classList } = cell.element;
@@ -150,7 +155,7 @@ export class Line {
       classList.toggle("best", flips !== null && flips.best === this.gaps[cell.gap].offset);
       // Square roots, so that small changes can be seen beside large ones.
       vary(cell, "--change", Math.sqrt(Math.abs(change ?? 0) / tallest));
-      vary(cell, "--promise", Math.min(1, Math.sqrt(Math.abs(promise ?? 0) / tallest)));
+      vary(cell, "--promise", Math.sqrt(Math.abs(promise ?? 0) / strongest));
       cell.hit.title = change === null ? "" : `Loss if flipped: ${signed(change, 3)} nats per symbol`;
     }
   }
@@ -166,8 +171,7 @@ export class Line {
 
   /** The cell of a gap, or of the gap nearest to an offset. */
   #near(offset) {
-    const withGap = this.#cells.filter((cell) => cell.gap >= 0);
-    return withGap.reduce(
+    return this.#offered.reduce(
       (best, cell) =>
         !best || Math.abs(cell.offset - offset) < Math.abs(best.offset - offset) ? cell : best,
       null,
@@ -200,14 +204,12 @@ export class Line {
    * @param {number} steps
    */
   neighbour(offset, steps) {
-    const offered = this.#cells.filter((cell) => cell.gap >= 0);
-    return offered[offered.findIndex((cell) => cell.offset === offset) + steps]?.offset ?? null;
+    return this.#offered[this.#offered.findIndex((cell) => cell.offset === offset) + steps]?.offset ?? null;
   }
 
   /** The offsets of the first and the last gap. */
   ends() {
-    const offered = this.#cells.filter((cell) => cell.gap >= 0);
-    return [offered[0]?.offset ?? 0, offered.at(-1)?.offset ?? 0];
+    return [this.#offered[0]?.offset ?? 0, this.#offered.at(-1)?.offset ?? 0];
   }
 
   /** @param {number} offset @returns {Gap | undefined} */
@@ -228,7 +230,7 @@ export class Line {
 
   /** The gaps that are offered: those between clusters. */
   offered() {
-    return this.#cells.filter((cell) => cell.gap >= 0).map((cell) => this.gaps[cell.gap]);
+    return this.#offered.map((cell) => this.gaps[cell.gap]);
   }
 
   /** Mark where a dragged cut would fall; null for nowhere. @param {number | null} offset */
@@ -312,6 +314,6 @@ function spoken(/** @type {string} */ cluster) {
 }
 
 /** The largest change of a strip, and never so small that rounding fills it. */
-export function largest(/** @type {{changes: (number | null)[]}} */ { changes }) {
-  return Math.max(0.01, ...changes.map((change) => Math.abs(change ?? 0)));
+export function largest(/** @type {(number | null)[]} */ changes) {
+  return Math.max(0.01, ...changes.map(Math.abs));
 }

@@ -38,6 +38,7 @@ export class Panel {
   #explains = new Newest();
   #flips = new Newest();
   #polls = new Newest();
+  #complaint = ""; // what was wrong at the last look at the training
 
   /**
    * @param {any} model as /api/models has it @param {{characters: number, flips: number}} limits
@@ -306,10 +307,13 @@ export class Panel {
     this.#polls.run(wait, async (signal) => {
       try {
         const training = await ask("/training", { model: this.name }, signal);
+        if (this.#complaint && this.notice.textContent === this.#complaint) this.#say("");
+        this.#complaint = "";
         const open = this.curves.querySelector("details[open]") !== null;
         this.curves.replaceChildren(...drawCurves(training.curves, training.running, open));
         const running = this.element.querySelector(".running");
-        const state = training.running ? `in training, update ${training.update}` : "trained";
+        const shown = training.shown === null ? "" : `; shown: update ${training.shown}`;
+        const state = training.running ? `in training, update ${training.update}${shown}` : "trained";
         if (running) running.textContent = state;
         if (training.running || this.model.problem) this.#watch(POLL);
         this.model = { ...this.model, running: training.running };
@@ -320,7 +324,8 @@ export class Panel {
       } catch (error) {
         if (error.name === "AbortError") throw error;
         if (error instanceof Lost) return this.on.lost();
-        this.#say(sentence(error));
+        this.#say((this.#complaint = sentence(error)));
+        if (tooMuch(error)) this.#watch(POLL);
       }
     });
   }

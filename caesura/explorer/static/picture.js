@@ -1,7 +1,8 @@
 /** A line with its cuts and its translation as a drawing of its own: SVG text, or a PNG made from it. */
 
-import { visual } from "./bidi.js";
+import { direction, visual } from "./bidi.js";
 import { number } from "./dom.js";
+import { clusters } from "./text.js";
 
 const [PAD, WIDTH, LETTER, GAP, BARS, ROW] = [24, 900, 20, 11, 40, 92];
 
@@ -26,12 +27,15 @@ function colours(/** @type {Element} */ element) {
   return { font: style.fontFamily, ...Object.fromEntries(found) };
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} width */
-function wrapped(pen, text, width) {
+/** A text in rows that fit; what is too long for one is broken anywhere. @param {string} text */
+function wrapped(/** @type {CanvasRenderingContext2D} */ pen, text) {
+  const fits = (/** @type {string} */ row) => pen.measureText(row).width <= WIDTH - 2 * PAD;
+  const words = text.split(/(?<= )/);
+  const parts = words.flatMap((word) => (fits(word) ? [word] : clusters(word).map((one) => one.text)));
   const rows = [""];
-  for (const word of text.split(/(?<= )/)) {
-    if (rows.at(-1) && pen.measureText(rows.at(-1) + word).width > width) rows.push("");
-    rows[rows.length - 1] += word;
+  for (const part of parts) {
+    if (rows.at(-1) && !fits(rows.at(-1) + part)) rows.push("");
+    rows[rows.length - 1] += part;
   }
   return rows;
 }
@@ -100,14 +104,19 @@ export function svgOf({ name, line, answer, element }) {
     }
     row.forEach((one, i) => parts.push(...drawn(one, places[i], top, colour)));
   }
+  const text = answer?.translation ?? "";
+  const rows = wrapped(pen, text);
+  right = Math.max(right, ...rows.map((row) => PAD + pen.measureText(row).width));
+  const width = rtl ? WIDTH : Math.ceil(Math.max(right + PAD, 420));
+  const runs = direction(text);
   top += BARS + 64;
-  for (const row of wrapped(pen, answer?.translation ?? "", WIDTH - 2 * PAD)) {
-    parts.push(`<text x="${PAD}" y="${top}">${escaped(row)}</text>`);
+  for (const row of rows) {
+    const x = runs === "rtl" ? width - PAD : PAD;
+    parts.push(`<text x="${x}" y="${top}" direction="${runs}">${escaped(row)}</text>`);
     top += 28;
   }
   const score = answer?.log_probability;
   const told = score == null ? name : `${name} · log p ${number(score)}`;
-  const width = rtl ? WIDTH : Math.ceil(Math.max(right + PAD, 420));
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" ` +
     `viewBox="0 0 ${width} ${top}" ` +

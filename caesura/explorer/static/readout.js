@@ -16,6 +16,8 @@ const HINT =
   "A padlock then holds the gap; click the padlock to release it.";
 const FIXED = "This model reads symbol by symbol. Its cuts cannot be moved.";
 
+const NEGLIGIBLE = 1e-6; // nats per symbol: a smaller change may be rounding
+
 export class Readout {
   #line = null;
   #at = /** @type {number | null} */ (null);
@@ -65,7 +67,8 @@ export class Readout {
     const length = segmentation.segment_length;
     const rest = offered.length - held;
     this.length.textContent = length === null ? "" : `${number(length, 1)} characters per segment`;
-    if (held === 0) this.held.textContent = `no gap is held: ${DECIDERS[rule]} all ${rest}`;
+    if (!offered.length) this.held.textContent = "there is no gap to cut";
+    else if (held === 0) this.held.textContent = `no gap is held: ${DECIDERS[rule]} all ${rest}`;
     else if (rest === 0) this.held.textContent = `all ${held} gaps are held`;
     else this.held.textContent = `${held} held: ${DECIDERS[rule]} the other ${rest}`;
     this.holdAll.hidden = rest === 0;
@@ -122,12 +125,15 @@ export class Readout {
     const best = flips.best === null ? null : this.#changes.get(flips.best);
     const helps = best === null ? "" : `The best (framed) helps ${what} by ${number(-best, 3)}`;
     const says = helps || `No single flip helps ${what}`;
+    const tallest = `the tallest mark is ${number(largest(flips.changes), 2)} nats per symbol.`;
+    const keys = [["helps", "helps"], ["hurts", "hurts"]];
+    if (flips.gradient.some((slope) => slope !== null)) {
+      keys.push(["promises", `what the gradient predicts${agreement(flips)}`]);
+    }
     this.flipped.replaceChildren(
       "Flipping a gap",
-      ...[["helps", "helps"], ["hurts", "hurts"], ["promises", "what the gradient predicts"]].map(
-        ([kind, text]) => make("span", { class: `key ${kind}` }, text),
-      ),
-      `${says}; the tallest mark is ${number(largest(flips), 2)} nats per symbol.`,
+      ...keys.map(([kind, text]) => make("span", { class: `key ${kind}` }, text)),
+      `${says}; ${tallest}`,
     );
     if (!this.#told) this.look(this.#at);
   }
@@ -135,4 +141,12 @@ export class Readout {
   note(/** @type {string} */ text) {
     this.flipped.textContent = text;
   }
+}
+
+/** At how many gaps the gradient has the sign of what a flip changes; nothing where it reaches none. */
+function agreement({ changes, gradient }) {
+  const both = changes.map((change, i) => (Math.abs(change) > NEGLIGIBLE ? change * gradient[i] : 0));
+  const compared = both.filter((product) => product !== 0).length;
+  const right = both.filter((product) => product > 0).length;
+  return compared ? ` (right at ${right} of ${compared} gap${compared === 1 ? "" : "s"})` : "";
 }

@@ -6,7 +6,7 @@ import { make, number, signed } from "./dom.js";
 const MOST = 0.7; // where more of a translation changed it is another one, and all of it is marked
 
 /**
- * @typedef {{text: string, log_probability: number,
+ * @typedef {{text: string, log_probability: number | null,
  *   output: {symbols: string[], offsets: number[], pieces: string[] | null, finished: boolean}}} Answer
  */
 
@@ -56,7 +56,7 @@ export class Translation {
   /**
    * @param {Answer} now
    * @param {Answer | null} before
-   * @param {{text: string, log_probability: number} | null} reference
+   * @param {{text: string, log_probability: number | null} | null} reference
    */
   show(now, before, reference) {
     const words = before ? changes(before.text, now.text) : null;
@@ -84,7 +84,8 @@ export class Translation {
   }
 
   #row(name, kind, parts, scored, before) {
-    const difference = before ? scored.log_probability - before.log_probability : 0;
+    const probability = scored.log_probability; // null: of nothing at all, only the empty translation is possible
+    const difference = before ? probability - before.log_probability : 0;
     const shown = Math.abs(difference) >= 0.005;
     return make(
       "div",
@@ -95,7 +96,7 @@ export class Translation {
         "span",
         { class: "score", title: "natural logarithm of the probability" },
         make("small", {}, "log p "),
-        number(scored.log_probability),
+        probability === null ? "−∞" : number(probability),
         shown ? make("b", { class: difference > 0 ? "better" : "worse" }, ` ${signed(difference)}`) : null,
       ),
     );
