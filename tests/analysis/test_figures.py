@@ -28,7 +28,7 @@ def segments(i: int) -> SegmentStatistics:
     histogram = {length: 100 // (abs(length - 1 - i % 7) + 1) for length in range(1, 24)}
     characters = sum(length * count for length, count in histogram.items())
     count = sum(histogram.values())
-    return SegmentStatistics(9, characters, count, characters / count, 3, 23, histogram, 9, 0, {}, [])
+    return SegmentStatistics(9, characters, count, characters / count, 3, 23, histogram, 9, 0, {}, [], [])
 
 
 def history(i: int) -> History:
