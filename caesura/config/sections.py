@@ -49,7 +49,9 @@ class Change(Section):
     start: float = Field(description="the value at the start")
     end: float = Field(description="the value at the end")
     updates: int = Field(ge=0, description="updates from start to end")
-    shape: Shape = Field(default="linear", description="how it gets there: linear, cosine, step or constant")
+    shape: Shape = Field(
+        default="linear", description="how the value changes: linear, cosine, step or constant"
+    )
     after: int = Field(default=0, ge=0, description="updates before it begins to change")
 
 
@@ -104,12 +106,12 @@ class Training(Section):
     batch_size: int = Field(default=40, ge=1, description="size of a batch, in units of batch_type")
     batch_type: Literal["sentences", "symbols", "characters"] = Field(
         default="sentences",
-        description="what batch_size counts; characters: those of the text, whatever a symbol is",
+        description="what batch_size counts; characters: characters of the text, at every level",
     )
     accumulate: int = Field(
-        default=1, ge=1, description="parts of a batch computed one after the other, where memory is short"
+        default=1, ge=1, description="parts in which a batch is computed, one after the other, to save memory"
     )
-    learning_rate: float = Field(default=3e-4, gt=0, description="Adam's, at the start")
+    learning_rate: float = Field(default=3e-4, gt=0, description="Adam's learning rate at the start")
     adam_betas: list[float] = Field(
         default=[0.9, 0.999],
         description="how much Adam's two averages keep per update: of gradients, of their squares",
@@ -120,7 +122,9 @@ class Training(Section):
         description="share of each weight, times the rate, that an update takes away (AdamW); "
         "not of biases, norms and embeddings",
     )
-    warmup: int = Field(default=0, ge=0, description="updates in which that rate is reached from 0, linearly")
+    warmup: int = Field(
+        default=0, ge=0, description="updates in which the learning rate rises from 0, linearly"
+    )
     clip_grad_norm: float | None = Field(
         default=None, gt=0, description="largest gradient norm; null: no clipping"
     )
@@ -138,7 +142,7 @@ class Training(Section):
         default=0.5, gt=0, lt=1, description="the learning rate is multiplied by this"
     )
     max_halvings: int = Field(
-        default=10, ge=1, description="stop after this many in a row without a new best"
+        default=10, ge=1, description="stop after this many halvings in a row without a new best"
     )
     validation_freq: int = Field(default=8000, ge=1, description="training sentences between validations")
     epochs: int | None = Field(default=None, ge=1, description="upper bound; null: none")
@@ -150,7 +154,7 @@ class Training(Section):
         default=0.0,
         ge=0,
         lt=1,
-        description="share of every target that is spread over the vocabulary; of cross-entropy, not of risk",
+        description="share of every target spread over the vocabulary; for cross-entropy, not for risk",
     )
     src_token_dropout: float = Field(
         default=0.0,
@@ -159,13 +163,13 @@ class Training(Section):
         description="share of source symbols that training replaces by the unknown symbol",
     )
     trg_token_dropout: float = Field(
-        default=0.0, ge=0, lt=1, description="the same, of the target symbols that the decoder is fed"
+        default=0.0, ge=0, lt=1, description="the same for the target symbols that the decoder reads"
     )
     sampling: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="share of fed target symbols that are the model's own, at the end",
+        description="share of the decoder's input symbols that come from the model, at the end",
     )
     sampling_schedule: Literal["linear", "exponential", "sigmoid"] = Field(
         default="linear", description="how that share grows from 0"
@@ -178,24 +182,27 @@ class Training(Section):
     risk_alpha: float = Field(
         default=0.005, gt=0, description="smoothing exponent of the draws' probabilities"
     )
-    risk_after: int = Field(default=0, ge=0, description="updates of cross-entropy before")
+    risk_after: int = Field(
+        default=0, ge=0, description="updates with cross-entropy before risk training begins"
+    )
     max_skipped: int = Field(
         default=5,
         ge=1,
-        description="updates in a row with a loss or gradient that is not finite; then it ends",
+        description="training ends after this many updates in a row whose loss or gradient is not finite",
     )
     checkpoint_minutes: float | None = Field(
-        default=10.0, gt=0, description="between checkpoints, besides those at validations; null: only those"
+        default=10.0,
+        gt=0,
+        description="minutes between checkpoints; null: only at validations, where there always is one",
     )
     keep_last: int = Field(default=2, ge=1, description="checkpoints kept besides the best model")
     keep_best: int = Field(
-        default=0, ge=0, description="best validations whose weights are kept, for caesura average"
+        default=0, ge=0, description="number of best validations whose weights are kept, for caesura average"
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="auto: a GPU where there is one"
-    )
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU if there is one")
     precision: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="of matrix products; bfloat16 keeps weights and halting in float32"
+        default="float32",
+        description="precision of matrix products; bfloat16 keeps weights and halting in float32",
     )
     threads: int | None = Field(
         default=None, ge=1, le=4096, description="CPU threads; null: as many as cores are free at the start"
@@ -241,10 +248,11 @@ class Testing(Section):
     alpha: float = Field(
         default=1.0, ge=0, le=10, description="score = log P / ((beta + length) / (beta + 1)) ** alpha"
     )
-    beta: float = Field(default=0.0, ge=0, description="see alpha; 5 is Wu et al.'s")
+    beta: float = Field(default=0.0, ge=0, description="see alpha; Wu et al. use 5")
     batch_size: int = Field(default=64, ge=1, le=100_000, description="sentences translated together")
     precision: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="of matrix products in translation; scores are summed in float64"
+        default="float32",
+        description="precision of matrix products in translation; scores are summed in float64",
     )
     max_output_ratio: float | None = Field(
         default=None,

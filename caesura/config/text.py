@@ -245,19 +245,19 @@ class Data(Section):
     )
     test: Corpus | None = Field(
         default=None,
-        description="others, for the final scores; training does without them",
+        description="test text, for the final scores; training does not use it",
     )
     src: Side = Field(description="the source side")
     trg: Side = Field(description="the target side")
     cuts: SourceCuts | None = Field(
         default=None,
-        description="where segments of the source end, whatever the model would do; null: where it decides",
+        description="given ends of source segments, see below; null: the model decides alone",
     )
     joint: bool = Field(default=False, description="one subword vocabulary for both sides")
     max_chars: int | None = Field(
         default=None,
         ge=1,
-        description="longest training sentence in characters, either side, whatever a symbol is; null: any",
+        description="longest training sentence on either side, in characters at every level; null: any",
     )
     errors: Literal["strict", "replace"] = Field(
         default="strict", description="bytes that are not UTF-8: stop, or �"

@@ -24,36 +24,41 @@ Name = Annotated[str, Field(pattern=r"^\w[\w .+-]*$")]
 class Paper(Section):
     """A row as the paper prints it."""
 
-    system: str | None = Field(default=None, description="what it is there, where it is not quite ours")
+    system: str | None = Field(default=None, description="the paper's system, if it is not quite the same")
     bleu: float | None = Field(default=None, description="BLEU on the test set")
     chrf: float | None = Field(default=None, ge=0, le=1, description="chrF, between 0 and 1")
     parameters: int | None = Field(default=None, ge=1, description="such as 13_400_000")
     segment_length: float | None = Field(default=None, description="mean characters per segment, on dev")
-    longest_segment: int | None = Field(default=None, ge=1, description="characters of the longest, on dev")
+    longest_segment: int | None = Field(
+        default=None, ge=1, description="characters of the longest segment, on dev"
+    )
     training_time: str | None = Field(default=None, description="such as 1d22h")
 
 
 class RecipeRow(Section):
     """A system of a table."""
 
-    config: str = Field(min_length=1, description="its config, a file seen from this one")
-    title: str | None = Field(default=None, description="as the table names it; null: its name")
-    seeds: list[int] | None = Field(default=None, min_length=1, description="null: those of the table")
+    config: str = Field(min_length=1, description="its config, a path relative to this file")
+    title: str | None = Field(default=None, description="its name in the table; null: R")
+    seeds: list[int] | None = Field(default=None, min_length=1, description="null: the seeds of the table")
     settings: list[str] = Field(default=[], description="such as model.encoder.num_layers=3, over the config")
     series: str | None = Field(default=None, description="its line in the figure of BLEU and segment length")
-    paper: Paper | None = Field(default=None, description="what the paper has for it")
+    paper: Paper | None = Field(default=None, description="the paper's row for it")
 
 
 class RecipeTable(Section):
     """A table."""
 
-    title: str = Field(min_length=1, description="what it shows")
-    seeds: list[int] = Field(default=[1], min_length=1, description="each system is trained with all")
+    title: str = Field(min_length=1, description="the heading of the table")
+    seeds: list[int] = Field(
+        default=[1], min_length=1, description="every system is trained with each of them"
+    )
     settings: list[str] = Field(
         default=[], description="such as training.precision=bfloat16, over all configs"
     )
     text: Name | None = Field(
-        default=None, description="its text's folder in that of --data; null: --data names it itself"
+        default=None,
+        description="the folder of its text inside the folder of --data; null: the folder of --data itself",
     )
     rows: dict[Name, RecipeRow] = Field(min_length=1, description="its systems, by their names")
 
@@ -61,15 +66,15 @@ class RecipeTable(Section):
 class Claim(Section):
     """A statement of the paper, and which of our rows decide it: their BLEU, or the length of segments."""
 
-    claim: str = Field(min_length=1, description="what the paper finds")
-    paper: str = Field(default="", description="its figures")
+    claim: str = Field(min_length=1, description="the paper's finding")
+    paper: str = Field(default="", description="the paper's numbers")
     above: list[str] = Field(
         default=[],
-        description="rows as TABLE-ROW; their BLEU is added up, and of rows with a bar between, dev chooses",
+        description="rows as TABLE-ROW; their BLEU is added up; dev chooses one of rows with a bar between",
     )
     below: list[str] = Field(default=[], description="rows that should have less")
-    length_of: str | None = Field(default=None, description="or a row whose segments decide")
-    at_least: float = Field(default=1.0, ge=1, description="characters per segment on dev")
+    length_of: str | None = Field(default=None, description="instead: a row whose segment length decides")
+    at_least: float = Field(default=1.0, ge=1, description="fewest characters per segment on dev")
     at_most: float | None = Field(default=None, ge=1, description="null: any")
 
     @property
@@ -94,7 +99,7 @@ class Splits(Section):
     """Sentences of the paper's text."""
 
     name: str | None = Field(
-        default=None, description="its name, where ours is another text, not a part of it"
+        default=None, description="its name, if our text is another one and not a part of it"
     )
     train: int = Field(ge=1, description="sentences")
     dev: int = Field(ge=1, description="sentences")
@@ -105,12 +110,14 @@ class Recipe(Section):
     """A recipe for `caesura reproduce`."""
 
     title: str = Field(min_length=1, description="the text and the direction")
-    note: str = Field(default="", description="what to know, under every table")
-    paper_text: Splits | None = Field(default=None, description="what the paper trained on")
+    note: str = Field(default="", description="a note under every table")
+    paper_text: Splits | None = Field(default=None, description="the text of the paper")
     measures: list[Literal["cuts", "details", "inside", "robust"]] = Field(
         default=[], description="what is measured besides test scores; see below"
     )
-    claims: list[Claim] = Field(default=[], description="of the paper, on which claims.md gives a verdict")
+    claims: list[Claim] = Field(
+        default=[], description="claims of the paper, each with a verdict in claims.md"
+    )
     tables: dict[Name, RecipeTable] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _folder: Path = PrivateAttr(default=Path())
