@@ -20,22 +20,23 @@ if TYPE_CHECKING:
 Data = Annotated[Path | None, typer.Option("--data", help="take train.de, dev.en.xz, ... from this folder")]
 Budget = Annotated[
     str | None,
-    typer.Option("--budget", help="training time of each, without tests: 90s, 4m; else until it ends"),
+    typer.Option("--budget", help="training time of each run, without tests: 90s, 4m; else until it ends"),
 ]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, help="trainings side by side")]
 TimeLimit = Annotated[
-    str | None, typer.Option("--time-limit", help="stop all cleanly after this long: 90s, 9m, 2h")
+    str | None,
+    typer.Option("--time-limit", help="stop all after this long, with their state saved: 90s, 9m, 2h"),
 ]
 Whole = Annotated[
     bool,
     typer.Option(
         "--whole",
-        help="with --time-limit, on a machine that goes away: start no training that would not end in time, "
-        "measures included, as far as the updates of the others tell",
+        help="with --time-limit, if the machine will be taken away: start no training that would not end in "
+        "time, measures included, by an estimate from the updates so far",
     ),
 ]
 SettingOptions = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all; repeatable")
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="change a setting of all runs; repeatable")
 ]
 Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None,
@@ -105,7 +106,8 @@ def reproduce(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE", help="iwslt14, zh-en, ja-en, fr-en, multi30k, reading, answer, or a folder"
+            metavar="RECIPE",
+            help="iwslt14, depth, zh-en, ja-en, fr-en, multi30k, reading, answer, or a folder",
         ),
     ],
     data: Data = None,
@@ -122,7 +124,7 @@ def reproduce(
     array_parallelism: AtOnce = None,
     slurm: Slurm = None,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="NAME,...", help="tables, rows or TABLE-ROW alone")
+        str | None, typer.Option("--only", metavar="NAME,...", help="only these tables, rows or TABLE-ROW")
     ] = None,
     seeds: Annotated[
         str | None, typer.Option("--seeds", help="seeds in place of the recipe's, such as 1,2,3")
@@ -136,7 +138,7 @@ def reproduce(
         bool, typer.Option("--draw", help="only draw the tables, figures and appendix again")
     ] = False,
 ) -> None:
-    """Train a recipe's systems; the paper's tables beside ours. The same command goes on."""
+    """Train a recipe's systems; show them beside the paper's. The same command continues."""
     from caesura.experiments.recipe import Chosen, find_recipe
     from caesura.experiments.reproduce import redraw
     from caesura.experiments.reproduce import reproduce as run
@@ -171,7 +173,7 @@ def sweep(
     over: Over = None,
     listed: Listed = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="train each with these, such as 1,2,3; else the config's")
+        str | None, typer.Option("--seeds", help="seeds for each run, such as 1,2,3; else the config's")
     ] = None,
     beside: Annotated[
         list[Path] | None, typer.Option("--beside", metavar="CONFIG", help="a baseline; may be repeated")
@@ -183,7 +185,7 @@ def sweep(
     gold: Gold = None,
     test: Annotated[
         bool,
-        typer.Option("--test/--no-test", help="score each on the config's test set; --no-test: a quick look"),
+        typer.Option("--test/--no-test", help="score each run on the config's test set; --no-test: quicker"),
     ] = True,
     moved: Annotated[
         int,
@@ -201,7 +203,7 @@ def sweep(
     slurm: Slurm = None,
     draw: Annotated[bool, typer.Option("--draw", help="only draw tables and figures again")] = False,
 ) -> None:
-    """Train a grid of settings; one table, one JSON and figures. Side by side; the same command goes on."""
+    """Train a grid of settings; write a table, a JSON and figures. The same command continues."""
     from caesura.config import load_config
     from caesura.config.cookbook import find
     from caesura.experiments.sweep import Request, redraw, run_sweep

@@ -24,7 +24,7 @@ def improve(
     rounds: Annotated[
         int, typer.Option("--rounds", min=0, help="moves per sentence, at most; 0: the model's own cuts")
     ] = 4,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="which sentences")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="seed that chooses the sentences")] = 1,
     src: Annotated[
         str | None, typer.Option("--src", help="training text, if it has moved", callback=find_text)
     ] = None,

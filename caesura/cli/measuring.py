@@ -139,7 +139,7 @@ def compare(
     threads: Threads = None,
     testing: Testing = None,
 ) -> None:
-    """The paper's Table 2 for your models. With a paired bootstrap. --out adds the report of `analyze`."""
+    """Print the paper's Table 2 for your models. With a paired bootstrap; --out also writes a report."""
     from caesura.analysis.study import AnalysisSettings
     from caesura.cli.streaming import sentences
     from caesura.experiments.comparison import (
@@ -205,7 +205,7 @@ def analyze(
     threads: Threads = None,
     testing: Testing = None,
 ) -> None:
-    """Everything about a model on a text, in one report. Segments, gates, attention, errors."""
+    """Write one report on a model and a text. Segments, gates, attention, errors."""
     if only is not None:
         if only == "cuts" and not moved:
             raise InputError("--only cuts --moved 0: at least one sentence is needed")

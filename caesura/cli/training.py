@@ -28,7 +28,7 @@ def train(
         str | None,
         typer.Option(
             "--budget",
-            help="stop when all calls together have trained this long, with a last validation off the clock",
+            help="stop when all calls together have trained this long; a last validation does not count",
         ),
     ] = None,
     errors: Annotated[
@@ -39,7 +39,7 @@ def train(
         bool, typer.Option("--check-cache", help="read the numbered text once more, to find damage")
     ] = False,
 ) -> None:
-    """Train a model; the same command again goes on where it stopped."""
+    """Train a model; the same command continues where it stopped."""
     from caesura import terminal
     from caesura.config import load_config
     from caesura.config.cookbook import find
