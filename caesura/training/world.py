@@ -118,7 +118,7 @@ class Launched(World):
             failure = "the processes of this training do not find each other"
             raise TrainingError(f"{failure}: {_first_line(problem)}") from problem
         self._gpus: ProcessGroup | None = None
-        self._noticed, self._ending = False, Lock()
+        self._noticed, self._leaving, self._ending = False, False, Lock()
         self._tied = [*range(1, self.size)] if self.leads else [0]
         self._watchers = [Thread(target=self._watch, args=[other], daemon=True) for other in self._tied]
         for watcher in self._watchers:
@@ -165,11 +165,12 @@ class Launched(World):
     def close(self) -> None:
         """Leave the group once all processes are done."""
         self.maximum(0)
-        with self._together():
+        self._leaving = True  # all are done: a tie that breaks now, or broke unseen, harms nobody
+        with suppress(RuntimeError):
             for other in self._tied:
                 self._distributed.send(torch.zeros(1), other)
         for watcher in self._watchers:
-            watcher.join()
+            watcher.join(GRACE)
         self._distributed.destroy_process_group()
 
     def end(self, problem: BaseException) -> None:
@@ -206,7 +207,9 @@ class Launched(World):
             leaves.wait(ENDLESS)
         except RuntimeError as problem:
             time.sleep(GRACE)
-            if not self._noticed:
+            if self._noticed:  # it is ending, from which a GPU may keep it
+                time.sleep(GRACE)
+            if not self._leaving:
                 self.end(_loss(problem))
 
     @contextmanager
@@ -222,7 +225,8 @@ class Launched(World):
         if tensor.device.type == "cpu":
             return self._hosts
         if self._gpus is None:
-            self._gpus = self._distributed.new_group(backend="nccl")
+            # Its own ten minutes would end a training that was suspended; the ties notice who has ended.
+            self._gpus = self._distributed.new_group(backend="nccl", timeout=PATIENCE)
         return self._gpus
 
 
