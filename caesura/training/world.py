@@ -225,7 +225,7 @@ class Launched(World):
         if tensor.device.type == "cpu":
             return self._hosts
         if self._gpus is None:
-            # Its own ten minutes would end a training that was suspended; the ties notice who has ended.
+            # As long as gloo waits: its own ten minutes could end a slow process. Ties notice one that ended.
             self._gpus = self._distributed.new_group(backend="nccl", timeout=PATIENCE)
         return self._gpus
 
