@@ -33,6 +33,7 @@ ARRIVAL = timedelta(minutes=10)  # until all processes have started and can reac
 PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process that ends is noticed at once
 ENDLESS = timedelta(days=3650)  # more than a training takes
 GRACE = 5.0  # seconds in which a process ends by itself when another one has, unless it waits for its GPU
+CURSOR = "\x1b[?25h"  # shows a terminal's cursor again
 
 T = TypeVar("T")
 
@@ -190,6 +191,9 @@ class Launched(World):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
+        if (terminal := sys.__stderr__) is not None and terminal.isatty():
+            with suppress(OSError):
+                print(CURSOR, end="", file=terminal, flush=True)  # a bar that hides it may still be there
         os._exit(status)
 
     def _first(self) -> bool:
