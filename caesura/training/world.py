@@ -33,6 +33,7 @@ ARRIVAL = timedelta(minutes=10)  # until all processes have started and can reac
 PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process that ends is noticed at once
 ENDLESS = timedelta(days=3650)  # more than a training takes
 GRACE = 5.0  # seconds in which a process ends by itself when another one has, unless it waits for its GPU
+CLOSING = 20.0  # seconds more if it has begun to end: a checkpoint gets to the disk; torchrun kills after 30
 CURSOR = "\x1b[?25h"  # shows a terminal's cursor again
 
 T = TypeVar("T")
@@ -211,8 +212,8 @@ class Launched(World):
             leaves.wait(ENDLESS)
         except RuntimeError as problem:
             time.sleep(GRACE)
-            if self._noticed:  # it is ending, from which a GPU may keep it
-                time.sleep(GRACE)
+            if self._noticed:  # a GPU may keep it from ending, too
+                time.sleep(CLOSING)
             if not self._leaving:
                 self.end(_loss(problem))
 

@@ -110,7 +110,7 @@ def main() -> None:
 def serve(port: str) -> None:
     """Answer starts until there are no more."""
     torch.set_num_threads(1)
-    loop.LOG_EVERY, worlds.GRACE = 4, 0.5
+    loop.LOG_EVERY, worlds.GRACE, worlds.CLOSING = 4, 0.5, 0.5
     os.fsync = lambda file: None
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for line in sys.stdin:
