@@ -14,7 +14,7 @@ from wording import wording
 
 from caesura.experiments import fleet
 from caesura.experiments.fleet import Limits, run_fleet
-from caesura.experiments.outcome import Member, Outcome, read_outcome
+from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome
 from caesura.experiments.pace import Pace, Rest
 from caesura.experiments.processes import Launcher
 from caesura.training.checkpoint import Progress
@@ -120,6 +120,32 @@ def test_many_that_wait_are_not_read_again_and_again(tmp_path: Path, monkeypatch
     clock.jump = fleet.LOOK
     assert made.step()
     assert reads == ["a", "a"]
+
+
+def test_one_that_another_call_still_trains_is_looked_at_when_it_may_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = member(tmp_path, "one")
+    monkeypatch.setattr(fleet, "is_held", lambda _: True)
+    limits = Limits(time_limit=60.0, whole=True)
+    made = fleet._Fleet([one], limits, Heard(), (), Launcher(), lambda: None)
+    assert made.pace is not None
+    assert made.pace.rests == {}
+    assert made._in_time(one)
+    assert [*made.pace.rests] == ["one"]
+
+
+@pytest.mark.parametrize("measures", [(), (TEST,)])
+def test_what_is_through_is_told_and_what_is_not_measured_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measures: tuple[Measure, ...]
+) -> None:
+    one = member(tmp_path, "one")
+    through = replace(read_outcome(one), progress=Progress(update=12, finished="12 updates"))
+    monkeypatch.setattr(fleet, "read_outcome", lambda *_: through)
+    made = fleet._Fleet(
+        [one], Limits(time_limit=0.0, whole=True), Heard(), measures, Launcher(), lambda: None
+    )
+    assert made._in_time(one) == (not measures)
 
 
 @pytest.mark.slow
