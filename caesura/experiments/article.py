@@ -37,7 +37,7 @@ def article_table(name: str, results: Sequence[SystemResult], pairs: Sequence[Pa
         columns.insert(beside, Column(f"BLEU - {first} (95%)", "s"))
         for row in rows:
             found = above.get(str(row[0]))
-            row.insert(beside, found and f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})")
+            row.insert(beside, found and str(found))
     return Table(name, name, columns, rows)
 
 

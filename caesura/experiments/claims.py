@@ -57,8 +57,7 @@ def _about_scores(claim: Claim, results: Mapping[str, SystemResult], drawn: Draw
         return [ours, "", OPEN]
     more, less = ([drawn[result.system.name] for result in side] for side in (above, below))
     difference = contrast(more, less)
-    shown = f"{difference.mean:+.2f} ({difference.low:+.2f} to {difference.high:+.2f})"
-    return [ours, shown, _for_seeds(_verdict(difference), min(map(len, [*more, *less])))]
+    return [ours, str(difference), _for_seeds(_verdict(difference), min(map(len, [*more, *less])))]
 
 
 def _chosen(names: str, results: Mapping[str, SystemResult], drawn: Drawn) -> SystemResult | None:
