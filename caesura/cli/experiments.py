@@ -31,7 +31,7 @@ Whole = Annotated[
     typer.Option(
         "--whole",
         help="with --time-limit, on a machine that goes away: start no training that would not end in time, "
-        "measures included, as far as the updates of the others tell",
+        "measures included, judged by the updates so far; the first ones start in any case",
     ),
 ]
 SettingOptions = Annotated[

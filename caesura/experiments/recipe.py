@@ -59,10 +59,10 @@ class RecipeTable(Section):
 
 
 class Claim(Section):
-    """A statement of the paper, and which of our rows decide it: their BLEU, or the length of segments."""
+    """A claim, and which of our rows decide it: their BLEU, or the length of segments."""
 
-    claim: str = Field(min_length=1, description="what the paper finds")
-    paper: str = Field(default="", description="its figures")
+    claim: str = Field(min_length=1, description="what the paper finds, or we expect")
+    paper: str = Field(default="", description="what the paper has; empty: the claim is ours")
     above: list[str] = Field(
         default=[],
         description="rows as TABLE-ROW; their BLEU is added up, and of rows with a bar between, dev chooses",
@@ -110,7 +110,7 @@ class Recipe(Section):
     measures: list[Literal["cuts", "details", "inside", "robust"]] = Field(
         default=[], description="what is measured besides test scores; see below"
     )
-    claims: list[Claim] = Field(default=[], description="of the paper, on which claims.md gives a verdict")
+    claims: list[Claim] = Field(default=[], description="on which claims.md gives a verdict")
     tables: dict[Name, RecipeTable] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _folder: Path = PrivateAttr(default=Path())
