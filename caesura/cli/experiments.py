@@ -32,7 +32,7 @@ Whole = Annotated[
     typer.Option(
         "--whole",
         help="with --time-limit, if the machine will be taken away: start no training that would not end in "
-        "time, measures included, by an estimate from the updates so far",
+        "time, measures included, judged by the updates so far; the first ones start in any case",
     ),
 ]
 SettingOptions = Annotated[

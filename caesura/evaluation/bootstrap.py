@@ -90,6 +90,15 @@ class Difference(NamedTuple):
     high: float
     p_value: float
 
+    @property
+    def interval(self) -> str:
+        """-1.25 to -0.75."""
+        return f"{self.low:+.2f} to {self.high:+.2f}"
+
+    def __str__(self) -> str:
+        """-1.00 (-1.25 to -0.75)."""
+        return f"{self.mean:+.2f} ({self.interval})"
+
 
 class Replicates(NamedTuple):
     """The scores of one training: of the whole text, and of each drawn text."""

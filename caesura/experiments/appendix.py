@@ -105,7 +105,7 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
         if pair.other == first:
             cells: list[Cell] = [pair.system, pair.seeds]
             for above in (pair.bleu, pair.chrf):
-                cells += [above.mean, f"{above.low:+.2f} to {above.high:+.2f}", above.p_value]
+                cells += [above.mean, above.interval, above.p_value]
             rows.append(cells)
     return Table("differences", f"Against {first}", columns, rows)
 

@@ -1,4 +1,4 @@
-"""The paper's statements beside our rows, each with a verdict: claims.md."""
+"""The paper's claims and ours beside our rows, each with a verdict: claims.md."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from caesura.experiments.recipe import Claim, choices
 from caesura.experiments.results import Spread, SystemResult
 
 CLAIMS = "claims.md"
-OPEN = "not measured yet"
+OPEN, UNDECIDED = "not measured yet", "not decided"
 NOTE = (
     "BLEU on the test set: mean ± standard deviation over seeds, and their number. *Confirmed*: the 95% "
     "interval of the difference, by the appendix's bootstrap, is above 0. *Contradicted*: it is below 0. "
-    "Where there are several rows to choose from, dev chooses. One seed says nothing about other seeds. Many "
-    "claims are tested at once: an interval that hardly leaves out 0 decides little."
+    "Where there are several rows to choose from, dev chooses. A verdict for one seed says nothing about "
+    "other seeds; with two or three, the interval is still somewhat too narrow. Many claims are tested at "
+    "once: an interval that hardly leaves out 0 decides little. A claim with nothing under *the paper* is "
+    "ours."
 )
 Drawn = Mapping[str, Sequence[Replicates]]
 
@@ -33,8 +35,8 @@ def claims_table(claims: Sequence[Claim], results: Sequence[SystemResult]) -> Ta
     for claim in claims:
         about = _about_length if claim.length_of else _about_scores
         rows.append([claim.claim, claim.paper, *about(claim, by_name, drawn)])
-    columns = ("the paper finds", "the paper", "ours", "difference (95%)", "verdict")
-    return Table("claims", "The paper's findings", [Column(name) for name in columns], rows)
+    columns = ("claim", "the paper", "ours", "difference (95%)", "verdict")
+    return Table("claims", "Claims", [Column(name) for name in columns], rows)
 
 
 def _about_length(claim: Claim, results: Mapping[str, SystemResult], _: Drawn) -> list[Cell]:
@@ -43,7 +45,8 @@ def _about_length(claim: Claim, results: Mapping[str, SystemResult], _: Drawn) -
     if not length:
         return ["", "", OPEN]
     within = claim.at_least <= length.mean and (claim.at_most is None or length.mean <= claim.at_most)
-    return [f"{_shown(length, '.4f')} characters", "", "confirmed" if within else "not confirmed"]
+    verdict = _for_seeds("confirmed" if within else "not confirmed", length.count)
+    return [f"{_shown(length, '.4f')} characters", "", verdict]
 
 
 def _about_scores(claim: Claim, results: Mapping[str, SystemResult], drawn: Drawn) -> list[Cell]:
@@ -54,8 +57,7 @@ def _about_scores(claim: Claim, results: Mapping[str, SystemResult], drawn: Draw
         return [ours, "", OPEN]
     more, less = ([drawn[result.system.name] for result in side] for side in (above, below))
     difference = contrast(more, less)
-    shown = f"{difference.mean:+.2f} ({difference.low:+.2f} to {difference.high:+.2f})"
-    return [ours, shown, _verdict(difference)]
+    return [ours, str(difference), _for_seeds(_verdict(difference), min(map(len, [*more, *less])))]
 
 
 def _chosen(names: str, results: Mapping[str, SystemResult], drawn: Drawn) -> SystemResult | None:
@@ -69,7 +71,11 @@ def _chosen(names: str, results: Mapping[str, SystemResult], drawn: Drawn) -> Sy
 def _verdict(difference: Difference) -> str:
     if difference.low > 0:
         return "confirmed"
-    return "contradicted" if difference.high < 0 else "not decided"
+    return "contradicted" if difference.high < 0 else UNDECIDED
+
+
+def _for_seeds(verdict: str, seeds: int) -> str:
+    return f"{verdict}, for one seed" if seeds == 1 and verdict != UNDECIDED else verdict
 
 
 def _score(result: SystemResult) -> str:

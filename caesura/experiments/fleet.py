@@ -18,27 +18,24 @@ from caesura.components import resolve
 from caesura.data.files import read_tail, refuse_odd, write_whole
 from caesura.data.held import check_held, make_folder
 from caesura.errors import InputError, Interrupted
-from caesura.evaluation.rates import aim
 from caesura.experiments.outcome import TEST, Measure, Member, Outcome, read_outcome, weights_checksum
 from caesura.experiments.pace import Pace
 from caesura.experiments.plan import write_plan
 from caesura.experiments.processes import Children, Launcher, kill_notice
 from caesura.experiments.provenance import note_provenance
+from caesura.experiments.telling import last_words, progress_line, reason, summary
 from caesura.kernels.cores import own_cores
 from caesura.model_folder import WEIGHTS
-from caesura.terminal import duration
 from caesura.training.changes import refuse_changes
 from caesura.training.checkpoint import Progress, list_checkpoints
-from caesura.training.interrupt import ON_TOP, SHORT, overrun
+from caesura.training.interrupt import ON_TOP, SHORT
 from caesura.training.journal import read_records
 from caesura.training.lock import is_held
 from caesura.training.prepare import check_files
-from caesura.visible import one_line
 
 POLL = 0.2  # seconds
 LOOK = 5.0  # seconds between two looks at how long trainings take
 PATIENCE = 60.0  # seconds to wait for a training that the last call left behind
-FEW_UPDATES = 10  # after fewer, a model that had no time for more is not worth a look
 _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)  # how one that was asked to end ends
 
 
@@ -134,7 +131,12 @@ class _Fleet:
         self._began = time.monotonic()
         timed = limits.whole and limits.time_limit is not None
         self.pace = Pace(self._began + (limits.time_limit or 0.0)) if timed else None
-        self._late: dict[str, float] = {}  # members that could not end in time, and when that was judged
+        if self.pace is not None:
+            for member in members:
+                if not is_held(member.folder):  # else it is looked at when it may start
+                    self.pace.look(self._outcome(member))
+        self._looked = -math.inf
+        self._late: set[str] = set()  # members that could not end in time, at the last look
         self._since: dict[str, tuple[float, float]] = {}  # when a member began, and its training before that
         self._doing: dict[str, Measure | None] = {}  # None: training
         self._weights: dict[str, str] = {}  # their checksum when a measure began
@@ -154,6 +156,7 @@ class _Fleet:
             check_held(self.members[name].folder)
         for name, status in self.launcher.ended().items():
             self.settle(name, status)
+        self._look()
         for member in list(self.waiting):
             if len(self.launcher.running) >= self._parallel:
                 break
@@ -170,25 +173,32 @@ class _Fleet:
             if measure is None:
                 self._tell_validations(self.members[name])
         self.watcher.running({name: self.launcher.place(name) or at for name, at in self._lines.items()})
-        if not self.launcher.running and self.waiting and {m.name for m in self.waiting} <= {*self._late}:
+        if not self.launcher.running and self.waiting and {m.name for m in self.waiting} <= self._late:
             names = ", ".join(member.name for member in self.waiting)
             self.watcher.say(f"{names}: not started, as the time limit would come before the end")
             self.stopping = True
         return bool(self.launcher.running or (self.waiting and not self.stopping))
 
+    def _look(self) -> None:
+        """See, from time to time, how fast those that run are, so that those judged late are judged anew."""
+        if self.pace is not None and time.monotonic() >= self._looked + LOOK:
+            for name in self.launcher.running:
+                self.pace.look(self._outcome(self.members[name]))
+            self._late.clear()
+            self._looked = time.monotonic()
+
     def _in_time(self, member: Member) -> bool:
         """Whether it can end before the time limit, and what runs beside it too."""
-        now = time.monotonic()
-        if self.pace is None or now < self._late.get(member.name, -math.inf) + LOOK:
+        if self.pace is None or member.name in self._late:
             return self.pace is None
-        outcome = self._outcome(member)
-        beside = [self._outcome(self.members[name]) for name in self.launcher.running]
-        seen = [self._outcome(member) for member in self.members.values()]
-        unmeasured = [measure for measure in self.measures if measure.name not in outcome.measured]
-        through = outcome.trained and all(measure.command(member) is None for measure in unmeasured)
-        if through or self.pace.in_time([*beside, outcome], seen, now):
+        rest = self.pace.rests.get(member.name) or self.pace.look(self._outcome(member))
+        if self.pace.in_time([*self.launcher.running, member.name], time.monotonic()):
             return True
-        self._late[member.name] = now
+        if rest.ended:
+            measured = self._outcome(member).measured
+            if all(m.name in measured or m.command(member) is None for m in self.measures):
+                return True  # nothing is left to do
+        self._late.add(member.name)
         return False
 
     def _outcome(self, member: Member) -> Outcome:
@@ -204,7 +214,7 @@ class _Fleet:
         member, measure = self.members[name], self._doing.pop(name)
         self._tell_validations(member)
         self._lines.pop(name, None)
-        self._late.clear()
+        self._looked = -math.inf
         stopping = self.stopping or self.launcher.signal is not None
         if stopping and status in _STOPPED:
             if status == -signal.SIGKILL:  # by Ctrl-C for the third time
@@ -215,7 +225,7 @@ class _Fleet:
             if self.launcher.whole:
                 self._check_job(member, status)
             elif status != 0:
-                raise InputError(_reason(member, status))
+                raise InputError(reason(member, status))
             elif measure is not None:
                 self._keep(member, measure)
             elif not read_outcome(member, self.limits.budget).trained:
@@ -244,6 +254,8 @@ class _Fleet:
     def _start(self, member: Member) -> None:
         """Start the next process of a member, if there is one."""
         outcome = self._outcome(member)
+        if self.pace is not None:
+            self.pace.look(outcome)
         began, before = self._since.setdefault(member.name, (time.monotonic(), outcome.progress.seconds))
         self._budgets[member.name] = outcome.budget
         make_folder(member.folder.parent)
@@ -351,59 +363,3 @@ class _Fleet:
 def _output(member: Member, measure: Measure) -> Path:
     """Where a measure prints while it runs."""
     return Path(f"{member.folder}.{measure.name}.out")
-
-
-def progress_line(records: Sequence[dict[str, Any]], budget: float | None) -> str:
-    """How far a training is, in a few words."""
-    if not records:
-        return "starting"
-    seconds = next((r["seconds"] for r in reversed(records) if "seconds" in r), 0.0)
-    sentences = next((r["sentences"] for r in reversed(records) if "sentences" in r), 0)
-    parts = [f"update {records[-1]['update']:,}", f"{sentences:,} sentences"]
-    validated = [r for r in records if r["kind"] in ("start", "validation")]
-    if validated and "bleu" in validated[-1]:
-        parts.append(f"BLEU {validated[-1]['bleu']:.2f}")
-    for record in validated[-1:]:
-        parts.append(f"segments {record['segment_length']:.2f}{aim(record.get('target_length'))}")
-    parts.append(duration(seconds) if budget is None else f"{duration(max(0.0, budget - seconds))} left")
-    return "  ".join(parts)
-
-
-def summary(outcome: Outcome) -> str:
-    """How a member ended, in one sentence."""
-    ending = {"budget": "its budget is spent", "finished": outcome.reason}.get(outcome.status, outcome.status)
-    updates, seconds = outcome.progress.update, outcome.progress.seconds
-    count = "1 update" if updates == 1 else f"{updates:,} updates"
-    over = overrun(seconds, outcome.budget) if outcome.status == "budget" else ""
-    parts = [f"{ending} after {count}, {duration(seconds)}{over}"]
-    if over and updates < FEW_UPDATES:
-        parts.append("so few teach a model nothing; a larger --budget goes on from here")
-    if (best := outcome.best) is not None:
-        parts.append(f"best on dev BLEU {best['bleu']:.2f} after {duration(best['seconds'])}")
-    else:
-        parts.append("no validation yet")
-    if "test" in outcome.measured:
-        parts.append(f"test BLEU {outcome.measured['test']['scores']['bleu']:.2f}")
-    return "; ".join(parts)
-
-
-def _reason(member: Member, status: int) -> str:
-    """Why a process of a member ended as it did."""
-    words = last_words(member.log)
-    if status > 0:
-        return f"{words or 'it printed nothing'} (status {status})"
-    name = signal.Signals(-status).name
-    if words:
-        return f"{words} ({name})"
-    memory = " (out of memory?)" if status == -signal.SIGKILL else ""
-    update = max((record["update"] for record in read_records(member.folder)), default=0)
-    return f"killed by {name}{memory} after {update:,} updates"
-
-
-def last_words(log: Path) -> str:
-    """The error sentence, or the end of a traceback, in the output of a process; empty without one."""
-    *_, printed = read_tail(log).rpartition("\n$ ")
-    lines = [one_line(" ".join(line.split())) for line in printed.splitlines()[1:] if line.strip()]
-    errors = [line.removeprefix("caesura: ") for line in lines if line.startswith("caesura: ")]
-    raised = any(line.startswith("Traceback ") for line in lines)
-    return (errors or (lines if raised else []) or [""])[-1]

@@ -64,10 +64,10 @@ class RecipeTable(Section):
 
 
 class Claim(Section):
-    """A statement of the paper, and which of our rows decide it: their BLEU, or the length of segments."""
+    """A claim, and which of our rows decide it: their BLEU, or the length of segments."""
 
-    claim: str = Field(min_length=1, description="the paper's finding")
-    paper: str = Field(default="", description="the paper's numbers")
+    claim: str = Field(min_length=1, description="the paper's finding, or what we expect")
+    paper: str = Field(default="", description="the paper's numbers; empty: the claim is ours")
     above: list[str] = Field(
         default=[],
         description="rows as TABLE-ROW; their BLEU is added up; dev chooses one of rows with a bar between",
@@ -115,9 +115,7 @@ class Recipe(Section):
     measures: list[Literal["cuts", "details", "inside", "robust"]] = Field(
         default=[], description="what is measured besides test scores; see below"
     )
-    claims: list[Claim] = Field(
-        default=[], description="claims of the paper, each with a verdict in claims.md"
-    )
+    claims: list[Claim] = Field(default=[], description="claims, each with a verdict in claims.md")
     tables: dict[Name, RecipeTable] = Field(min_length=1, description="by their names")
     _places: dict[Key, Place] = PrivateAttr(default_factory=dict)
     _folder: Path = PrivateAttr(default=Path())

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from caesura import terminal
 from caesura.analysis.plots import png_of
-from caesura.analysis.report import PAGE, clear
 from caesura.analysis.tables import Table
-from caesura.config import Config, Files
-from caesura.data.files import read_json, read_tail, write_whole
-from caesura.data.held import check_held
+from caesura.config import Config
+from caesura.data.files import write_whole
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import panel_figures
 from caesura.experiments.appendix import APPENDIX, NOTES, PAIRS, pairs_of, pairs_table, sections
@@ -25,9 +21,8 @@ from caesura.experiments.article import article_table, page_of, refresh
 from caesura.experiments.cards import keep_cards, links
 from caesura.experiments.claims import CLAIMS, NOTE, claims_table
 from caesura.experiments.engine import Experiment
-from caesura.experiments.fleet import Limits, last_words
-from caesura.experiments.outcome import Member, Outcome, weights_checksum
-from caesura.experiments.processes import POLL, Children
+from caesura.experiments.fleet import Limits
+from caesura.experiments.outcome import Member, Outcome
 from caesura.experiments.provenance import made_by, over_recipe
 from caesura.experiments.recipe import (
     Chosen,
@@ -36,8 +31,8 @@ from caesura.experiments.recipe import (
     find_recipe,
     load_recipe,
     systems,
-    unique_titles,
 )
+from caesura.experiments.report import write_report
 from caesura.experiments.result_figures import (
     BY_LENGTH,
     CAPTIONS,
@@ -281,62 +276,8 @@ class Reproduction(Experiment):
         for text, config in self.configs.items():
             rest = limits.time_limit and limits.time_limit - (time.monotonic() - began)
             mine = [r for r in results if r.system.text == text]
-            self._report(mine, self.out / "report" / text, config, replace(limits, time_limit=rest))
-
-    def _report(self, results: Sequence[SystemResult], folder: Path, config: Config, limits: Limits) -> None:
-        """Write a report on systems; each is shown by its best seed that has weights."""
-        names = unique_titles([result.system for result in results])
-        best = {name: result.at_hand for name, result in zip(names, results, strict=True)}
-        folders = {name: outcome.member.folder for name, outcome in best.items() if outcome}
-        if not folders:
-            terminal.say("no report: no system has weights")
-            return
-        page, made_from = folder / PAGE, folder / "made_from.json"
-        facts = {f.name: {"name": name, "weights": weights_checksum(f)} for name, f in folders.items()}
-        before = _made_from(made_from) if page.exists() else {}
-        if not facts.items() <= before.items():  # one of more systems stays when a folder is deleted
-            problem = self._compare(folders, page.parent, limits, config)
-            if problem:
-                terminal.say(one_line(f"no report: {problem}"))
-                return
-            write_whole(made_from, json.dumps(facts, indent=1, ensure_ascii=False))
-            before = facts
-        shown = [entry["name"] for entry in before.values()]
-        lacking = ", ".join(name for name in names if name not in shown)
-        what = f"without {lacking}, whose weights are not there" if lacking else "of all systems"
-        terminal.say(one_line(f"The report {what}: {page}"))
-
-    def _compare(self, folders: Mapping[str, Path], out: Path, limits: Limits, config: Config) -> str:
-        """Run `caesura compare` by the launcher of the trainings; returns the error message, or ""."""
-        test = config.data.test
-        if test is None:
-            return "the configs name no data.test"
-        text = ("--src", test.src, "--trg", test.trg) if isinstance(test, Files) else ("--src", test)
-        device = "cpu" if config.training.device == "cpu" else "auto"
-        names = [f"--name={name}" for name in folders]
-        words = ["compare", *folders.values(), *names, *text, "--out", out, "--device", device]
-        command = [sys.executable, "-m", "caesura.cli", *map(str, words)]
-        log = self.out / "report.log"
-        began, status = time.monotonic(), None
-        launch = limits.launcher or Children
-        with launch(terminal.say) as launcher, terminal.telling("the report") as tell:
-            launcher.outlive = False  # another call may want a report on more systems
-            launcher.discard(log)
-            clear(out)
-            check_held(log)
-            log.write_text(f"$ {shlex.join(command)}\n", encoding="utf-8")
-            launcher.start("report", command, log, {terminal.WATCHED: "1"})
-            while status is None and launcher.signal is None:
-                if limits.time_limit is not None and time.monotonic() - began > limits.time_limit:
-                    return "the time limit came before it was done; the same command goes on"
-                time.sleep(POLL)
-                check_held(log)
-                tell(launcher.place("report") or _last_line(log) or "starting")
-                status = launcher.ended().get("report")
-        if launcher.signal is not None:
-            raise Interrupted(launcher.signal)
-        reason = launcher.reason("report") or last_words(log)
-        return f"{reason} (all of it: {log})" if status else ""
+            log = self.out / "report.log"
+            write_report(mine, self.out / "report" / text, log, config, replace(limits, time_limit=rest))
 
     def _tables(self, results: Sequence[SystemResult]) -> list[_Shown]:
         """The tables that are not empty."""
@@ -405,19 +346,3 @@ class Reproduction(Experiment):
             parts += [f"## {shown.table.title}\n", *([f"{shown.changed}\n"] if shown.changed else ())]
             parts.append(f"{shown.table.markdown()}\n{notes}")
         return "\n".join(parts)
-
-
-def _made_from(path: Path) -> dict[str, dict[str, str]]:
-    """The weights that a report was made from, by folder; none where that cannot be read."""
-    try:
-        facts: dict[str, dict[str, str]] = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return facts
-
-
-def _last_line(log: Path) -> str:
-    """The last line that a process has printed so far."""
-    whole, _, _ = read_tail(log).rpartition("\n")
-    lines = [line for line in whole.splitlines()[1:] if line.strip() and line.isprintable()]
-    return lines[-1] if lines else ""

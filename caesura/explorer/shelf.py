@@ -130,18 +130,27 @@ class Slot:
         return best, stamp
 
     def _read(self) -> None:
-        for _ in range(TRIES):
+        for turn in range(1, TRIES + 1):
             path, stamp = self._newest()
-            model = Translator.from_pretrained(self.folder, settings=self._settings)
-            update = None if path.name == WEIGHTS else int(path.stem)
-            if update is not None:
-                _take_weights(model, path)
-            loaded = Loaded(model, checksum(path)[:16], update)
-            if stamp == self._newest()[1]:  # else they were replaced meanwhile
+            try:
+                loaded = self._loaded(path)
+            except (InputError, OSError):
+                if turn == TRIES or stamp == self._newest()[1]:
+                    raise
+                continue  # it was replaced or deleted meanwhile
+            if stamp == self._newest()[1]:  # else it was replaced meanwhile
                 break
-        for parameter in model.parameters():
+        for parameter in loaded.model.parameters():
             parameter.requires_grad_(False)  # nothing learns here, and threads share them
         self.latest, self._stamp, self._tried = loaded, stamp, None
+
+    def _loaded(self, path: Path) -> Loaded:
+        """The model, with the weights of a file of its folder."""
+        model = Translator.from_pretrained(self.folder, settings=self._settings)
+        update = None if path.name == WEIGHTS else int(path.stem)
+        if update is not None:
+            _take_weights(model, path)
+        return Loaded(model, checksum(path)[:16], update)
 
 
 def _stamp(path: Path) -> Stamp:

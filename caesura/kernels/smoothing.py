@@ -27,6 +27,7 @@ class Smoothed(torch.autograd.Function):
         ctx.save_for_backward(logs, targets)
         ctx.share, ctx.ignored = share, ignored
         ctx.mark_non_differentiable(logs)
+        ctx.set_materialize_grads(False)  # else zeros [N, V] would be made as the gradient of `logs`
         costs = (1 - share) * exact + share * even
         return costs.masked_fill(targets == ignored, 0), logs
 

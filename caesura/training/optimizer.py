@@ -16,7 +16,7 @@ def build_adam(model: nn.Module, settings: Training) -> Adam:
     Biases, norms and embeddings do not decay: see `decaying`.
     """
     groups: list[dict[str, Any]] = [{"params": [*model.parameters()]}]
-    if settings.weight_decay:  # one group, in the order of earlier checkpoints
+    if settings.weight_decay:  # else one group, in the order of earlier checkpoints
         weights = decaying(model)
         others = [p for p in model.parameters() if all(p is not weight for weight in weights)]
         groups = [{"params": weights, "weight_decay": settings.weight_decay}, {"params": others}]

@@ -33,6 +33,8 @@ ARRIVAL = timedelta(minutes=10)  # until all processes have started and can reac
 PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process that ends is noticed at once
 ENDLESS = timedelta(days=3650)  # more than a training takes
 GRACE = 5.0  # seconds in which a process ends by itself when another one has, unless it waits for its GPU
+CLOSING = 20.0  # seconds more if it has begun to end: a checkpoint gets to the disk; torchrun kills after 30
+CURSOR = "\x1b[?25h"  # shows a terminal's cursor again
 
 T = TypeVar("T")
 
@@ -118,7 +120,7 @@ class Launched(World):
             failure = "the processes of this training do not find each other"
             raise TrainingError(f"{failure}: {_first_line(problem)}") from problem
         self._gpus: ProcessGroup | None = None
-        self._noticed, self._ending = False, Lock()
+        self._noticed, self._leaving, self._ending = False, False, Lock()
         self._tied = [*range(1, self.size)] if self.leads else [0]
         self._watchers = [Thread(target=self._watch, args=[other], daemon=True) for other in self._tied]
         for watcher in self._watchers:
@@ -165,11 +167,12 @@ class Launched(World):
     def close(self) -> None:
         """Leave the group once all processes are done."""
         self.maximum(0)
-        with self._together():
+        self._leaving = True  # all are done: a tie that breaks now, or broke unseen, harms nobody
+        with suppress(RuntimeError):
             for other in self._tied:
                 self._distributed.send(torch.zeros(1), other)
         for watcher in self._watchers:
-            watcher.join()
+            watcher.join(GRACE)
         self._distributed.destroy_process_group()
 
     def end(self, problem: BaseException) -> None:
@@ -189,6 +192,9 @@ class Launched(World):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
+        if (terminal := sys.__stderr__) is not None and terminal.isatty():
+            with suppress(OSError):
+                print(CURSOR, end="", file=terminal, flush=True)  # a bar that hides it may still be there
         os._exit(status)
 
     def _first(self) -> bool:
@@ -206,7 +212,9 @@ class Launched(World):
             leaves.wait(ENDLESS)
         except RuntimeError as problem:
             time.sleep(GRACE)
-            if not self._noticed:
+            if self._noticed:  # a GPU may keep it from ending, too
+                time.sleep(CLOSING)
+            if not self._leaving:
                 self.end(_loss(problem))
 
     @contextmanager
@@ -222,7 +230,8 @@ class Launched(World):
         if tensor.device.type == "cpu":
             return self._hosts
         if self._gpus is None:
-            self._gpus = self._distributed.new_group(backend="nccl")
+            # As long as gloo waits: its own ten minutes could end a slow process. Ties notice one that ended.
+            self._gpus = self._distributed.new_group(backend="nccl", timeout=PATIENCE)
         return self._gpus
 
 

@@ -31,7 +31,7 @@ def test_tables_are_made_anew_and_words_stay(tmp_path: Path) -> None:
     page = page_of(tmp_path / "answer.1")
     assert page.name == "answer.1.md"
     assert not refresh(page, {"main": TABLE})
-    words = "# Title\n\n<!-- table main -->\nold\n\nolder\n<!-- end -->\n\nWords.\n"
+    words = "# Title\n\n<!-- table main -->\n| old |\n\n| older |\n<!-- end -->\n\nWords.\n"
     page.write_text(f"{words}\n<!-- table main -->\n<!-- end -->\n", encoding="utf-8")
     assert refresh(page, {"main": TABLE})
     made = f"<!-- table main -->\n{TABLE.markdown()}<!-- end -->\n"
@@ -43,14 +43,45 @@ def test_tables_are_made_anew_and_words_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<!-- table main -->\nold\n", "<!-- table main -->\n<!-- table main -->\n<!-- end -->\n"]
+    ("text", "line"),
+    [
+        ("<!-- table main -->\n| old |\n", 2),
+        ("<!-- table main -->", 2),
+        ("<!-- table main -->\n<!-- table main -->\n<!-- end -->\n", 2),
+        ("<!-- table main -->\n| old |\nWords.\n<!-- end -->\n", 2),
+        ("| old |\n<!-- end -->\n", 3),
+    ],
 )
-def test_a_place_without_an_end_is_refused_and_nothing_is_written(tmp_path: Path, text: str) -> None:
+def test_a_place_without_an_end_or_with_words_is_refused_and_nothing_is_written(
+    tmp_path: Path, text: str, line: int
+) -> None:
     page = tmp_path / "answer.md"
-    page.write_text(f"Words.\n{text}", encoding="utf-8")
-    with refuses(InputError, f"{page}:2: "):
+    before = f"Words.\n{text}".encode()
+    page.write_bytes(before)
+    with refuses(InputError, f"{page}:{line}: "):
         refresh(page, {"main": TABLE})
-    assert page.read_text(encoding="utf-8") == f"Words.\n{text}"
+    assert page.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [page]
+
+
+def test_words_links_and_line_endings_stay_as_they_are(tmp_path: Path) -> None:
+    page, link = tmp_path / "real.md", tmp_path / "answer.md"
+    link.symlink_to(page)
+    made = TABLE.markdown().replace("\n", "\r\n")
+    words = "Words | <b>\u2028\r\n<!-- table main --> \r\n{}<!-- end -->\r\nMore <!-- end -->"
+    page.write_bytes(words.format("").encode())
+    assert refresh(link, {"main": TABLE})
+    assert link.is_symlink()
+    assert page.read_bytes().decode() == words.format(made)
+
+
+def test_a_page_that_is_read_only_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "answer.md"
+    page.write_text("<!-- table main -->\n<!-- end -->\n", encoding="utf-8")
+    monkeypatch.setattr("os.access", lambda *_: False)  # for root, every file can be written
+    with refuses(InputError, f"{page}: "):
+        refresh(page, {"main": TABLE})
+    assert "|" not in page.read_text(encoding="utf-8")
 
 
 def test_a_table_that_the_results_do_not_have_is_refused(tmp_path: Path) -> None:

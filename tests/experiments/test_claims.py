@@ -22,7 +22,9 @@ def written(wrong: int) -> list[str]:
     return [" ".join([*w[:3], *["x"] * wrong, *w[3 + wrong :]]) for w in (r.split() for r in REFERENCES)]
 
 
-def result(name: str, wrong: int | None, dev: float = 20.0, length: float = 1.0) -> SystemResult:
+def result(
+    name: str, wrong: int | None, dev: float = 20.0, length: float = 1.0, seeds: int = 2
+) -> SystemResult:
     table, row = name.split("-", 1)
     member = Member(name, Path("x.yaml"), (), Path(name))
     way = {"verdict": "best", "bleu": dev, "segment_length": length, "longest_segment": 2, "seconds": 1.0}
@@ -32,7 +34,9 @@ def result(name: str, wrong: int | None, dev: float = 20.0, length: float = 1.0)
         scores = {"bleu": counts.bleu, "chrf": counts.chrf, "chrf_bigram": 1.0}
         measured = {"test": {"scores": scores, "units": {"lines": 1, "packed": counts.packed()}}}
     outcome = Outcome(member, "finished", "done", Progress(seconds=1.0), 1, None, [way], measured)
-    return SystemResult(RecipeSystem(table, row, row, None, {1: member}), {1: outcome})
+    every = range(1, seeds + 1)
+    system = RecipeSystem(table, row, row, None, dict.fromkeys(every, member))
+    return SystemResult(system, dict.fromkeys(every, outcome))
 
 
 def verdicts(claims: list[dict[str, Any]], *results: SystemResult) -> list[Any]:
@@ -51,6 +55,22 @@ def test_a_claim_is_confirmed_contradicted_or_open() -> None:
     ]
     given = verdicts(claims, good, bad, result("t-same", 1), result("t-none", None))
     assert given == ["confirmed", "contradicted", "not decided", OPEN, OPEN]
+
+
+def test_a_verdict_for_one_seed_says_so() -> None:
+    good, bad, alone = result("t-good", 1), result("t-bad", 4), result("t-alone", 4, length=1.2, seeds=1)
+    claims = [
+        {"above": ["t-good"], "below": ["t-alone"]},
+        {"above": ["t-alone"], "below": ["t-good"]},
+        {"above": ["t-bad"], "below": ["t-alone"]},
+        {"above": ["t-good"], "below": ["t-bad"]},
+        {"length_of": "t-alone", "at_most": 1.5},
+        {"length_of": "t-alone", "at_least": 1.5},
+    ]
+    one = ", for one seed"
+    expected = [f"confirmed{one}", f"contradicted{one}", "not decided", "confirmed"]
+    expected += [f"confirmed{one}", f"not confirmed{one}"]
+    assert verdicts(claims, good, bad, alone) == expected
 
 
 def test_dev_chooses_among_rows_and_waits_for_all_of_them() -> None:

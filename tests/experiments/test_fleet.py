@@ -18,9 +18,10 @@ from wording import refuses
 from caesura import signals
 from caesura.errors import InputError, Interrupted
 from caesura.experiments import fleet
-from caesura.experiments.fleet import Limits, last_words, progress_line, run_fleet
+from caesura.experiments.fleet import Limits, run_fleet
 from caesura.experiments.outcome import TEST, Measure, Member, read_outcome
 from caesura.experiments.processes import Children
+from caesura.experiments.telling import last_words, progress_line
 from caesura.training.lock import is_held
 
 

@@ -11,7 +11,7 @@ from cli.program import Done, caesura
 from experiments.recipes import rows, run
 
 from caesura import terminal
-from caesura.experiments import reproduce
+from caesura.experiments import report
 
 
 def with_report(recipe: Path, *options: object) -> Done:
@@ -52,7 +52,7 @@ def test_the_report_is_of_the_seeds_whose_weights_are_there_and_says_what_it_is_
     kept = out / "metrics" / "first-word-1.jsonl"
     kept.write_text(kept.read_text().replace('"updates": 20', '"updates": 1000'))
     compared = mock.Mock(return_value="")
-    monkeypatch.setattr(reproduce.Reproduction, "_compare", compared)
+    monkeypatch.setattr(report, "_compare", compared)
     (out / "report").mkdir()
     done = with_report(recipe, "--only", "char")
     line = f"\nThe report without word, whose weights are not there: {out}/report/report.html\n"

@@ -218,6 +218,14 @@ def test_the_probability_of_the_impossible_is_shown(browser: Browser, address: s
     window.page.route("**/explain", impossible)
     window.type("abcd")
     assert window.panel().locator(".reference .score").inner_text() == "log p −∞"
+    window.page.unroute("**/explain")
+    window.page.route(
+        "**/explain", lambda route: route.fulfill(json=route.fetch().json() | {"log_probability": None})
+    )
+    window.toggle(1)
+    score = window.panel().locator(".now .score")
+    assert score.inner_text() == "log p −∞", "nothing is better or worse by a number"
+    assert window.panel().locator(".before .score").inner_text() != "log p −∞"
     assert window.clean()
 
 

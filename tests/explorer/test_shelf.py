@@ -23,6 +23,7 @@ from caesura.analysis.explain import explain
 from caesura.config import EntropyCuts
 from caesura.data.entropy import NgramCuts
 from caesura.data.held import LOCK
+from caesura.explorer import shelf
 from caesura.explorer.refused import Refused
 from caesura.explorer.server import Explorer
 from caesura.explorer.shelf import short_names
@@ -214,6 +215,29 @@ def test_a_running_training_answers_from_its_last_checkpoint(shown: Explorer, fo
     assert look() == best
     assert seen[0] == seen[1] == seen[4]
     assert len({*seen}) == 3
+
+
+def test_a_checkpoint_that_goes_while_it_is_read_gives_way_to_the_next(
+    shown: Explorer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(update: int) -> Path:
+        model = tiny_model(CIF, seed=update, testing=SHORT)
+        state = snapshot(model, torch.optim.Adam(model.parameters()), Progress(update=update))
+        return save_checkpoint(folder / CHECKPOINTS, state, keep=2)
+
+    take = shelf._take_weights
+
+    def late(model: Translator, path: Path) -> None:
+        if path.stem.endswith("7"):
+            path.unlink()
+            written(12)
+        take(model, path)
+
+    written(7)
+    monkeypatch.setattr(shelf, "_take_weights", late)
+    with (folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert answer(shown, "/training", model="m")["shown"] == 12
 
 
 def test_long_curves_are_thinned_and_keep_their_end(shown: Explorer, folder: Path) -> None:

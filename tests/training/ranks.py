@@ -110,7 +110,7 @@ def main() -> None:
 def serve(port: str) -> None:
     """Answer starts until there are no more."""
     torch.set_num_threads(1)
-    loop.LOG_EVERY, worlds.GRACE = 4, 0.5
+    loop.LOG_EVERY, worlds.GRACE, worlds.CLOSING = 4, 0.5, 0.5
     os.fsync = lambda file: None
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for line in sys.stdin:
@@ -183,6 +183,10 @@ def _train(job: dict[str, Any], world: Any) -> None:
             opened.enter_context(poison(here["poisoned"]))
         if "validating" in here:  # asked to end in the first batch of its next validation
             opened.enter_context(in_batch(1, ask_to_end))
+        if "hanging" in here:  # as a GPU may keep a process from ending
+            opened.callback(time.sleep, 2 * WITHIN)
+        if "unheard" in here:  # its farewell gets lost
+            world._tied = []
         if "full" in here:
             opened.enter_context(mock.patch.object(Step, "_part", _without_memory(here["full"])))
         opened.enter_context(mock.patch.object(lock, "APPEARS_WITHIN", 0.2))

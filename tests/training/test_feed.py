@@ -22,3 +22,19 @@ def test_the_next_epoch_is_planned_while_one_is_trained_on(monkeypatch: pytest.M
     for number in (3, 4, 5):
         assert [rows.tolist() for rows in epochs(number)] == [rows.tolist() for rows in epoch(plan, number)]
     assert planned[:3] == [(3, True), (4, False), (5, False)]
+
+
+def test_a_problem_of_the_thread_comes_with_the_epoch_that_it_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    epochs, epoch = Epochs(BatchPlan(np.ones((10, 2), int), 3)), BatchPlan.epoch
+
+    def failing(self: BatchPlan, number: int) -> EpochBatches:
+        if number == 2:
+            raise MemoryError
+        return epoch(self, number)
+
+    monkeypatch.setattr(BatchPlan, "epoch", failing)
+    assert len(epochs(1)) == 4
+    with pytest.raises(MemoryError):
+        epochs(2)

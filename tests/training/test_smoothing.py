@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import PAD
@@ -47,6 +48,23 @@ def test_it_is_the_cross_entropy_with_targets_that_are_partly_even(
     (slope,) = torch.autograd.grad(smoothed, logits, retain_graph=True)
     torch.testing.assert_close(slope, (logits.softmax(1) - expected) * real[:, None], rtol=1e-9, atol=1e-12)
     assert true.equal(F.cross_entropy(logits, targets, ignore_index=PAD, reduction="sum"))
+
+
+def test_its_gradient_is_the_only_tensor_of_this_size_that_going_back_makes() -> None:
+    """The log-probabilities have no gradient, so nothing makes zeros for it."""
+    logits, targets = drawn(0, 6, 50, torch.float32)
+    smoothed, made = _cross_entropy(logits, targets, 0.1)[1], []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, Tensor) and result.numel() == logits.numel():
+                made.append(result.untyped_storage())  # kept, so that none takes the place of another
+            return result
+
+    with Watch():
+        smoothed.backward()
+    assert len({storage.data_ptr() for storage in made}) == 1
 
 
 @given(st.integers(0, 10**6), st.sampled_from([torch.float32, torch.float64]))

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -177,6 +179,27 @@ def test_each_process_sees_one_gpu_or_none(
         environment.setenv(world.VISIBLE, visible)
     world._use_own_gpu(local)
     assert os.environ[world.VISIBLE] == sees
+
+
+class Terminal(StringIO):
+    """A stand-in for a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_process_that_ends_in_the_midst_of_a_bar_shows_the_cursor_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `end` needs of a process, and of its exit."""
+    monkeypatch.setattr(sys, "__stderr__", terminal := Terminal())
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    process = world.Launched.__new__(world.Launched)
+    process._ending, process._store = Lock(), distributed.HashStore()
+    with pytest.raises(SystemExit, match="1"):
+        process.end(world.LostError("a sentence"))
+    assert capsys.readouterr().err == "caesura: a sentence\n"
+    assert terminal.getvalue() == world.CURSOR
 
 
 @pytest.mark.parametrize("command", ["demo", "reproduce", "sweep"])

@@ -219,6 +219,24 @@ def test_what_waits_for_a_dead_process_as_for_a_gpu_ends_too(
     assert ended.printed.count("\n") == 1
 
 
+def test_what_cannot_end_after_the_death_of_another_is_ended(
+    together: Ranks, corpus: Path, tmp_path: Path
+) -> None:
+    ended = together.start(2, killed(corpus, tmp_path, killed={"1": 3}, hanging={"0": True}))
+    assert ended.statuses == [1, -signal.SIGKILL], ended.printed
+    assert ended.apart < 5
+    assert ended.printed.startswith("caesura: another process")
+    assert ended.printed.count("\n") == 1
+
+
+def test_a_farewell_that_gets_lost_does_not_undo_a_training(
+    together: Ranks, corpus: Path, tmp_path: Path
+) -> None:
+    """As where a firewall has dropped the connection, which was silent for hours."""
+    ended = together.start(2, job(corpus, tmp_path, "char", unheard={"1": True}))
+    assert (ended.statuses, ended.printed) == ([0, 0], "")
+
+
 def kill_at_random(together: Ranks, corpus: Path, folder: Path, size: int, kills: int, seed: int) -> None:
     """Kill a process at random moments, run upon run, each of which ends as one that is not disturbed."""
     rng, done = random.Random(seed), 0

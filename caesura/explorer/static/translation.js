@@ -85,7 +85,8 @@ export class Translation {
 
   #row(name, kind, parts, scored, before) {
     const probability = scored.log_probability; // null: of nothing at all, only the empty translation is possible
-    const difference = before ? probability - before.log_probability : 0;
+    const both = probability !== null && (before?.log_probability ?? null) !== null;
+    const difference = both ? probability - before.log_probability : 0;
     const shown = Math.abs(difference) >= 0.005;
     return make(
       "div",
