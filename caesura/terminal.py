@@ -174,7 +174,7 @@ class TrainingDisplay(_Display):
         text = f"epoch {progress.epoch + 1}, update {progress.update:,}{self._loss}"
         done = progress.since_validation
         self._bar.update(self._task, description=text, completed=done, total=self._freq)
-        self._lines(f"{text}, {done:,} of {self._freq:,} sentences to the next validation")
+        self._lines(f"{text}, next validation: {done:,} of {self._freq:,} sentences")
 
     def validation(self, validation: Validation, examples: Sequence[ValidationExample]) -> None:
         """The figures, and how some sentences were cut and translated."""

@@ -39,6 +39,8 @@ def summary(outcome: Outcome) -> str:
     ending = {"budget": "its budget is spent", "finished": outcome.reason}.get(outcome.status, outcome.status)
     updates, seconds = outcome.progress.update, outcome.progress.seconds
     count = "1 update" if updates == 1 else f"{updates:,} updates"
+    if ending == f"{updates} updates":
+        ending = "finished"
     over = overrun(seconds, outcome.budget) if outcome.status == "budget" else ""
     parts = [f"{ending} after {count}, {duration(seconds)}{over}"]
     if over and updates < FEW_UPDATES:

@@ -16,6 +16,8 @@ def check_batch(
     what, sizes, axis = names
     if symbols.dim() != 2:
         raise ValueError(f"{what} should be [B, {axis}], not {list(symbols.shape)}")
+    if symbols.is_floating_point():
+        raise ValueError(f"{what} should be whole numbers")
     if lengths.shape != symbols.shape[:1]:
         rows = f"B = {len(symbols)}, one for each row of {what}"
         raise ValueError(f"{sizes} should be [B] with {rows}, not {list(lengths.shape)}")
@@ -25,6 +27,13 @@ def check_batch(
     on_host = lengths.long() if lengths.device.type == "cpu" else None
     if on_host is not None and bool(((on_host < 0) | (on_host > symbols.shape[1])).any()):
         raise ValueError(f"{sizes} should be from 0 to {axis} = {symbols.shape[1]}")
+
+
+def check_ids(symbols: Tensor, vocab_size: int) -> None:
+    """Require ids of a table; waits for a GPU."""
+    for extreme in (symbols.min(), symbols.max()) if symbols.numel() else ():
+        if not 0 <= extreme < vocab_size:
+            raise ValueError(f"symbols should be from 0 to vocab_size - 1 = {vocab_size - 1}, not {extreme}")
 
 
 def check_sizes(**sizes: float) -> None:

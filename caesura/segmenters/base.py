@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from caesura.layers.checks import check_batch
+from caesura.layers.checks import check_batch, check_ids
 from caesura.layers.knobs import Knob
 from caesura.schedules import Setting, shown
 from caesura.segmenters.figures import LIVE, Figure
@@ -140,8 +140,14 @@ class BaseSegmenter(nn.Module):
 
         `given` [B, T] int8: 1 cut after this symbol, -1 do not, 0 as the segmenter decides.
         """
-        draft = self.cut(symbols, lengths, state, final, given)
-        return self.emit(draft, int(draft.cuts.segments))  # a tensor on a GPU has to be waited for
+        try:
+            draft = self.cut(symbols, lengths, state, final, given)
+            return self.emit(draft, int(draft.cuts.segments))  # a tensor on a GPU has to be waited for
+        except IndexError:
+            for table in self.modules():
+                if isinstance(table, nn.Embedding):
+                    check_ids(symbols, table.num_embeddings)
+            raise
 
     def cut(
         self,

@@ -165,9 +165,10 @@ def _refuse_unmatched(first: Path, model: Translator, folder: Path, other: Trans
     """Refuse a folder whose weights cannot be averaged with those of the first."""
     differing = differences(resolve(model.config), resolve(other.config))
     if changes := [change for change in differing if change.startswith(SAME)]:
+        more = f"; and {len(changes) - 5} more" if len(changes) > 5 else ""
         raise InputError(
-            f"{folder}: has no mean with {first} ({'; '.join(changes)}); choose models of one architecture "
-            "and one training.seed, which begin with the same weights"
+            f"{folder}: has no mean with {first} ({'; '.join(changes[:5])}{more}); choose models of one "
+            "architecture and one training.seed, which begin with the same weights"
         )
     ours, theirs = (_fingerprints(each) for each in (model, other))
     files = SRC_VOCABULARY, TRG_VOCABULARY, "what cuts the source"

@@ -87,5 +87,5 @@ def test_without_a_terminal_a_training_says_how_far_it_is_before_its_first_valid
     display = terminal.TrainingDisplay(8_000)
     for updates in (1, 2):
         display.update(Progress(updates, sentences=64 * updates, since_validation=64 * updates), 3.0)
-    far = "epoch 1, update 2  cross-entropy 3.000, 128 of 8,000 sentences to the next validation"
+    far = "epoch 1, update 2  cross-entropy 3.000, next validation: 128 of 8,000 sentences"
     assert written.getvalue() == f"{far} after 30s\n"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from combinations import act_enc, made
+from combinations import READERS, VOCABULARY, act_enc, hmrnn, made
 from torch import nn
-from wording import wording
+from wording import refuses, wording
 
 from caesura.segmenters.act import ActSegmenter
+from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.cutters.act import Act
 from caesura.segmenters.cutters.cif import Cif
 from caesura.segmenters.cutters.hard import Every, Fixed, Given, Random
@@ -222,3 +224,17 @@ def test_tau_goes_with_a_cutter_that_has_a_penalty() -> None:
     with pytest.raises(ValueError, match=r"^tau .*0\.5.* cif ") as problem:
         made("lookup", "cif", "weighted").check_tau(0.5)
     one_sentence(problem)
+
+
+@pytest.mark.parametrize("symbol", [-1, VOCABULARY])
+@pytest.mark.parametrize(
+    "build",
+    [act_enc, hmrnn, *(partial(made, reader, "every", "mean") for reader in READERS)],
+)
+def test_ids_beyond_the_table_are_named(build: Callable[[], BaseSegmenter], symbol: int) -> None:
+    symbols = SYMBOLS.clone()
+    symbols[0, 0] = symbol
+    with refuses(ValueError, "symbols", symbol):
+        build()(symbols, LENGTHS)
+    with refuses(ValueError, "symbols"):
+        build()(SYMBOLS.double(), LENGTHS)
