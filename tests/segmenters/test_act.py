@@ -319,21 +319,6 @@ def test_an_unfinished_piece_leaves_its_last_segment_open() -> None:
     close(segments.state.halting_sum, segments.weights.sum(1))
 
 
-def test_the_last_piece_must_not_be_empty() -> None:
-    made = layer()
-    state = made(torch.tensor([[1, 2], [3, 4]]), torch.tensor([2, 2]), final=False).state
-    with refuses(ValueError):
-        made(torch.tensor([[1], [0]]), torch.tensor([1, 0]), state)
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_state_of_other_sentences_is_refused(size: int) -> None:
-    made = layer()
-    state = made(torch.ones(size, 2, dtype=torch.long), [2] * size, final=False).state
-    with refuses(ValueError, "state ", size):
-        made(torch.tensor([[1], [2]]), [1, 1], state)
-
-
 @pytest.mark.parametrize(("lengths", "steps"), [([], 0), ([], 3), ([0, 0], 0), ([0, 0], 2), ([0, 4], 4)])
 def test_sentences_without_symbols_have_no_segments_and_no_penalty(lengths: list[int], steps: int) -> None:
     segments = layer()(

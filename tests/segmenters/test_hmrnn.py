@@ -348,14 +348,3 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], name: str) -> None:
         hmrnn(**options)
     with refuses(ValueError, "size "):
         HmrnnSegmenter(9, 4, 0, 4)
-
-
-def test_a_state_of_something_else_is_refused() -> None:
-    layer, symbols = hmrnn(), torch.zeros(2, 3, dtype=torch.long)
-    state = layer(symbols, [3, 3], final=False).state
-    with refuses(TypeError, "state "):
-        layer(symbols, [3, 3], state=object())
-    with refuses(ValueError, "state "):
-        layer(symbols[:1], [3], state=state)
-    with refuses(ValueError):
-        layer(symbols, [3, 0], state=state)
