@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli.program import caesura, refusal, write_config
 from helpers import ACT, ACT_DECODER, tiny_model
-from training.outcomes import configured, outcome, run
+from training.outcomes import check_resumed, configured, run
 from wording import refuses
 
 from caesura.analysis.defaults import with_defaults
@@ -54,9 +54,7 @@ def test_words_are_segments_where_the_unit_never_halts(corpus: Path, tmp_path: P
 
 def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
     config = cutting(corpus, " ")
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    check_resumed(config, tmp_path, 3)
 
 
 def test_a_decoder_that_shares_the_unit_has_cuts_of_its_own() -> None:
