@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import VOCABULARY, act_layer
 from helpers import check_away_from_threshold, check_slope, close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,22 +18,13 @@ from caesura.segmenters.act_listing import act_enc
 
 # halting bias and the factor on all weights that give each kind of segments
 REGIMES = {"one character": (9.0, 1.0), "mixed": (-0.5, 3.0), "whole sentence": (-9.0, 1.0)}
-VOCABULARY = 11
 
 
 def layer(
     seed: int = 0, regime: str = "mixed", dtype: torch.dtype = torch.float64, **options: Any
 ) -> ActSegmenter:
     """A random layer whose segments are of the given kind."""
-    bias, scale = REGIMES[regime]
-    torch.manual_seed(seed)
-    sizes = {"vocab_size": VOCABULARY, "embedding_dim": 4, "act_size": 5, "output_dim": 3}
-    made = ActSegmenter(**(sizes | options))
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(scale)
-        made.halting.bias.fill_(bias)
-    return made.to(dtype)
+    return act_layer(seed, *REGIMES[regime], **options).to(dtype)
 
 
 def memoryless(states: list[list[float]], z: float, **options: Any) -> ActSegmenter:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import VOCABULARY, act_layer
 from helpers import ACT, ACT_DECODER, check_slope, close, ragged, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,20 +24,11 @@ from caesura.segmenters.act_listing import act_enc, act_enc_both_ways
 from caesura.segmenters.base import Segments
 from caesura.segmenters.rate import Rate
 
-VOCABULARY = 11
 BOTH_WAYS = ACT | {"bidirectional": True}
 
 
-def layer(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any) -> ActSegmenter:
-    """A random layer with segments of mixed lengths."""
-    torch.manual_seed(seed)
-    sizes = {"vocab_size": VOCABULARY, "embedding_dim": 4, "act_size": 5, "output_dim": 3}
-    made = ActSegmenter(**(sizes | {"bidirectional": True} | options))
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(3)
-        made.halting.bias.fill_(-0.5)
-    return made.to(dtype)
+def layer(seed: int = 0, **options: Any) -> ActSegmenter:
+    return act_layer(seed, **({"bidirectional": True} | options))
 
 
 @pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one per symbol

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from combinations import act_enc, made
+from combinations import act_layer, made
 from torch import nn
 from wording import wording
 
@@ -127,7 +127,7 @@ def test_parts_that_look_ahead_take_whole_sentences(
     one_sentence(problem, *words)
 
 
-@pytest.mark.parametrize("segmenter", [made("gru", "act", "weighted"), act_enc(), LookupSegmenter(9, 4)])
+@pytest.mark.parametrize("segmenter", [made("gru", "act", "weighted"), act_layer(), LookupSegmenter(9, 4)])
 @pytest.mark.parametrize(
     "cuts",
     [
