@@ -1,4 +1,6 @@
-"""PyTorch's own Transformer layers with the weights of ours."""
+"""PyTorch's own Transformer layers with the weights of ours, and the operations of linear layers."""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,3 +45,13 @@ def gradients(block: Block, theirs: nn.Module) -> list[tuple[str, Tensor, Tensor
         (name, torch.cat([ours[n].grad for n in names]), other[name].grad)
         for name, names in named(block).items()
     ]
+
+
+def products(module: nn.Module, *inputs: Any) -> int:
+    """The operations of all linear layers in a call."""
+    counted: list[int] = []
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            part.register_forward_hook(lambda _, x, y: counted.append(2 * x[0].numel() * y.shape[-1]))
+    module(*inputs)
+    return sum(counted)

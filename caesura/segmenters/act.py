@@ -15,7 +15,7 @@ from caesura.layers.embedding import embedding_table
 from caesura.layers.masks import positions_mask
 from caesura.layers.recurrent import gru_flops
 from caesura.schedules import Setting, shown
-from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, SymbolIds
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, SymbolIds, check_piece
 from caesura.segmenters.cutters.act import FIGURES, remark
 from caesura.segmenters.figures import LIVE
 from caesura.segmenters.rate import Kind, Rate, RateControl, start_logit
@@ -133,13 +133,8 @@ class ActSegmenter(BaseSegmenter):
         if self.back is not None and (state is not None or not final):
             reason = "with bidirectional, a second cell reads from the end"
             raise ValueError(f"this segmenter cannot take a sentence in pieces: {reason}")
-        if state is not None and not isinstance(state, ActState):
-            raise TypeError(f"state should be what an ActSegmenter returned, not {type(state).__name__}")
-        if state is not None and len(state.count) != len(symbols):
-            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.count)}")
-        if state is not None and final and bool((lengths < 1).any()):
-            raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
-        return self._drafted(symbols, lengths, self._scan(symbols, lengths, state, final, given), final)
+        before = check_piece(state, ActState, lambda at: at.count, symbols, lengths, final)
+        return self._drafted(symbols, lengths, self._scan(symbols, lengths, before, final, given), final)
 
     @property
     def shiftable(self) -> bool:

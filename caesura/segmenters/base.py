@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -290,6 +290,29 @@ class BaseSegmenter(nn.Module):
         if sizes is not lengths:
             sizes = sizes.to(symbols.device, torch.long)
         return super().__call__(symbols, sizes, state, final, given)
+
+
+State = TypeVar("State")
+
+
+def check_piece(
+    state: object | None,
+    kind: type[State],
+    rows: Callable[[State], Tensor],
+    symbols: Tensor,
+    lengths: Tensor,
+    final: bool,
+) -> State | None:
+    """The state that a piece of each sentence goes on from, if it fits; `rows` has one row per sentence."""
+    if state is None:
+        return None
+    if not isinstance(state, kind):
+        raise TypeError(f"state should be what this segmenter returned, not {type(state).__name__}")
+    if (count := len(rows(state))) != len(symbols):
+        raise ValueError(f"state should have B = {len(symbols)} sentences, not {count}")
+    if final and bool((lengths < 1).any()):
+        raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
+    return state
 
 
 def _check_given(given: object, symbols: Tensor) -> None:

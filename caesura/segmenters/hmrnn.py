@@ -20,7 +20,7 @@ from caesura.layers.knobs import Knob
 from caesura.layers.masks import positions_mask
 from caesura.layers.modes import evaluating
 from caesura.schedules import Setting, extremes, first, shown
-from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text, check_piece
 from caesura.segmenters.figures import LIVE
 from caesura.segmenters.pooling import Last
 from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, threshold_near
@@ -102,13 +102,8 @@ class HmrnnSegmenter(BaseSegmenter):
         given: Tensor | None = None,
     ) -> Draft:
         """Read `symbols` [B, T]; in pieces with `state`, and `final=False` on all but the last."""
-        if state is not None and not isinstance(state, HmrnnState):
-            raise TypeError(f"state should be what an HmrnnSegmenter returned, not {type(state).__name__}")
-        if state is not None and len(state.cut) != len(symbols):
-            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.cut)}")
-        if state is not None and final and bool((lengths < 1).any()):
-            raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
-        return self._read(symbols, lengths, state, final, given)
+        before = check_piece(state, HmrnnState, lambda at: at.cut, symbols, lengths, final)
+        return self._read(symbols, lengths, before, final, given)
 
     @property
     def shiftable(self) -> bool:

@@ -18,7 +18,7 @@ from caesura.layers.checks import check_sizes
 from caesura.layers.knobs import Knob
 from caesura.layers.masks import positions_mask
 from caesura.schedules import Setting, shown
-from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text
+from caesura.segmenters.base import BaseSegmenter, Cuts, Draft, Segments, Text, check_piece
 from caesura.segmenters.figures import Figure
 from caesura.segmenters.pieces import OpenSegments, joined, waiting
 from caesura.segmenters.rate import Kind, Rate, RateControl, count_cuts, kept_control, threshold_for
@@ -304,14 +304,9 @@ class Segmenter(BaseSegmenter):
         for part in (self.reader, self.cutter, self.pooling):
             if why := part.whole_only():
                 raise ValueError(f"this segmenter cannot take a sentence in pieces: {why}")
-        if state is not None and not isinstance(state, OpenSegments):
-            raise TypeError(f"state should be what this segmenter returned, not {type(state).__name__}")
-        if state is not None and len(state.lengths) != len(symbols):
-            raise ValueError(f"state should have B = {len(symbols)} sentences, not {len(state.lengths)}")
-        if final and bool((lengths < 1).any()):
-            raise ValueError("the last piece of a sentence needs at least one symbol, such as </s>")
-        states, at = self.reader.resume(symbols, lengths, None if state is None else state.reader)
-        reading, given = joined(state, states, symbols, lengths, given)
+        before = check_piece(state, OpenSegments, lambda at: at.lengths, symbols, lengths, final)
+        states, at = self.reader.resume(symbols, lengths, None if before is None else before.reader)
+        reading, given = joined(before, states, symbols, lengths, given)
         cuts = self.cutter(reading, Gaps.of(reading.lengths, reading.mask, given, final))
         still_open = cuts.ends.flip(1).cumsum(1).flip(1) == 0
         weights = cuts.weights.masked_fill(still_open, 0)

@@ -13,22 +13,17 @@ from wording import wording
 from caesura.experiments import comparison
 
 Write = Callable[[str, bytes | str], Path]
+Words = list[str | Path]
 
 
-def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def dev(corpus: Path) -> Words:
+    return ["--src", corpus / "dev.de", "--trg", corpus / "dev.en"]
+
+
+def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, dev: Words, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report"
-    done = caesura(
-        "analyze",
-        models["act"],
-        "--src",
-        corpus / "dev.de",
-        "--trg",
-        corpus / "dev.en",
-        "--out",
-        out,
-        "--beam",
-        1,
-    )
+    done = caesura("analyze", models["act"], *dev, "--out", out, "--beam", 1)
     assert (done.status, done.err) == (0, "")
     assert done.lines[0] == "12 sentences of dev.de, greedy search, float32"
     assert done.lines[-1] == f"the report: {out}/report.html"
@@ -45,36 +40,16 @@ def test_a_report_of_a_model(models: dict[str, Path], corpus: Path, tmp_path: Pa
     assert "neither loss nor penalty moves the cuts then, except through the weights" in html
     assert "no longer learns" not in html, "some do, later"
     assert act["segments"]["top"]["1"][0]["training"] > 0
-    evaluated = caesura(
-        "evaluate",
-        models["act"],
-        "--src",
-        corpus / "dev.de",
-        "--trg",
-        corpus / "dev.en",
-        "--beam",
-        1,
-        "--json",
-    )
+    evaluated = caesura("evaluate", models["act"], *dev, "--beam", 1, "--json")
     assert act["scores"] == json.loads(evaluated.out)["scores"]
 
 
 @pytest.mark.parametrize("system", ["char", "word", "bpe"])
 def test_any_system_can_be_looked_at(
-    models: dict[str, Path], corpus: Path, tmp_path: Path, system: str
+    models: dict[str, Path], dev: Words, tmp_path: Path, system: str
 ) -> None:
-    done = caesura(
-        "analyze",
-        models[system],
-        "--src",
-        corpus / "dev.de",
-        "--out",
-        tmp_path,
-        "--translate",
-        5,
-        "--beam",
-        1,
-    )
+    call = ("analyze", models[system], *dev[:2], "--out", tmp_path, "--translate", 5)
+    done = caesura(*call, "--beam", 1)
     assert (done.status, done.err) == (0, "")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"{system} scores no symbols" in html
@@ -112,24 +87,13 @@ def test_gold_and_training_text_can_be_given(
 
 
 def test_a_folder_of_an_older_version_still_works(
-    models: dict[str, Path], corpus: Path, tmp_path: Path
+    models: dict[str, Path], corpus: Path, dev: Words, tmp_path: Path
 ) -> None:
     folder = tmp_path / "old"
     with_config(models["act"], folder, str(corpus / "train"), str(tmp_path / "gone"))
     (folder / "train.words.json").unlink()
     (folder / "metrics.jsonl").unlink()
-    done = caesura(
-        "analyze",
-        folder,
-        "--src",
-        corpus / "dev.de",
-        "--trg",
-        corpus / "dev.en",
-        "--out",
-        tmp_path / "out",
-        "--beam",
-        1,
-    )
+    done = caesura("analyze", folder, *dev, "--out", tmp_path / "out", "--translate", 0)
     assert (done.status, done.err) == (0, "")
     html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "--train F reads the text" in html
@@ -154,9 +118,9 @@ def test_what_cannot_be_analysed_is_refused(
 
 
 def test_compare_refuses_before_it_translates_what_its_report_would_fail_at(
-    models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
+    models: dict[str, Path], dev: Words, tmp_path: Path, write: Write
 ) -> None:
-    call = ["compare", models["char"], models["act"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en"]
+    call = ["compare", models["char"], models["act"], *dev]
     with mock.patch.object(comparison, "evaluate", side_effect=AssertionError("translated")):
         for out in (write("file", ""), "/proc/x"):
             assert wording(refusal(caesura(*call, "--out", out))).startswith(f"{out}: ")
@@ -179,18 +143,8 @@ def test_a_long_line_is_told_and_taken_as_empty(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sketched")
-def test_compare_writes_the_same_report(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
-    call = [
-        "compare",
-        models["char"],
-        models["act"],
-        "--src",
-        corpus / "dev.de",
-        "--trg",
-        corpus / "dev.en",
-        "--beam",
-        1,
-    ]
+def test_compare_writes_the_same_report(models: dict[str, Path], dev: Words, tmp_path: Path) -> None:
+    call = ["compare", models["char"], models["act"], *dev, "--beam", 1]
     done = caesura(*call, "--out", tmp_path, "--lines", "2,4,6", "--sample", 3, "--seed", 2, "--bpe", 40)
     assert (done.status, done.err) == (0, "")
     assert done.lines[-1] == f"the report: {tmp_path}/report.html"
@@ -230,8 +184,8 @@ def test_a_report_of_something_else_is_not_overwritten(
     assert caesura("analyze", models["word"], *call, src).status == 0, "not a report's"
 
 
-def test_compare_calls_models_as_it_is_told(models: dict[str, Path], corpus: Path, tmp_path: Path) -> None:
-    call = ("compare", models["char"], models["act"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en")
+def test_compare_calls_models_as_it_is_told(models: dict[str, Path], dev: Words, tmp_path: Path) -> None:
+    call = ("compare", models["char"], models["act"], *dev)
     done = caesura(*call, "--beam", 1, "--out", tmp_path, "--name", "Zeichen, 1", "--name", "ACT")
     assert (done.status, done.err) == (0, "")
     assert "│ Zeichen, 1 │" in done.out
@@ -249,10 +203,8 @@ def test_compare_refuses_to_read_standard_input_twice(models: dict[str, Path], t
     assert not (tmp_path / "out").exists()
 
 
-def test_compare_reads_gold_once_as_from_a_pipe(
-    models: dict[str, Path], corpus: Path, tmp_path: Path
-) -> None:
-    call = ("compare", models["char"], "--src", corpus / "dev.de", "--trg", corpus / "dev.en", "--beam", 1)
+def test_compare_reads_gold_once_as_from_a_pipe(models: dict[str, Path], dev: Words, tmp_path: Path) -> None:
+    call = ("compare", models["char"], *dev, "--beam", 1)
     done = caesura(*call, "--out", tmp_path, "--gold", "-", stdin=b"sieben\tsie ben\nneun\tneun\n")
     assert (done.status, done.err) == (0, "")
     [char] = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))["models"]

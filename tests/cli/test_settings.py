@@ -27,9 +27,8 @@ def test_a_setting_is_that_of_the_call(models: dict[str, Path], corpus: Path, tm
         assert "case:lc" in caesura(command, model, *text, "--json").out, command
         assert "case:lc" not in caesura(command, model, *text[:4], "--json").out, command
     folder = tmp_path / "report"
-    done = caesura(
-        "analyze", model, "--src", corpus / "dev.de", "--out", folder, "--set", "testing.beam_size=2"
-    )
+    call = ("analyze", model, *text[:2], "--out", folder, "--translate", 0)
+    done = caesura(*call, "--set", "testing.beam_size=2")
     assert done.status == 0, done.err
     assert contents(model) == before
 

@@ -7,7 +7,7 @@ import torch
 from helpers import close
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theirs import gradients, layer
+from theirs import gradients, layer, products
 from torch import Tensor, nn
 from wording import refuses
 
@@ -197,16 +197,7 @@ def test_fresh_logits_are_of_the_size_of_one() -> None:
 
 def test_its_operations_are_those_of_its_products() -> None:
     decoder, S, U = made(3, memory_dim=5), 11, 6
-    counted = 0
-
-    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal counted
-        counted += 2 * inputs[0].numel() * output.shape[-1]
-
-    for module in decoder.modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_hook(count)
-    decoder(source([S], 5, spare=0), TARGETS[:1], SIZES[:1])
+    counted = products(decoder, source([S], 5, spare=0), TARGETS[:1], SIZES[:1])
     counted += 3 * 2 * S * 5 * 16  # keys and values of the source, for all layers at once
     attended = U * (U + 1) // 2 + U * S
     assert decoder.flops(S, U, U) == counted + 2 * U * 8 * V + 3 * 2 * 2 * 8 * attended

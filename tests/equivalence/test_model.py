@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import torch
 from helpers import ACT, LOOKUP, RECURRENT, close, sentences, tiny_model
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from caesura.data.batching import collate
@@ -15,27 +13,6 @@ from caesura.decoders.base import Decoded
 from caesura.decoders.recurrent import RecurrentDecoder
 from caesura.encoders.base import Encoded
 from caesura.encoders.recurrent import RecurrentEncoder
-
-
-@settings(max_examples=12)
-@given(
-    lengths=st.lists(st.integers(1, 7), min_size=2, max_size=5),
-    layers=st.integers(1, 3),
-    seed=st.integers(0, 99),
-)
-def test_padding_and_batch_mates_do_not_change_what_the_encoder_returns(
-    lengths: list[int], layers: int, seed: int
-) -> None:
-    torch.manual_seed(seed)
-    encoder = RecurrentEncoder(4, 3, layers).double()
-    vectors = torch.randn(
-        len(lengths), max(lengths) + 2, 4, dtype=torch.float64
-    )  # [B, S, D], garbage at the ends
-    together = encoder(vectors, torch.tensor(lengths))
-    for b, n in enumerate(lengths):
-        alone = encoder(vectors[b : b + 1, :n], torch.tensor([n]))
-        close(together.states[b, :n], alone.states[0], what="states")
-        close(together.summary[b], alone.summary[0], what="summary")
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

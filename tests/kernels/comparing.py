@@ -92,6 +92,25 @@ def assert_same(actual: Values, expected: Values, names: Sequence[str] | None = 
         assert torch.equal(actual[name], expected[name]), name
 
 
+def assert_unread(
+    run: Callable[[Args], Values],
+    args: Args,
+    padding: Tensor,
+    places: Sequence[int],
+    poison: float,
+    empty: Sequence[str] = ("out attention", "keys", "values"),
+) -> None:
+    """Fails where padding [B, S] of the arguments at `places` changes a value, or `empty` is not 0 there."""
+    clean, poisoned = run(args), [*args]
+    for place in places:
+        some = padding.view(padding.shape + (1,) * (args[place].dim() - 2))
+        poisoned[place] = args[place].masked_fill(some, poison)
+    assert_same(run(poisoned), clean)
+    for name in empty:
+        value = clean[name].transpose(1, 2) if name in ("out attention", "weights") else clean[name]
+        assert not value[padding].any(), name
+
+
 def turned(args: Args) -> Args:
     """The same tensors, differently laid out in memory."""
     return [a if a is None or a.dim() < 2 else a.transpose(0, 1).contiguous().transpose(0, 1) for a in args]

@@ -1,19 +1,25 @@
-"""Toy decoders with self-attention over what was written: one with a cache, one without."""
+"""Decoders with self-attention: a toy with a cache, one without and a Transformer; all searches with any."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from helpers import SIZES as TRANSFORMER_SIZES
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from caesura.decoders.base import Decoded, Decoder, DecoderStep
 from caesura.decoders.cache import Cache
+from caesura.decoders.transformer import TransformerDecoder
 from caesura.encoders.base import Encoded
 from caesura.kernels.states import ROOM, SENTENCE
 from caesura.layers.masks import positions_mask
+from caesura.search.beam import beam_search
+from caesura.search.greedy import greedy
+from caesura.search.sampling import sample
 
 LAYERS, HEADS, SIZE, WIDTH = 2, 2, 3, 6  # N, D, N * D
+LIMITS = torch.tensor([3, 30, 1, 17, 9, 40, 8])  # [B]
 
 
 @dataclass(frozen=True)
@@ -92,3 +98,27 @@ def sources(count: int, seed: int = 0, device: str = "cpu") -> Encoded:
     lengths = torch.arange(count) % 2 + 1
     states = states.where(positions_mask(lengths, 2)[..., None], torch.nan)
     return Encoded(states.to(device), lengths.to(device))
+
+
+def transformer(vocab_size: int = 7, seed: int = 0, **options: Any) -> TransformerDecoder:
+    torch.manual_seed(seed)
+    decoder = TransformerDecoder(vocab_size, 6, **(TRANSFORMER_SIZES | options)).double().eval()
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5)
+    return decoder
+
+
+def encoded(count: int = len(LIMITS), seed: int = 0) -> Encoded:
+    """Encoded sentences of one to three segments, NaN behind them."""
+    states = torch.randn(count, 4, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    lengths = torch.arange(count) % 3 + 1
+    return Encoded(states.where(positions_mask(lengths, 4)[..., None], torch.nan), lengths)
+
+
+def searches(decoder: Decoder[Any], source: Encoded) -> list[Any]:
+    return [
+        *beam_search(decoder, source, LIMITS, 3),
+        greedy(decoder, source, LIMITS),
+        sample(decoder, source, LIMITS, [*range(len(LIMITS))]),
+    ]

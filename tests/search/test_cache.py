@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from attentive import LAYERS, Attentive, CachedState, Copying, sources
+from attentive import LAYERS, LIMITS, Attentive, CachedState, Copying, encoded, searches, sources, transformer
 from helpers import TRANSFORMER, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,6 @@ from caesura.search.beam import beam_search
 from caesura.search.forced import forced_scores
 from caesura.search.greedy import greedy
 from caesura.search.rounds import Pace
-from caesura.search.sampling import sample
 from caesura.search.scheduled import scheduled_inputs
 
 
@@ -94,18 +93,6 @@ def test_reordering_copies_no_entry_and_writes_no_old_one() -> None:
         assert not part[:, :, :, 2:].any()
 
 
-LIMITS = torch.tensor([3, 30, 1, 17, 9, 40, 8])  # [B]
-
-
-def searches(decoder: Attentive, count: int = len(LIMITS)) -> list[Any]:
-    source, limits = sources(count), LIMITS[:count]
-    return [
-        *beam_search(decoder, source, limits, 3),
-        greedy(decoder, source, limits),
-        sample(decoder, source, limits, [*range(count)]),
-    ]
-
-
 @cache
 def found_by_copying(seed: int) -> tuple[Attentive, list[Any]]:
     """A decoder, and the results of a search without its cache."""
@@ -115,7 +102,7 @@ def found_by_copying(seed: int) -> tuple[Attentive, list[Any]]:
             decoder.output.bias[EOS] -= 12
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "pace", lambda _: PACES["at once"])
-        return cached, searches(copying)
+        return cached, searches(copying, sources(len(LIMITS)))
 
 
 @pytest.mark.usefixtures("small")
@@ -124,39 +111,42 @@ def test_searches_are_those_of_a_decoder_that_copies(pace: Pace, seed: int) -> N
     cached, expected = found_by_copying(seed)
     assert {len(h.symbols) for pool in expected for h in pool} >= {40, 1, 3}
     for _ in range(3 if pace.graphs else 1):  # plain, recorded, replayed
-        for one, other in zip(searches(cached), expected, strict=True):
+        for one, other in zip(searches(cached, sources(len(LIMITS))), expected, strict=True):
             same(one, other)
 
 
+MACHINES = {"attentive": (Attentive, sources), "transformer": (transformer, encoded)}
+
+
 @pytest.mark.usefixtures("pace", "small")
-def test_a_sentence_alone_a_beam_of_one_and_forced_scores_agree() -> None:
-    cached, _ = pair(seed=1)
-    source = sources(len(LIMITS))
-    together, best = beam_search(cached, source, LIMITS, 3), greedy(cached, source, LIMITS)
-    same([one for (one,) in beam_search(cached, source, LIMITS, 1)], best)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_sentence_alone_a_beam_of_one_and_forced_scores_agree(machine: str) -> None:
+    made, read = MACHINES[machine]
+    decoder, source = made(7, 1).eval(), read(len(LIMITS))
+    together, best = beam_search(decoder, source, LIMITS, 3), greedy(decoder, source, LIMITS)
+    same([one for (one,) in beam_search(decoder, source, LIMITS, 1)], best)
     for b in range(len(LIMITS)):
         single = source.rows(slice(b, b + 1))
-        same(together[b], beam_search(cached, single, LIMITS[b : b + 1], 3)[0])
+        same(together[b], beam_search(decoder, single, LIMITS[b : b + 1], 3)[0])
         for h in (*together[b], best[b]):
             if h.finished:
-                assert forced_scores(cached, single, [h.symbols[:-1]]) == pytest.approx([h.log_prob])
+                assert forced_scores(decoder, single, [h.symbols[:-1]]) == pytest.approx([h.log_prob])
 
 
 @pytest.mark.usefixtures("pace")
 @pytest.mark.parametrize("seed", range(3))
-def test_a_wide_enough_beam_finds_the_best_of_all_sequences(seed: int) -> None:
-    cached, _ = pair(6, seed)
-    source, limit, going = sources(2), 3, (UNK, 4, 5)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_wide_enough_beam_finds_the_best_of_all_sequences(machine: str, seed: int) -> None:
+    made, read = MACHINES[machine]
+    decoder, source, limit, going = made(6, seed).eval(), read(2), 3, (UNK, 4, 5)
     finished = [(*stem, EOS) for size in range(limit) for stem in product(going, repeat=size)]
-    opened = len(going) ** limit
-    pools = beam_search(cached, source, torch.tensor([limit] * 2), len(finished) + opened)
+    pools = beam_search(decoder, source, torch.tensor([limit] * 2), len(finished) + len(going) ** limit)
     for b, pool in enumerate(pools):
         single = source.rows(torch.full((len(finished),), b))
-        scores = forced_scores(cached, single, [symbols[:-1] for symbols in finished])
+        scores = forced_scores(decoder, single, [symbols[:-1] for symbols in finished])
         ranks = {symbols: score / len(symbols) for symbols, score in zip(finished, scores, strict=True)}
-        assert [h.symbols for h in pool if h.finished] == sorted(
-            finished, key=ranks.__getitem__, reverse=True
-        )
+        expected = sorted(finished, key=ranks.__getitem__, reverse=True)
+        assert [h.symbols for h in pool if h.finished] == expected
 
 
 def test_one_graph_serves_all_steps_of_a_size(monkeypatch: pytest.MonkeyPatch, replays: list[Replay]) -> None:

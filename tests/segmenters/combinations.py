@@ -93,14 +93,15 @@ def made(reader: str, cutter: str, pooling: str, seed: int = 0, output_dim: int 
     return segmenter.eval()
 
 
-def act_enc(seed: int = 0) -> ActSegmenter:
-    """ACT-ENC with segments of mixed lengths, in float64."""
+def act_layer(seed: int = 0, bias: float = -0.5, scale: float = 3.0, **options: Any) -> ActSegmenter:
+    """ACT-ENC with segments of mixed lengths (or of one, by another bias), in float64."""
     torch.manual_seed(seed)
-    segmenter = ActSegmenter(VOCABULARY, 4, 5, 3).double()
+    sizes = {"vocab_size": VOCABULARY, "embedding_dim": 4, "act_size": 5, "output_dim": 3}
+    segmenter = ActSegmenter(**(sizes | options)).double()
     with torch.no_grad():
         for parameter in segmenter.parameters():
-            parameter.mul_(3)
-        segmenter.halting.bias.fill_(-0.5)
+            parameter.mul_(scale)
+        segmenter.halting.bias.fill_(bias)
     return segmenter
 
 

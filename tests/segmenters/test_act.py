@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import check_away_from_threshold, close, ragged
+from combinations import VOCABULARY, act_layer
+from helpers import check_away_from_threshold, check_slope, close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -17,22 +18,13 @@ from caesura.segmenters.act_listing import act_enc
 
 # halting bias and the factor on all weights that give each kind of segments
 REGIMES = {"one character": (9.0, 1.0), "mixed": (-0.5, 3.0), "whole sentence": (-9.0, 1.0)}
-VOCABULARY = 11
 
 
 def layer(
     seed: int = 0, regime: str = "mixed", dtype: torch.dtype = torch.float64, **options: Any
 ) -> ActSegmenter:
     """A random layer whose segments are of the given kind."""
-    bias, scale = REGIMES[regime]
-    torch.manual_seed(seed)
-    sizes = {"vocab_size": VOCABULARY, "embedding_dim": 4, "act_size": 5, "output_dim": 3}
-    made = ActSegmenter(**(sizes | options))
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(scale)
-        made.halting.bias.fill_(bias)
-    return made.to(dtype)
+    return act_layer(seed, *REGIMES[regime], **options).to(dtype)
 
 
 def memoryless(states: list[list[float]], z: float, **options: Any) -> ActSegmenter:
@@ -121,13 +113,12 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold() -> No
     assert segments.scores is not None
     assert 2 < segments.lengths.sum() < 9
     check_away_from_threshold(segments.scores, segments.ends, lengths, made.epsilon)
-    names, values = zip(*((n, p.detach().requires_grad_()) for n, p in made.named_parameters()), strict=True)
 
-    def run(*parameters: Tensor) -> tuple[Tensor, Tensor]:
-        out = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), (symbols, lengths))
+    def run(*_: Tensor) -> tuple[Tensor, Tensor]:
+        out = made(symbols, lengths)
         return out.vectors, out.penalty
 
-    assert torch.autograd.gradcheck(run, values)
+    check_slope(run, [*made.parameters()])
 
 
 @settings(max_examples=20)
@@ -317,21 +308,6 @@ def test_an_unfinished_piece_leaves_its_last_segment_open() -> None:
     assert segments.vectors.shape == (1, 0, 3)
     assert isinstance(segments.state, ActState)
     close(segments.state.halting_sum, segments.weights.sum(1))
-
-
-def test_the_last_piece_must_not_be_empty() -> None:
-    made = layer()
-    state = made(torch.tensor([[1, 2], [3, 4]]), torch.tensor([2, 2]), final=False).state
-    with refuses(ValueError):
-        made(torch.tensor([[1], [0]]), torch.tensor([1, 0]), state)
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_state_of_other_sentences_is_refused(size: int) -> None:
-    made = layer()
-    state = made(torch.ones(size, 2, dtype=torch.long), [2] * size, final=False).state
-    with refuses(ValueError, "state ", size):
-        made(torch.tensor([[1], [2]]), [1, 1], state)
 
 
 @pytest.mark.parametrize(("lengths", "steps"), [([], 0), ([], 3), ([0, 0], 0), ([0, 0], 2), ([0, 4], 4)])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import ACT, ACT_DECODER, close, ragged, sentences, tiny_model
+from combinations import VOCABULARY, act_layer
+from helpers import ACT, ACT_DECODER, check_slope, close, ragged, sentences, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -23,20 +24,11 @@ from caesura.segmenters.act_listing import act_enc, act_enc_both_ways
 from caesura.segmenters.base import Segments
 from caesura.segmenters.rate import Rate
 
-VOCABULARY = 11
 BOTH_WAYS = ACT | {"bidirectional": True}
 
 
-def layer(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any) -> ActSegmenter:
-    """A random layer with segments of mixed lengths."""
-    torch.manual_seed(seed)
-    sizes = {"vocab_size": VOCABULARY, "embedding_dim": 4, "act_size": 5, "output_dim": 3}
-    made = ActSegmenter(**(sizes | {"bidirectional": True} | options))
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(3)
-        made.halting.bias.fill_(-0.5)
-    return made.to(dtype)
+def layer(seed: int = 0, **options: Any) -> ActSegmenter:
+    return act_layer(seed, **({"bidirectional": True} | options))
 
 
 @pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one per symbol
@@ -66,13 +58,12 @@ def test_its_gradient_is_the_slope() -> None:
     made = layer(1, vocab_size=5, embedding_dim=2, act_size=2, output_dim=1)
     symbols, lengths = torch.tensor([[0, 3, 1, 4, 2], [4, 1, 0, 0, 0]]), torch.tensor([5, 3])
     assert 2 < made(symbols, lengths).lengths.sum() < 8
-    names, values = zip(*((n, p.detach().requires_grad_()) for n, p in made.named_parameters()), strict=True)
 
-    def run(*parameters: Tensor) -> tuple[Tensor, Tensor]:
-        out = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), (symbols, lengths))
+    def run(*_: Tensor) -> tuple[Tensor, Tensor]:
+        out = made(symbols, lengths)
         return out.vectors, out.penalty
 
-    assert torch.autograd.gradcheck(run, values)
+    check_slope(run, [*made.parameters()])
 
 
 def same(segments: Segments, expected: Segments, b: int, to: int = 0) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from combinations import VOCABULARY
+from combinations import act_layer as layer
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,6 @@ from caesura.kernels import VARIABLE
 from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.act_listing import act_enc
 
-VOCABULARY = 11
 EXAMPLES = given(
     seed=st.integers(0, 999),
     bias=st.sampled_from([-9.0, -1.0, 0.0, 9.0]),
@@ -26,17 +27,6 @@ EXAMPLES = given(
 CHOICES = pytest.mark.parametrize("choice", ["reference", "fused"])
 
 
-def layer(seed: int, bias: float, cut_after: list[int], vocab_size: int = VOCABULARY) -> ActSegmenter:
-    """With weights so large that the halting unit chooses segments of mixed lengths at a bias near 0."""
-    torch.manual_seed(seed)
-    made = ActSegmenter(vocab_size, 4, 5, 3, cut_after=cut_after).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(3)
-        made.halting.bias.fill_(bias)
-    return made
-
-
 @pytest.mark.parametrize("vocab_size", [VOCABULARY, 500])  # input projections by table, and one per symbol
 @CHOICES
 @settings(max_examples=30)
@@ -44,7 +34,7 @@ def layer(seed: int, bias: float, cut_after: list[int], vocab_size: int = VOCABU
 def test_it_is_the_listing_in_outputs_and_in_every_gradient(
     choice: str, vocab_size: int, seed: int, bias: float, cut_after: list[int], lengths: list[int]
 ) -> None:
-    made = layer(seed, bias, cut_after, vocab_size)
+    made = layer(seed, bias, cut_after=cut_after, vocab_size=vocab_size)
     generator = torch.Generator().manual_seed(seed)
     symbols, sizes = ragged(lengths, VOCABULARY, generator)  # padding too has symbols of cut_after
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +63,7 @@ def test_it_is_the_listing_in_outputs_and_in_every_gradient(
 def test_a_sentence_in_pieces_is_cut_as_the_whole(
     choice: str, seed: int, bias: float, cut_after: list[int], lengths: list[int]
 ) -> None:
-    made = layer(seed, bias, cut_after)
+    made = layer(seed, bias, cut_after=cut_after)
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, choice)
@@ -99,7 +89,7 @@ def test_no_symbol_that_must_end_a_segment_has_a_halting_gradient(
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     every = [*range(VOCABULARY)]
     for chosen in (every, cut_after):
-        made = layer(seed, bias, chosen)
+        made = layer(seed, bias, cut_after=chosen)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, choice)
             segments = made(symbols, sizes)
@@ -133,16 +123,16 @@ def test_a_unit_that_never_halts_leaves_the_words_and_their_last_states(
 def test_without_symbols_and_with_them_twice_it_is_the_same_layer() -> None:
     symbols, sizes = ragged([9, 14], VOCABULARY, torch.Generator().manual_seed(1))
     for one, other in (([], []), ([3, 5], [5, 3, 3])):
-        first, second = (layer(2, 0.0, given)(symbols, sizes) for given in (one, other))
+        first, second = (layer(2, 0.0, cut_after=given)(symbols, sizes) for given in (one, other))
         assert first.ends.equal(second.ends)
     plain = ActSegmenter(VOCABULARY, 4, 5, 3)
     assert plain.cut_after == ()
-    assert plain.state_dict().keys() == layer(0, 0.0, [3]).state_dict().keys()
+    assert plain.state_dict().keys() == layer(0, 0.0, cut_after=[3]).state_dict().keys()
 
 
 @pytest.mark.parametrize("assign", [True, False], ids=["assigned", "copied"])
 def test_a_layer_without_memory_cuts_the_same_once_it_has_weights(assign: bool) -> None:
-    made = layer(0, -9.0, [3, 5]).float()
+    made = layer(0, -9.0, cut_after=[3, 5]).float()
     with torch.device("meta"):
         built = ActSegmenter(VOCABULARY, 4, 5, 3, cut_after=[3, 5])
     if not assign:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from combinations import COMBINATIONS, LENGTH, VOCABULARY, act_enc, made
+from combinations import COMBINATIONS, LENGTH, VOCABULARY, act_layer, made
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,7 +170,7 @@ def test_a_hard_cutter_that_is_given_its_own_cuts_returns_its_own_result(
 @settings(max_examples=12)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(0, 99))
 def test_act_enc_that_is_given_its_own_cuts_returns_its_own_result(lengths: list[int], seed: int) -> None:
-    segmenter = act_enc(seed)
+    segmenter = act_layer(seed)
     symbols, sizes = ragged(lengths, VOCABULARY, torch.Generator().manual_seed(seed))
     segments = segmenter(symbols, sizes)
     assert_identical(segmenter(symbols, sizes, given=own_cuts(segments)), segments)
@@ -188,7 +188,7 @@ def test_cuts_that_are_all_free_are_none(parts: tuple[str, str, str]) -> None:
 @settings(max_examples=12)
 @given(some_cuts, st.integers(0, 99))
 def test_act_enc_under_given_cuts_is_algorithm_1_with_what_is_left(rows: list[list[int]], seed: int) -> None:
-    segmenter = act_enc(seed)
+    segmenter = act_layer(seed)
     symbols, lengths, cuts = batch(rows, seed)
     segments = segmenter(symbols, lengths, given=cuts)
     for b, row in enumerate(rows):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from combinations import VOCABULARY, hmrnn
-from helpers import close, ragged
+from helpers import check_slope, close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -111,17 +111,8 @@ def test_where_all_cuts_are_given_its_gradient_is_the_slope_of_the_loss() -> Non
     layer = HmrnnSegmenter(5, 2, 2, 2, slope=1e6).double()  # so steep that cuts have no gradient
     symbols, lengths = ragged([6, 3], 5, torch.Generator().manual_seed(0))
     cuts = torch.where(symbols % 3 == 0, 1, -1).to(torch.int8)
-    names, values = zip(
-        *((n, p.detach().requires_grad_()) for n, p in layer.named_parameters() if "boundary" not in n),
-        strict=True,
-    )
-
-    def run(*parameters: Tensor) -> Tensor:
-        options = {"given": cuts}
-        named = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(layer, named, (symbols, lengths), options).vectors
-
-    assert torch.autograd.gradcheck(run, values)
+    weights = [p for name, p in layer.named_parameters() if "boundary" not in name]
+    check_slope(lambda *_: (layer(symbols, lengths, given=cuts).vectors,), weights)
 
 
 def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:
@@ -348,14 +339,3 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], name: str) -> None:
         hmrnn(**options)
     with refuses(ValueError, "size "):
         HmrnnSegmenter(9, 4, 0, 4)
-
-
-def test_a_state_of_something_else_is_refused() -> None:
-    layer, symbols = hmrnn(), torch.zeros(2, 3, dtype=torch.long)
-    state = layer(symbols, [3, 3], final=False).state
-    with refuses(TypeError, "state "):
-        layer(symbols, [3, 3], state=object())
-    with refuses(ValueError, "state "):
-        layer(symbols[:1], [3], state=state)
-    with refuses(ValueError):
-        layer(symbols, [3, 0], state=state)

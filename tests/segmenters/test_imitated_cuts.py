@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from combinations import COMBINATIONS, VOCABULARY, act_enc, cuts_for, hmrnn, made
+from combinations import COMBINATIONS, VOCABULARY, act_layer, cuts_for, hmrnn, made
 from helpers import close, ragged
 
 from caesura.segmenters.base import BaseSegmenter
@@ -23,7 +23,7 @@ def test_a_segmenter_imitates_if_it_has_logits(parts: tuple[str, str, str]) -> N
     assert segmenter.imitates == (cuts.logits is not None)
 
 
-@pytest.mark.parametrize("segmenter", [act_enc(), hmrnn()])
+@pytest.mark.parametrize("segmenter", [act_layer(), hmrnn()])
 def test_a_whole_segmenter_imitates_if_it_has_logits(segmenter: BaseSegmenter) -> None:
     symbols, lengths = ragged([7, 3], VOCABULARY, torch.Generator().manual_seed(0))
     assert segmenter.imitates == (segmenter(symbols, lengths).cuts.logits is not None)

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wording import refuses
 
+from caesura.segmenters.act import ActSegmenter
 from caesura.segmenters.cutters.hard import Every, Fixed, Given
+from caesura.segmenters.hmrnn import HmrnnSegmenter
 from caesura.segmenters.parts import Cutter, Pooling, Reader, Segmenter
 from caesura.segmenters.pooling import Attention, Last, Max, Mean, Start, Weighted
 from caesura.segmenters.readers.lookup import Lookup
@@ -89,12 +91,16 @@ def test_gradients_pass_from_piece_to_piece(reader: str) -> None:
         close(parameter.grad, expected[name], 1e-12, name)
 
 
-def test_a_state_of_something_else_is_refused() -> None:
-    segmenter, symbols = layer("gru", "every", "mean"), torch.zeros(2, 3, dtype=torch.long)
+@pytest.mark.parametrize("kind", ["parts", "act", "hmrnn"])
+def test_a_state_of_something_else_is_refused(kind: str) -> None:
+    made = {"act": lambda: ActSegmenter(9, 4, 5, 3), "hmrnn": lambda: HmrnnSegmenter(9, 4, 5, 3)}
+    segmenter = made.get(kind, lambda: layer("gru", "every", "mean"))()
+    symbols = torch.zeros(2, 3, dtype=torch.long)
     state = segmenter(symbols, [3, 3], final=False).state
     with refuses(TypeError, "state "):
         segmenter(symbols, [3, 3], state=object())
-    with refuses(ValueError, "state "):
-        segmenter(symbols[:1], [3], state=state)
+    for rows in (1, 3):
+        with refuses(ValueError, "state "):
+            segmenter(symbols[:1].expand(rows, -1), [3] * rows, state=state)
     with refuses(ValueError):
         segmenter(symbols, [3, 0], state=state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from combinations import ROUTING, VOCABULARY, act_enc, cuts_for, hmrnn, made
+from combinations import ROUTING, VOCABULARY, act_layer, cuts_for, hmrnn, made
 from helpers import ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +45,7 @@ def test_a_cutter_learns_where_it_says(cutter: str, lengths: list[int], kind: st
 @settings(max_examples=20)
 @given(st.integers(1, 12), given_cuts, st.integers(0, 99))
 def test_act_enc_learns_where_it_says(n: int, kind: str, seed: int) -> None:
-    segmenter = act_enc(seed)
+    segmenter = act_layer(seed)
     symbols, sizes = ragged([n], VOCABULARY, torch.Generator().manual_seed(seed))
     cuts = drawn(kind, symbols, seed)
     segments = segmenter(symbols, sizes, given=cuts)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from combinations import READERS, VOCABULARY, act_enc, hmrnn, made
+from combinations import READERS, VOCABULARY, act_layer, hmrnn, made
 from torch import nn
 from wording import refuses, wording
 
@@ -129,7 +129,7 @@ def test_parts_that_look_ahead_take_whole_sentences(
     one_sentence(problem, *words)
 
 
-@pytest.mark.parametrize("segmenter", [made("gru", "act", "weighted"), act_enc(), LookupSegmenter(9, 4)])
+@pytest.mark.parametrize("segmenter", [made("gru", "act", "weighted"), act_layer(), LookupSegmenter(9, 4)])
 @pytest.mark.parametrize(
     "cuts",
     [
@@ -229,7 +229,7 @@ def test_tau_goes_with_a_cutter_that_has_a_penalty() -> None:
 @pytest.mark.parametrize("symbol", [-1, VOCABULARY])
 @pytest.mark.parametrize(
     "build",
-    [act_enc, hmrnn, *(partial(made, reader, "every", "mean") for reader in READERS)],
+    [act_layer, hmrnn, *(partial(made, reader, "every", "mean") for reader in READERS)],
 )
 def test_ids_beyond_the_table_are_named(build: Callable[[], BaseSegmenter], symbol: int) -> None:
     symbols = SYMBOLS.clone()

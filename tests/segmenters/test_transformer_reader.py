@@ -9,7 +9,7 @@ import torch
 from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theirs import gradients, layer
+from theirs import gradients, layer, products
 from torch import Tensor, nn
 from wording import refuses
 
@@ -118,15 +118,7 @@ def test_one_that_looks_ahead_takes_whole_sentences_only() -> None:
 @pytest.mark.parametrize(("window", "causal"), [(3, False), (3, True), (90, False), (90, True)])
 @pytest.mark.parametrize("size", [1, 3, 11])
 def test_its_operations_are_those_of_its_products(window: int, causal: bool, size: int) -> None:
-    reader, counted = made(window, causal=causal), 0
-
-    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal counted
-        counted += 2 * inputs[0].numel() * output.shape[-1]
-
-    for module in reader.modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_hook(count)
-    reader(torch.zeros(1, size, dtype=torch.long), torch.tensor([size]))
+    reader = made(window, causal=causal)
+    counted = products(reader, torch.zeros(1, size, dtype=torch.long), torch.tensor([size]))
     pairs = int((~hidden(size, window, causal)).sum())
     assert reader.flops(size) == counted + 2 * 2 * 2 * pairs * 8  # scores and contexts of two layers

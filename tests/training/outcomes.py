@@ -122,3 +122,11 @@ def outcome(folder: Path) -> dict[str, Any]:
         "best": tensors(folder / "model.safetensors"),
         "kept": {path.name: tensors(path) for path in (folder / "best").glob("*")},
     }
+
+
+def check_resumed(config: Config, folder: Path, *stops: int) -> Path:
+    """That a run with these stops equals one without, whose folder it returns."""
+    run(config, folder / "whole")
+    run(config, folder / "stopped", *stops)
+    assert outcome(folder / "stopped") == outcome(folder / "whole")
+    return folder / "whole"

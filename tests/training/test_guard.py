@@ -96,15 +96,13 @@ def test_a_skipped_update_leaves_weights_moments_and_counts_as_they_were(
     assert any(not value.equal(beyond[name]) for name, value in after.items() if name.startswith("model."))
 
 
-@pytest.mark.parametrize("stops", [(3, 4), (4, 5, 6), tuple(range(1, 15))])
-def test_an_interrupted_run_skips_as_an_uninterrupted_one(
-    corpus: Path, tmp_path: Path, stops: tuple[int, ...]
-) -> None:
-    config = configured(corpus)
-    with poison(3, 4, 5, 11):
-        run(config, tmp_path / "whole")
-        run(config, tmp_path / "parts", *stops)
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+def test_an_interrupted_run_skips_as_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
+    outcomes = []
+    for stops in ((), (3, 4), (4, 5, 6), range(1, 15)):
+        with poison(3, 4, 5, 11):
+            run(configured(corpus), tmp_path / f"{stops}", *stops)
+        outcomes.append(outcome(tmp_path / f"{stops}"))
+    assert all(stopped == outcomes[0] for stopped in outcomes[1:])
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["as on a CPU", "as on a GPU"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli.program import caesura
-from training.outcomes import DROPOUT, configured, outcome, records, run
+from training.outcomes import DROPOUT, check_resumed, configured, records, run
 from wording import refuses
 
 from caesura.analysis.defaults import without_defaults
@@ -39,10 +39,8 @@ def learning(corpus: Path, cutter: str, *settings: str) -> Config:
 def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path, cuts: str) -> None:
     weight = "model.segmenter.imitation={start: 1.0, end: 0.0, updates: 10}"
     config = learning(corpus, "cif", cuts, weight, *DROPOUT)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 10)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
-    logged = {record["update"]: record["imitation"] for record in records(tmp_path / "whole", "train")}
+    whole = check_resumed(config, tmp_path, 3, 10)
+    logged = {record["update"]: record["imitation"] for record in records(whole, "train")}
     assert all(weight == max(0.0, 1 - (update - 1) / 10) for update, weight in logged.items())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from cli.program import caesura, refusal, write_config
-from training.outcomes import DROPOUT, configured, outcome, records, run
+from training.outcomes import DROPOUT, check_resumed, configured, records, run
 from wording import refuses, wording
 
 from caesura.analysis.models import describe
@@ -47,37 +47,32 @@ MOVING = "{start: 4.0, end: 2.0, updates: 12, shape: cosine}"
 def test_a_resumed_run_equals_an_uninterrupted_one(by: str, corpus: Path, tmp_path: Path) -> None:
     heat = "model.segmenter.cutter.temperature={start: 2.0, end: 1.0, updates: 9, shape: step}"
     config = kept(corpus, by, MOVING, heat, "training.validation_freq=70", *DROPOUT)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 10)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
-    targets = [record["target_length"] for record in records(tmp_path / "whole", "train")]
+    logged = records(check_resumed(config, tmp_path, 3, 10), "train")
+    targets = [record["target_length"] for record in logged]
     assert targets == sorted(targets, reverse=True)
     assert 4.0 == targets[0] > targets[-1] > 2.0
-    assert {record["temperature"] for record in records(tmp_path / "whole", "train")} == {2.0, 1.0}
+    assert {record["temperature"] for record in logged} == {2.0, 1.0}
+
+
+DRAWN = f"reader: {READER}, pooling: mean, rate: {{target: 3.0}}, cutter: {{type: bernoulli, gradient: "
+CONV = "{type: conv, embedding_dim: 6, filters: [3, 3, 2], highway_layers: 1, dropout: 0.2}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gradient", ["score, cuttings: 3", "disarm", "self-critical"])
-def test_a_resumed_run_of_drawn_cuts_equals_an_uninterrupted_one(
-    gradient: str, corpus: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "parts",
+    [
+        *(DRAWN + gradient + "}" for gradient in ("score, cuttings: 3", "disarm", "self-critical")),
+        f"reader: {CONV}, cutter: routing, pooling: {{type: attention, size: 4}}, "
+        "rate: {target: 3.0, by: quantile}",
+    ],
+    ids=["score", "disarm", "self-critical", "routing"],
+)
+def test_a_resumed_run_of_other_parts_equals_an_uninterrupted_one(
+    parts: str, corpus: Path, tmp_path: Path
 ) -> None:
-    options = ["type=parts", f"reader={READER}", f"cutter={{type: bernoulli, gradient: {gradient}}}"]
-    options += ["pooling=mean", "output_dim=6", "rate={target: 3.0}"]
-    config = configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in options), *DROPOUT)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 10)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_a_resumed_run_of_routing_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
-    reader = "{type: conv, embedding_dim: 6, filters: [3, 3, 2], highway_layers: 1, dropout: 0.2}"
-    options = ["type=parts", f"reader={reader}", "cutter=routing", "pooling={type: attention, size: 4}"]
-    options += ["output_dim=6", "rate={target: 3.0, by: quantile}"]
-    config = configured(corpus, "char", *(f"model.segmenter.{setting}" for setting in options), *DROPOUT)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 10)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    segmenter = f"model.segmenter={{type: parts, {parts}, output_dim: 6}}"
+    check_resumed(configured(corpus, "char", segmenter, *DROPOUT), tmp_path, 3, 10)
 
 
 @pytest.mark.slow
@@ -85,13 +80,11 @@ def test_a_resumed_run_of_hmrnn_equals_an_uninterrupted_one(corpus: Path, tmp_pa
     segmenter = "type: hmrnn, embedding_dim: 6, size: 8, output_dim: 6, rate: {target: 3.0}"
     slope = "slope: {start: 1.0, end: 5.0, updates: 12}"
     config = configured(corpus, "act", f"model.segmenter={{{segmenter}, {slope}}}", *DROPOUT)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 10)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
-    slopes = [record["slope"] for record in records(tmp_path / "whole", "train")]
+    logged = records(check_resumed(config, tmp_path, 3, 10), "train")
+    slopes = [record["slope"] for record in logged]
     assert slopes == sorted(slopes)
     assert slopes[0] < slopes[-1] < 5
-    assert len({record["threshold"] for record in records(tmp_path / "whole", "train")}) > 5
+    assert len({record["threshold"] for record in logged}) > 5
 
 
 def test_a_schedule_of_tau_is_followed_and_logged(corpus: Path, tmp_path: Path) -> None:

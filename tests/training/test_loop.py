@@ -38,16 +38,6 @@ from caesura.training.validation import Validation
 pytestmark = pytest.mark.usefixtures("frequent_log")
 
 
-@pytest.mark.parametrize("system", ["word", "act-act"])
-def test_two_runs_with_one_seed_are_equal_bit_for_bit(corpus: Path, tmp_path: Path, system: str) -> None:
-    config = configured(corpus, system)
-    for name in ("a", "b"):
-        run(config, tmp_path / name)
-        torch.rand(3)  # what happened before in the process is of no consequence
-    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
-    assert len(outcome(tmp_path / "a")["validations"]) == 4, "at 4, 8, 12 and 14 updates"
-
-
 def test_another_seed_gives_other_weights_and_another_order(corpus: Path, tmp_path: Path) -> None:
     for seed in (1, 2):
         run(configured(corpus, "word", f"training.seed={seed}"), tmp_path / str(seed))
@@ -69,6 +59,7 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
             folder = tmp_path_factory.mktemp("whole")
             run(configured(corpus, system, *SETTINGS), folder)
             outcomes[system] = outcome(folder)
+            assert len(outcomes[system]["validations"]) == 4, "at 4, 8, 12 and 14 updates"
     return outcomes
 
 
@@ -90,6 +81,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
     system: str,
     stops: tuple[int, ...],
 ) -> None:
+    torch.rand(3)  # what happened before in the process is of no consequence
     run(configured(corpus, system, *SETTINGS), tmp_path, *stops)
     assert outcome(tmp_path) == uninterrupted[system]
 

@@ -12,7 +12,7 @@ from helpers import ACT, ACT_DECODER, LOOKUP, RECURRENT, TRANSFORMER, sentences,
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from training.outcomes import configured, outcome, run
+from training.outcomes import check_resumed, configured, outcome, run
 
 from caesura.data.batching import collate
 from caesura.data.vocabulary import SPECIALS, UNK
@@ -113,14 +113,12 @@ def test_a_stopped_run_ends_as_an_undisturbed_one_and_another_share_as_another(
     shares = ("training.src_token_dropout=0.2", "training.trg_token_dropout=0.1")
     risk = ("training.risk_candidates=2", "training.risk_after=5") if objective == "risk" else ()
     config = configured(corpus, "word", *shares, *risk)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 6)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    whole = check_resumed(config, tmp_path, 3, 6)
     if objective == "plain":
         run(configured(corpus, "word"), tmp_path / "none")
-        assert outcome(tmp_path / "none")["state"] != outcome(tmp_path / "whole")["state"]
+        assert outcome(tmp_path / "none")["state"] != outcome(whole)["state"]
         with pytest.raises(InputError, match=r"training\.src_token_dropout"):
-            run(configured(corpus, "word"), tmp_path / "whole")
+            run(configured(corpus, "word"), whole)
 
 
 def test_evaluation_reads_the_text_as_it_is() -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from training.outcomes import configured, outcome, run
+from training.outcomes import check_resumed, configured
 
 BLOCKS = "type: transformer, size: 8, heads: 2, feed_forward: 8, num_layers: 2, dropout: 0.2"
 SETTINGS = (
@@ -32,7 +32,4 @@ SYSTEMS = {
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path, system: str) -> None:
     name, *parts = SYSTEMS[system]
-    config = configured(corpus, name, *parts, *SETTINGS)
-    run(config, tmp_path / "whole")
-    run(config, tmp_path / "stopped", 3, 8)
-    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
+    check_resumed(configured(corpus, name, *parts, *SETTINGS), tmp_path, 3, 8)
