@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli.program import caesura, refusal, write_config
 from helpers import ACT, ACT_DECODER, tiny_model
-from training.outcomes import configured, run
+from training.outcomes import check_resumed, configured, run
 from wording import refuses
 
 from caesura.analysis.defaults import with_defaults
@@ -50,6 +50,11 @@ def test_words_are_segments_where_the_unit_never_halts(corpus: Path, tmp_path: P
     for text in (corpus / "dev.de").read_text(encoding="utf-8").splitlines():
         words = text.split(" ")
         assert model.segment([text]) == [[*(f"{word} " for word in words[:-1]), words[-1]]]
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
+    config = cutting(corpus, " ")
+    check_resumed(config, tmp_path, 3)
 
 
 def test_a_decoder_that_shares_the_unit_has_cuts_of_its_own() -> None:

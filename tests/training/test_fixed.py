@@ -67,8 +67,7 @@ def test_no_character_is_said_to_be_live(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
-    """With symbols that always end a segment, too."""
-    check_resumed(fixed(corpus, *DROPOUT, "model.segmenter.cut_after=' '"), tmp_path, 3, 4, 14)
+    check_resumed(fixed(corpus, *DROPOUT), tmp_path, 3, 4, 14)
 
 
 def test_where_every_character_halts_learning_makes_no_difference(corpus: Path, tmp_path: Path) -> None:
