@@ -109,10 +109,7 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10, what: str 
 
 
 def check_slope(function: Callable[..., tuple[Tensor, ...]], leaves: Sequence[Tensor]) -> None:
-    """`gradcheck` of a random sum of all outputs, which takes one backward pass instead of one per output.
-
-    It moves the leaves in place, so a module's own parameters may be among them.
-    """
+    """`gradcheck` of a random sum of all outputs, which takes one backward pass instead of one per output."""
 
     def total(*inputs: Tensor) -> Tensor:
         generator = torch.Generator().manual_seed(0)

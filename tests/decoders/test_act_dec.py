@@ -88,13 +88,16 @@ def test_gradients_agree_with_finite_differences_away_from_the_threshold(kind: s
     decoded = made(encoded, before, lengths)
     assert 2 < decoded.ends.sum() < 8
     check_away_from_threshold(decoded.scores, decoded.ends, lengths, made.epsilon)
+    names, values = zip(*((n, p.detach().requires_grad_()) for n, p in made.named_parameters()), strict=True)
     within = (torch.arange(5) < lengths[:, None])[..., None]
 
-    def run(states: Tensor, summary: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        result = made(replace(encoded, states=states, summary=summary), before, lengths)
+    def run(states: Tensor, summary: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+        given = replace(encoded, states=states, summary=summary), before, lengths
+        result = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), given)
         return result.logits * within, result.penalty
 
-    check_slope(run, (encoded.states.requires_grad_(), encoded.summary.requires_grad_(), *made.parameters()))
+    leaves = encoded.states.requires_grad_(), encoded.summary.requires_grad_(), *values
+    check_slope(run, leaves)
 
 
 @settings(max_examples=20)

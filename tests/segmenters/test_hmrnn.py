@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from combinations import VOCABULARY, hmrnn
-from helpers import check_slope, close, ragged
+from helpers import close, ragged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -111,8 +111,17 @@ def test_where_all_cuts_are_given_its_gradient_is_the_slope_of_the_loss() -> Non
     layer = HmrnnSegmenter(5, 2, 2, 2, slope=1e6).double()  # so steep that cuts have no gradient
     symbols, lengths = ragged([6, 3], 5, torch.Generator().manual_seed(0))
     cuts = torch.where(symbols % 3 == 0, 1, -1).to(torch.int8)
-    weights = [p for name, p in layer.named_parameters() if "boundary" not in name]
-    check_slope(lambda *_: (layer(symbols, lengths, given=cuts).vectors,), weights)
+    names, values = zip(
+        *((n, p.detach().requires_grad_()) for n, p in layer.named_parameters() if "boundary" not in n),
+        strict=True,
+    )
+
+    def run(*parameters: Tensor) -> Tensor:
+        options = {"given": cuts}
+        named = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(layer, named, (symbols, lengths), options).vectors
+
+    assert torch.autograd.gradcheck(run, values)
 
 
 def test_company_padding_and_what_stands_in_it_do_not_matter() -> None:

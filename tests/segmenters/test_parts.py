@@ -138,13 +138,17 @@ def test_the_gradient_of_the_whole_is_the_slope(parts: tuple[str, str, str], cut
     segmenter = made(*parts, seed=2)
     symbols, lengths = torch.tensor([[5, 3, 1, 4, 2, 7, 0], [8, 9, 6, 0, 0, 0, 0]]), torch.tensor([7, 4])
     cuts = torch.tensor([[0, 1, -1, -1, 0, 0, 0], [0] * 7], dtype=torch.int8) if cut else None
+    names, values = zip(
+        *((n, p.detach().requires_grad_()) for n, p in segmenter.named_parameters()), strict=True
+    )
     assert int(segmenter(symbols, lengths, given=cuts).lengths[0]) > 1
 
-    def vectors(*_: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        out = segmenter(symbols, lengths, given=cuts)
+    def vectors(*parameters: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weights = dict(zip(names, parameters, strict=True))
+        out = torch.func.functional_call(segmenter, weights, (symbols, lengths), {"given": cuts})
         return out.vectors, out.penalty, out.weights
 
-    check_slope(vectors, [*segmenter.parameters()])
+    check_slope(vectors, values)
 
 
 def test_a_layer_without_an_output_size_has_its_readers() -> None:

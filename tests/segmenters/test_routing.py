@@ -109,12 +109,13 @@ def test_the_gradients_of_smoothing_and_of_scores_are_their_slopes() -> None:
     mask = torch.arange(4) < lengths[:, None]
     leaves = [states.requires_grad_(), cutter.query.weight, cutter.key.weight]
 
-    def scores(states: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+    def scores(states: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, ...]:
         reading = Reading(states, torch.zeros(2, 4, dtype=torch.long), lengths, mask)
-        cuts = cutter(reading, Gaps.of(lengths, mask, None))
+        weights = {"query.weight": query, "key.weight": key}
+        cuts = torch.func.functional_call(cutter, weights, (reading, Gaps.of(lengths, mask, None)))
         return cuts.scores, cuts.logits
 
-    assert torch.autograd.gradcheck(scores, leaves)
+    assert torch.autograd.gradcheck(scores, [leaf.detach().requires_grad_() for leaf in leaves])
 
 
 def test_long_sentences_are_smoothed_in_float32_as_in_float64() -> None:
