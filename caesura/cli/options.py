@@ -96,10 +96,13 @@ def load_model(folder: Path, device: str, testing: Testing, threads: Threads = N
 
     from caesura.inference import Translator
     from caesura.kernels.cores import use_threads
+    from caesura.training.lock import is_held
 
     if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"--device {device}: not here; auto or cpu would work")
     place = "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
     if (crowded := use_threads(threads)) and place == "cpu":
         print(f"caesura: {crowded}", file=sys.stderr)
+    if is_held(folder):
+        print(f"caesura: {folder} is in training; these are its best weights so far", file=sys.stderr)
     return Translator.from_pretrained(folder, place, testing or ())

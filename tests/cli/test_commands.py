@@ -4,6 +4,7 @@ import json
 import lzma
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from wording import wording
 from caesura import Translator
 from caesura.evaluation.pieces import split_pieces
 from caesura.training.journal import training_seconds
+from caesura.training.lock import hold
 
 Write = Callable[[str, bytes | str], Path]
 
@@ -31,6 +33,14 @@ def test_a_file_and_standard_input_are_translated_as_python_translates_them(
     assert (from_file.status, from_file.err) == (0, "")
     model = Translator.from_pretrained(models[system])
     assert from_file.lines == model.translate(TEXT.split("\n")[:-1])
+
+
+def test_who_uses_a_model_in_training_is_told(models: dict[str, Path]) -> None:
+    alone = caesura("translate", models["act"], stdin=b"neun\n")
+    with hold(models["act"], print):
+        meanwhile = caesura("translate", models["act"], stdin=b"neun\n")
+    assert alone == replace(meanwhile, err="")
+    assert str(models["act"]) in wording(meanwhile.err, models["act"])
 
 
 def test_of_a_tsv_the_source_column_is_read(models: dict[str, Path], write: Write) -> None:

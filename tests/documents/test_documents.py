@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from caesura import config as schema
-from caesura.cli.program import app
+from caesura.cli.commands import app
 from caesura.components import resolve
 from caesura.config import load_config
 from caesura.experiments import recipe
