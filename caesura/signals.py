@@ -95,9 +95,14 @@ def _importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _leave() -> None:
+def show_cursor() -> None:
+    """Give a terminal the cursor that a progress bar may have hidden, before the process ends at once."""
     if os.isatty(2):
         os.write(2, SHOW_CURSOR)
+
+
+def _leave() -> None:
+    show_cursor()
     os._exit(128 + signal.SIGINT)
 
 

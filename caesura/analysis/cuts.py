@@ -14,8 +14,9 @@ from caesura.analysis.moved import Moved, StageReport, move_some
 from caesura.analysis.places import KeptCuts, Surprisal, learn_ngrams, surprisal
 from caesura.errors import InputError
 from caesura.inference import Translator
+from caesura.output import Segmentation
 
-LINES = 10_000  # whose boundaries are counted, at most
+LINES = 10_000  # whose segments are counted, at most
 KEPT = 1_000  # lines whose cuts are kept and whose surprisal is measured, at most
 
 
@@ -46,6 +47,21 @@ class CutMeasures:
         }
 
 
+def segmented(
+    model: Translator, lines: Iterable[Line], text: str, seed: int, report: StageReport
+) -> tuple[list[Line], dict[int, Segmentation]]:
+    """The sentences of a `text`, or of 10,000 of its lines, and how the model cuts them, by line number."""
+    sample = Sample(LINES, seed)
+    for line in lines:
+        sample.add(line)
+    filled = [line for line in sample.lines if line.source.strip()]
+    if not filled:
+        raise InputError(f"{text}: no sentences to analyse")
+    sources = [line.source for line in filled]
+    outputs = model.process(sources, None, lambda done: report("segmenting", done, len(filled)))
+    return filled, {line.number: out.segmentation for line, out in zip(filled, outputs, strict=True)}
+
+
 def measure_cuts(
     model: Translator,
     lines: Iterable[Line],
@@ -60,15 +76,8 @@ def measure_cuts(
 
     `training`: the source side of the training text, which says what is surprising.
     """
-    sample = Sample(LINES, seed)
-    for line in lines:
-        sample.add(line)
-    filled = [line for line in sample.lines if line.source.strip()]
-    if not filled:
-        raise InputError(f"{text}: no sentences to analyse")
-    sources = [line.source for line in filled]
-    outputs = model.process(sources, None, lambda done: report("segmenting", done, len(filled)))
-    bounds = {line.number: output.segmentation.bounds for line, output in zip(filled, outputs, strict=True)}
+    filled, segmentations = segmented(model, lines, text, seed, report)
+    bounds = {number: segmentation.bounds for number, segmentation in segmentations.items()}
     agreements = Agreements(None, gold)
     for line in filled:
         agreements.add(line.number, line.source, bounds[line.number], None)

@@ -11,19 +11,18 @@ from typing import Any
 
 from caesura.analysis.attention import AttentionStatistics, attention_statistics
 from caesura.analysis.characters import visible
+from caesura.analysis.cuts import segmented
 from caesura.analysis.findings import plain
 from caesura.analysis.gates import AROUND, GateStatistics, gate_statistics
-from caesura.analysis.lines import Line, Sample, subsample
+from caesura.analysis.lines import Line, subsample
 from caesura.analysis.moved import StageReport
 from caesura.analysis.segments import SegmentStatistics, SegmentTally
 from caesura.analysis.sentences import Reading, choose, reading
 from caesura.analysis.tables import Cell, Column, Table
 from caesura.analysis.training_text import TrainingText
-from caesura.errors import InputError
 from caesura.evaluation.pieces import join_pieces
 from caesura.inference import Translator
 
-LINES = 10_000  # whose segments are counted, at most
 EXAMPLES = 4  # the same lines for every model
 LENGTHS = 6  # of segments that are listed
 CHARACTERS = 12  # listed with their counts alone and within longer segments
@@ -82,16 +81,7 @@ def measure_inside(
     report: StageReport = lambda *_: None,
 ) -> Inside:
     """Segments of the lines of a `text`, or of 10,000 of them; gates and attention of `sample` of these."""
-    kept = Sample(LINES, seed)
-    for line in lines:
-        kept.add(line)
-    filled = [line for line in kept.lines if line.source.strip()]
-    if not filled:
-        raise InputError(f"{text}: no sentences to analyse")
-    outputs = model.process(
-        [line.source for line in filled], None, lambda done: report("segmenting", done, len(filled))
-    )
-    cuts = {line.number: output.segmentation for line, output in zip(filled, outputs, strict=True)}
+    filled, cuts = segmented(model, lines, text, seed, report)
     tally = SegmentTally()
     for cut in cuts.values():
         tally.add(cut)

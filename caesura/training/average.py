@@ -47,6 +47,7 @@ Row = dict[str, Any]  # the record of one averaged model
 KEYS = {"last": "training.keep_last", "best": "training.keep_best"}
 WHERE = {"last": CHECKPOINTS, "best": BEST}
 SCORES = "bleu", "chrf", "update"
+LISTED = 5  # differences that a message names
 # Models that differ in these have no weights in common, not even at the start.
 SAME = (
     *("model.", "training.seed:", "data.joint:", "data.cuts"),
@@ -165,9 +166,9 @@ def _refuse_unmatched(first: Path, model: Translator, folder: Path, other: Trans
     """Refuse a folder whose weights cannot be averaged with those of the first."""
     differing = differences(resolve(model.config), resolve(other.config))
     if changes := [change for change in differing if change.startswith(SAME)]:
-        more = f"; and {len(changes) - 5} more" if len(changes) > 5 else ""
+        more = f"; and {len(changes) - LISTED} more" if len(changes) > LISTED else ""
         raise InputError(
-            f"{folder}: has no mean with {first} ({'; '.join(changes[:5])}{more}); choose models of one "
+            f"{folder}: has no mean with {first} ({'; '.join(changes[:LISTED])}{more}); choose models of one "
             "architecture and one training.seed, which begin with the same weights"
         )
     ours, theirs = (_fingerprints(each) for each in (model, other))

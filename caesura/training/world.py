@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from caesura.errors import InputError, Interrupted, TrainingError, explain
+from caesura.signals import show_cursor
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Store
@@ -34,7 +35,6 @@ PATIENCE = timedelta(hours=4)  # while process 0 reads a large text; a process t
 ENDLESS = timedelta(days=3650)  # more than a training takes
 GRACE = 5.0  # seconds in which a process ends by itself when another one has, unless it waits for its GPU
 CLOSING = 20.0  # seconds more if it has begun to end: a checkpoint gets to the disk; torchrun kills after 30
-CURSOR = "\x1b[?25h"  # shows a terminal's cursor again
 
 T = TypeVar("T")
 
@@ -192,9 +192,8 @@ class Launched(World):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
-        if (terminal := sys.__stderr__) is not None and terminal.isatty():
-            with suppress(OSError):
-                print(CURSOR, end="", file=terminal, flush=True)  # a bar that hides it may still be there
+        with suppress(OSError):
+            show_cursor()
         os._exit(status)
 
     def _first(self) -> bool:

@@ -98,6 +98,7 @@ def test_it_shows_all_models_in_one_table(first: tuple[Path, Done]) -> None:
         assert re.fullmatch(r"\d\.\d\d", cells[6])
         assert re.fullmatch(r"3 of 3, \d+s", cells[7])
     assert "4 held-out German numbers, greedy" in done.out
+    assert done.out.count(", seed 1: finished after 3 updates, ") == 4
     assert "trivial cuts reach: every character 0." in done.out
     assert "epsilon is 0.3 here and 0.01 in the paper: docs/log.md" in done.out
 

@@ -344,12 +344,13 @@ def strangers(corpus: Path, tmp_path: Path) -> dict[str, Path]:
 
 
 def test_folders_that_do_not_match_are_refused(
-    runs: dict[str, Path], strangers: dict[str, Path], tmp_path: Path
+    runs: dict[str, Path], strangers: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "LISTED", 1)
     parts = {
         "seed": "training.seed: 1 -> 2",
         "wide": "model.encoder.hidden_size: 12 -> 10",
-        "level": "data.src.level: 'word' -> 'char'",
+        "level": "data.src.level: 'word' -> 'char'; and 1 more",
         "text": "trg.vocab.json",
     }
     for name, folder in strangers.items():

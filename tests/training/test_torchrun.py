@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -24,6 +23,7 @@ from wording import refuses, wording
 
 from caesura.config import load_config
 from caesura.errors import InputError
+from caesura.signals import SHOW_CURSOR
 from caesura.training import start, world
 from caesura.training.checkpoint import list_checkpoints
 
@@ -181,25 +181,17 @@ def test_each_process_sees_one_gpu_or_none(
     assert os.environ[world.VISIBLE] == sees
 
 
-class Terminal(StringIO):
-    """A stand-in for a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 def test_a_process_that_ends_in_the_midst_of_a_bar_shows_the_cursor_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What `end` needs of a process, and of its exit."""
-    monkeypatch.setattr(sys, "__stderr__", terminal := Terminal())
+    monkeypatch.setattr(os, "isatty", lambda stream: stream == 2)
     monkeypatch.setattr(os, "_exit", sys.exit)
     process = world.Launched.__new__(world.Launched)
     process._ending, process._store = Lock(), distributed.HashStore()
     with pytest.raises(SystemExit, match="1"):
         process.end(world.LostError("a sentence"))
-    assert capsys.readouterr().err == "caesura: a sentence\n"
-    assert terminal.getvalue() == world.CURSOR
+    assert capfd.readouterr().err == "caesura: a sentence\n" + SHOW_CURSOR.decode()
 
 
 @pytest.mark.parametrize("command", ["demo", "reproduce", "sweep"])
