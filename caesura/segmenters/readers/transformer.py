@@ -17,6 +17,8 @@ from caesura.layers.positions import Positions, rotation, sinusoids
 from caesura.layers.transformer import Block, Core, block_flops, check_blocks
 from caesura.segmenters.readers.lookup import Lookup
 
+TABLE = 3.0  # the standard deviation of new embeddings
+
 
 @dataclass(frozen=True)
 class Behind:
@@ -48,6 +50,10 @@ class Transformer(Lookup):
         check_blocks(size, heads, feed_forward, num_layers, dropout, positions)
         check_sizes(window=window)
         super().__init__(vocab_size, size, dropout)
+        # In its first updates, Adam makes the blocks add nearly the same to all states. After the norm, much
+        # smaller embeddings would be lost in it.
+        with torch.no_grad():
+            self.embedding.weight.mul_(TABLE)
         self.heads, self.feed_forward, self.positions = heads, feed_forward, positions
         self.window, self.ahead = window, 0 if causal else window
         self.blocks = nn.ModuleList(Block(size, heads, feed_forward, dropout) for _ in range(num_layers))
