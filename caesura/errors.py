@@ -32,8 +32,8 @@ class Interrupted(Exception):
         self.number = number
 
 
-# Of errors that have no class of their own: memory of a CPU, sizes beyond all memory, and what takes memory
-# of a GPU beside torch's allocator (graphs, libraries, kernels), which fails where other programs hold the rest.
+# Of errors that have no class of their own: memory of a CPU, sizes beyond all memory, and what takes a GPU's
+# memory beside torch's allocator (graphs, libraries, kernels) and fails if other programs hold the rest.
 _TOO_MUCH = (
     "DefaultCPUAllocator: ",
     "Storage size calculation overflowed",
