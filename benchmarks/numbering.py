@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,8 +30,10 @@ from caesura.data.batching import BatchPlan
 from caesura.data.corpus import Corpus, ParallelText, identity
 from caesura.data.numbering import Counting, Numbering, count_text
 from caesura.data.vocabulary_training import train_vocabulary
+from caesura.training.feed import padded
 
 GOAL, CORES = 12_000_000, 16  # pairs and cores of the extrapolation
+BATCHES = 200  # whose making is timed
 WHO = {"main": resource.RUSAGE_SELF, "workers": resource.RUSAGE_CHILDREN}
 
 
@@ -123,7 +127,9 @@ def main() -> None:
             timed("opening and comparing checksums", Corpus.made, stem, made_from, True)
             plan = BatchPlan(np.resize(corpus.lengths, (GOAL, 2)), 20_000, "symbols")
             timed(f"planning an epoch of {GOAL:,}", plan.epoch, 1)
-            del corpus, plan
+            batches = islice(BatchPlan(corpus.lengths, 128, "sentences").epoch(1), BATCHES)
+            timed(f"making {BATCHES} batches of 128", list, map(partial(padded, corpus), batches))
+            del corpus, plan, batches
 
 
 if __name__ == "__main__":

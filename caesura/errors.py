@@ -32,8 +32,15 @@ class Interrupted(Exception):
         self.number = number
 
 
-# Of torch's errors that have no class of their own: memory of a CPU, and sizes beyond all memory.
-_TOO_MUCH = ("DefaultCPUAllocator: ", "Storage size calculation overflowed")
+# Of errors that have no class of their own: memory of a CPU, sizes beyond all memory, and what takes a GPU's
+# memory beside torch's allocator (graphs, libraries, kernels) and fails if other programs hold the rest.
+_TOO_MUCH = (
+    "DefaultCPUAllocator: ",
+    "Storage size calculation overflowed",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "Triton Error [CUDA]: out of memory",
+)
 
 
 def out_of_memory(problem: BaseException) -> bool:
@@ -80,7 +87,7 @@ def explain(problem: BaseException) -> int:
     elif isinstance(problem, OSError) and problem.errno in unwritable:
         message = f"{one_line(problem.filename or 'output')}: {problem.strerror}"
     elif out_of_memory(problem):
-        remedy = "make the model or its batches smaller (--traceback shows where)"
+        remedy = "make the model or its batches smaller, or run less beside it (--traceback shows where)"
         message = f"there is not enough memory; {remedy}"
     else:
         message = f"{type(problem).__name__}: {one_line(problem)} (--traceback shows where)"

@@ -58,14 +58,15 @@ class Panel:
     x: Value = _length
     under: str = "characters per segment"
     error: Value | None = None
+    timed: bool = False  # x is a time, which runs side by side lengthen
 
 
 BLEU = _mean("bleu")
 SECONDS, PLACES, MOVES = "seconds.png", "places.png", "moves.png"
 FIGURES: dict[str, tuple[Panel, ...]] = {
     SECONDS: (
-        Panel(BLEU, "BLEU, test", _mean("milliseconds"), "ms per update"),
-        Panel(BLEU, "BLEU, test", _mean("decoding", 1000), "ms per sentence translated"),
+        Panel(BLEU, "BLEU, test", _mean("milliseconds"), "ms per update", timed=True),
+        Panel(BLEU, "BLEU, test", _mean("decoding", 1000), "ms per sentence translated", timed=True),
     ),
     PLACES: (
         Panel(_above("boundary_f1", "boundary_chance"), "word F1, above chance"),
@@ -152,4 +153,13 @@ def _draw(axes: Axes, panel: Panel, results: Sequence[SystemResult], seen: Mappi
             marker=look.marker, markersize=4, linewidth=1.1, capsize=2, label=name,
         )  # fmt: skip
     axes.set_ylabel(panel.label)
-    axes.set_xlabel(panel.under)
+    axes.set_xlabel(panel.under + _sharing(panel, results))
+
+
+def _sharing(panel: Panel, results: Sequence[SystemResult]) -> str:
+    """How many trainings shared the machine whose times these are."""
+    together = [result.together for result in results if _has(panel, result)]
+    least, most = min(together), max(together)
+    if not panel.timed or most == 1:
+        return ""
+    return f"\n{most if least == most else f'{least} to {most}'} side by side"

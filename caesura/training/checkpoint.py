@@ -71,7 +71,7 @@ def snapshot(
         tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
     copies = {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}
     copies["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
+    if any(value.is_cuda for value in tensors.values()):
         copies["random.cuda"] = torch.cuda.get_rng_state()
     return Snapshot(asdict(progress), copies, config)
 
@@ -240,5 +240,5 @@ def _restore(parts: dict[str, dict[str, Tensor]], model: nn.Module, optimizer: t
         moments.setdefault(int(index), {})[rest] = value
     optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
     torch.set_rng_state(parts["random"]["cpu"])
-    if torch.cuda.is_available() and "cuda" in parts["random"]:
+    if "cuda" in parts["random"] and any(value.is_cuda for value in model.state_dict().values()):
         torch.cuda.set_rng_state(parts["random"]["cuda"])

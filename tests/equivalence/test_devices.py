@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from analysis.test_fidelity import CARRY, CIF, HMRNN
 from helpers import ACT, LOOKUP, TRANSFORMER, ragged, sentences, tiny_model
 
 from caesura.data.batching import collate
@@ -75,7 +76,7 @@ def test_a_gpu_gives_the_gradients_of_the_cpu(autocast: bool) -> None:
 
 @needs_cuda
 @pytest.mark.parametrize("transformer", [False, True])
-@pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING])
+@pytest.mark.parametrize("segmenter", [LOOKUP, ACT, ROUTING, CIF, CARRY, HMRNN])
 def test_a_gpu_gives_the_loss_and_the_translations_of_the_cpu(
     segmenter: dict[str, object], transformer: bool
 ) -> None:

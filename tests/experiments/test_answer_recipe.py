@@ -53,7 +53,7 @@ def test_a_row_is_trained_as_all_others_behind_the_same_reader(name: str) -> Non
         return
     assert isinstance(made, Segmenter)
     assert (made.reader.kind, made.reader.output_dim) == ("bigru", 1024)
-    assert row.model.segmenter.options["reader"].get("num_layers", 1) == (2 if name.endswith("-deep") else 1)
+    assert row.model.segmenter.options["reader"].get("num_layers", 1) == (2 if "-deep" in name else 1)
     learns = made.cutter.needs_weights()
     pooling = "attention" if name.endswith("attention") else "weighted" if learns else "mean"
     assert made.pooling.kind == pooling

@@ -12,7 +12,7 @@ from experiments.recipes import RECIPE, run
 
 from caesura.experiments import recipe as recipes
 from caesura.experiments.outcome import Measure, Member, Outcome
-from caesura.experiments.panel_figures import MOVES, panels_figure
+from caesura.experiments.panel_figures import MOVES, SECONDS, panels_figure
 from caesura.experiments.recipe import FILE, Recipe, RecipeSystem
 from caesura.experiments.result_figures import by_length_figure, series_of
 from caesura.experiments.result_tables import comparison_table, explained, off_rates, seeds_table
@@ -120,6 +120,18 @@ def test_a_panel_without_a_number_of_its_table_is_left_out() -> None:
     shown = [axes.get_ylabel() for axes in figure.axes if axes.axison]
     assert [label.partition(",")[0] for label in shown] == ["fidelity", "best flip", "greedy flips"]
     assert len(figure.axes) == 6
+
+
+def test_a_figure_of_times_says_how_many_trainings_shared_the_machine() -> None:
+    recipe = Recipe.model_validate(
+        {"title": "x", "tables": {"t": {"title": "t", "rows": {"a": {"config": "x.yaml", "series": "a"}}}}}
+    )
+    [before] = result("a", 2.0, 22.0, "a").outcomes.values()
+    timed = {n: replace(before, side_by_side=n, milliseconds=9.0) for n in (1, 3)}
+    alone, shared = (replace(result("a", 2.0, 22.0, "a"), outcomes={1: timed[n]}) for n in timed)
+    for results, beside in (([alone], ""), ([alone, shared], "1 to 3"), ([shared], "3")):
+        [axes] = [axes for axes in panels_figure(recipe, results, SECONDS).axes if axes.axison]
+        assert axes.get_xlabel() == "ms per update" + f"\n{beside} side by side" * bool(beside)
 
 
 @pytest.mark.slow

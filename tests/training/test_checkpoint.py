@@ -63,6 +63,17 @@ def saved(folder: Path, updates: int = 3) -> tuple[Path, nn.Module, Adam]:
     return save_checkpoint(folder, snapshot(model, optimizer, PROGRESS), keep=1), model, optimizer
 
 
+def test_training_on_a_cpu_leaves_a_gpu_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def touched(*_: object) -> None:
+        raise AssertionError("the GPU")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", touched)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", touched)
+    path, model, optimizer = saved(tmp_path)
+    load_checkpoint(path, model, optimizer)
+
+
 @pytest.mark.parametrize("updates", [0, 3])
 def test_a_resumed_run_makes_the_same_updates_as_an_uninterrupted_one(tmp_path: Path, updates: int) -> None:
     path, model, optimizer = saved(tmp_path, updates)

@@ -110,9 +110,12 @@ def test_memory_that_runs_out_amid_gradients_leaves_nothing_of_them() -> None:
     "problem",
     [
         NO_MEMORY,
+        torch.AcceleratorError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory"),
     ],
-    ids=["gpu", "cpu"],
+    ids=["gpu", "graphs", "library", "kernel", "cpu"],
 )
 def test_so_is_a_batch_on_either_device(monkeypatch: pytest.MonkeyPatch, problem: RuntimeError) -> None:
     model = tiny_model(LOOKUP)
