@@ -50,8 +50,8 @@ class Transformer(Lookup):
         check_blocks(size, heads, feed_forward, num_layers, dropout, positions)
         check_sizes(window=window)
         super().__init__(vocab_size, size, dropout)
-        # In its first updates, Adam makes the blocks add nearly the same to all states. After the norm, much
-        # smaller embeddings would be lost in it.
+        # In its first updates, Adam makes the blocks add nearly the same to all states. The norm would leave
+        # little of embeddings of size 1.
         with torch.no_grad():
             self.embedding.weight.mul_(TABLE)
         self.heads, self.feed_forward, self.positions = heads, feed_forward, positions
