@@ -6,13 +6,16 @@ B sentences, Q queries, S keys, N heads, D features of a head.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from caesura.kernels.precision import full
+from caesura.kernels.precision import full, working_dtype
+from caesura.kernels.residual_norm import residual_norm
 from caesura.layers.checks import check_shares, check_sizes
 from caesura.layers.positions import Positions, Rotation, rotated
 
@@ -95,19 +98,59 @@ class Block(nn.Module):
     def forward(
         self,
         states: Tensor,
+        normed: Tensor,
+        following: Norm,
         rotation: Rotation | None,
         core: Core,
         memory: tuple[Tensor, Tensor, Tensor] | None = None,
         seen: list[Tensor] | None = None,
-    ) -> Tensor:
-        """[B, Q, size]; `memory` has keys, values and mask; the list `seen` gets the weights over it."""
-        states = states + self.dropout(self.attention(self.attention_norm(states), rotation, core))
+    ) -> tuple[Tensor, Tensor]:
+        """States [B, Q, size] and their `following` norm, for states and their `attention_norm`.
+
+        `memory` has keys, values and mask; the list `seen` gets the weights over it.
+        """
+        update = self.attention(normed, rotation, core)
         if memory is not None:
-            normed = self.cross_norm(states)
+            states, normed = Norm(self.cross_norm)(states, update, self.dropout)
             if seen is not None:
                 seen.append(self.cross.weights(normed, memory[0], memory[2]))
-            states = states + self.dropout(self.cross(normed, *memory))
-        return states + self.dropout(self.feed(self.feed_norm(states)))
+            update = self.cross(normed, *memory)
+        states, normed = Norm(self.feed_norm)(states, update, self.dropout)
+        return following(states, self.feed(normed), self.dropout)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A sum and its layer norm, as one operation; the norm is for products, unless it is the `last`."""
+
+    layer: nn.LayerNorm
+    last: bool = False
+
+    def __call__(
+        self, states: Tensor | None, update: Tensor, dropout: nn.Dropout | None
+    ) -> tuple[Tensor, Tensor]:
+        """`states` (None: nothing) + dropout(`update`), and its norm, in the precision of its use."""
+        layer, drop = self.layer, dropout.p if dropout is not None and dropout.training else 0.0
+        dtype = None if self.last else working_dtype(update if states is None else states)
+        return residual_norm(states, update, layer.weight, layer.bias, layer.eps, drop, dtype)
+
+
+def stacked(
+    blocks: nn.ModuleList,
+    norm: nn.LayerNorm,
+    inputs: Tensor,
+    dropout: nn.Dropout | None,
+    arguments: Iterable[tuple[Any, ...]],
+) -> Tensor:
+    """`norm` of what `blocks` make of dropout(`inputs`) [B, Q, size]; `arguments` of each from the fourth on.
+
+    A block ends with the norm that comes next: a sum and its norm need one pass over the states.
+    """
+    first, *others = (Norm(cast(Block, block).attention_norm) for block in blocks)
+    states, normed = first(None, inputs, dropout)
+    for block, following, rest in zip(blocks, (*others, Norm(norm, last=True)), arguments, strict=True):
+        states, normed = block(states, normed, following, *rest)
+    return normed
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
