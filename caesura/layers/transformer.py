@@ -75,7 +75,8 @@ def projected(memory: Tensor, layers: Sequence[CrossAttention]) -> tuple[tuple[T
         torch.cat([getattr(layer.memory, name) for layer in layers]) for name in ("weight", "bias")
     )
     parts = F.linear(memory, weight, bias).unflatten(2, (2 * len(layers), layers[0].heads, -1))
-    each = parts.permute(2, 0, 3, 1, 4).unbind(0)
+    # In this order, the gradient is put together by one copy.
+    each = [part.transpose(1, 2) for part in parts.unbind(2)]
     return tuple(zip(each[::2], each[1::2], strict=True))
 
 
