@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from caesura.decoders.base import Decoded, Decoder, DecoderStep, Heads
 from caesura.decoders.cache import Cache
 from caesura.encoders.base import Encoded
+from caesura.kernels.linear import linear
 from caesura.kernels.precision import working_dtype
 from caesura.kernels.states import ROOM, SENTENCE
 from caesura.layers.embedding import scaled_table
@@ -183,4 +184,4 @@ class Output(nn.Module):
 
     def forward(self, states: Tensor, embedding: nn.Embedding) -> Tensor:
         """[..., V] from states [..., size]."""
-        return F.linear(states, embedding.weight if self.weight is None else self.weight, self.bias)
+        return linear(states, embedding.weight if self.weight is None else self.weight, self.bias)

@@ -164,9 +164,9 @@ class TritonResidualNorm(torch.autograd.Function):
         # Drawn on the device, so that a captured graph draws anew each time that it is replayed.
         seed = torch.randint(2**63 - 1, (1,), device=update.device) if drop else None
         total, normed = (update.new_empty(update.shape, dtype=kind) for kind in (torch.float32, dtype))
-        N, options = update.numel() // D, _options(D)
-        forward[(triton.cdiv(N, options["ROWS"]),)](
-            *(states, update, weight, bias.contiguous(), seed, total, normed, N, D, eps, drop), **options
+        N, sizes = update.numel() // D, options(D)
+        forward[(triton.cdiv(N, sizes["ROWS"]),)](
+            *(states, update, weight, bias.contiguous(), seed, total, normed, N, D, eps, drop), **sizes
         )
         ctx.save_for_backward(total, weight, seed)
         ctx.settings, ctx.kind, ctx.alone = (eps, drop), update.dtype, states is None
@@ -183,18 +183,19 @@ class TritonResidualNorm(torch.autograd.Function):
         of_states = None if ctx.alone else total.new_empty(total.shape)
         of_update = total.new_empty(total.shape, dtype=ctx.kind)
         D = total.shape[-1]
-        N, options = total.numel() // D, _options(D)
-        programs = min(PROGRAMS, triton.cdiv(N, options["ROWS"]))
+        N, sizes = total.numel() // D, options(D)
+        programs = min(PROGRAMS, triton.cdiv(N, sizes["ROWS"]))
         parts = total.new_empty(programs, 2, D)
         backward[(programs,)](
             *(total, weight, seed, of_total, of_normed, of_states, of_update, parts, N, D, *ctx.settings),
-            **options,
+            **sizes,
         )
         of_weight, of_bias = parts.sum(0)
         return of_states, of_update, of_weight, of_bias, None, None, None
 
 
-def _options(features: int) -> dict[str, int]:
+def options(features: int) -> dict[str, int]:
+    """A program's share of the work."""
     block = padded(features)
     rows = max(1, NUMBERS // block)
     return {"ROWS": rows, "BLOCK": block, "num_warps": rows * block // 512}

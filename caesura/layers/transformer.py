@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from caesura.kernels.linear import linear as product
 from caesura.kernels.precision import full, working_dtype
 from caesura.kernels.residual_norm import residual_norm
 from caesura.layers.checks import check_shares, check_sizes
@@ -74,7 +75,7 @@ def projected(memory: Tensor, layers: Sequence[CrossAttention]) -> tuple[tuple[T
     weight, bias = (
         torch.cat([getattr(layer.memory, name) for layer in layers]) for name in ("weight", "bias")
     )
-    parts = F.linear(memory, weight, bias).unflatten(2, (2 * len(layers), layers[0].heads, -1))
+    parts = product(memory, weight, bias).unflatten(2, (2 * len(layers), layers[0].heads, -1))
     # In this order, the gradient is put together by one copy.
     each = [part.transpose(1, 2) for part in parts.unbind(2)]
     return tuple(zip(each[::2], each[1::2], strict=True))
@@ -154,9 +155,17 @@ def stacked(
     return normed
 
 
+class Linear(nn.Linear):
+    """PyTorch's, with the project's kernel."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[..., outputs]."""
+        return product(inputs, self.weight, self.bias)
+
+
 def linear(inputs: int, outputs: int) -> nn.Linear:
     """A new linear map, drawn as Glorot and Bengio (2010) do, with a bias of 0."""
-    layer = nn.Linear(inputs, outputs)
+    layer = Linear(inputs, outputs)
     if not layer.weight.is_meta:  # see `embedding_table`
         nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(layer.bias)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +17,12 @@ from kernels.comparing import (
     assert_same,
     turned,
 )
+from kernels.compiled import compiles
 from kernels.on_triton import DEVICE, MARKS, ON_GPU
 from torch import Tensor
 
 from caesura.data.batching import collate
-from caesura.kernels import VARIABLE, used
+from caesura.kernels import VARIABLE, residual_norm_triton, used
 from caesura.kernels.residual_norm import residual_norm, residual_norm_reference
 from caesura.kernels.residual_norm_triton import add, unsupported
 from caesura.training.step import Step
@@ -76,6 +73,11 @@ def check(shape: tuple[int, ...], start: bool) -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_triton_is_the_reference(shape: tuple[int, ...], start: bool) -> None:
     check(shape, start)
+
+
+def test_a_program_adds_up_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residual_norm_triton, "PROGRAMS", 2)
+    check((350, 20), start=False)
 
 
 @pytest.mark.parametrize("only", OUTPUTS)
@@ -212,39 +214,32 @@ def test_a_model_by_triton_is_the_model_by_the_reference(
         assert_close(results["triton"], results["exact"], 1e-4)
 
 
-COMPILED = """
-import torch, triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from caesura.kernels import residual_norm_triton as kernels
-
-for features, drop, states, kind in ((512, 0.1, "*fp32", "*bf16"), (300, 0.0, None, "*fp32")):
-    options = kernels._options(features)
+@pytest.mark.parametrize(
+    ("features", "drop", "states", "kind"), [(512, 0.1, "*fp32", "*bf16"), (300, 0, None, "*fp32")]
+)
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+def test_the_kernels_compile_for_a_gpu_that_is_not_here(
+    kernel: str, features: int, drop: float, states: str | None, kind: str
+) -> None:
+    types = dict.fromkeys(("weight", "bias", "total", "of_weights"), "*fp32") | {"N": "i32"}
+    types |= dict.fromkeys(("update", "normed", "of_update", "of_normed"), kind)
+    optional = {
+        "seeds": "*i64" if drop else None,
+        **dict.fromkeys(("states", "of_states", "of_total"), states),
+    }
+    types |= {name: type for name, type in optional.items() if type is not None}
+    options = residual_norm_triton.options(features)
     warps = options.pop("num_warps")
-    fixed = {"D": features, "EPS": 1e-5, "DROP": drop, **options}
-    types = {"N": "i32", "seeds": "*i64" if drop else None, "states": states, "of_total": states}
-    types |= {"of_states": states, **dict.fromkeys(("update", "normed", "of_normed", "of_update"), kind)}
-    fixed |= {name: None for name, type in types.items() if type is None}
-    for kernel in (kernels.forward, kernels.backward):
-        names = kernel.arg_names
-        signature = {n: "constexpr" if n in fixed else types.get(n, "*fp32") for n in names}
-        constants = {(names.index(name),): value for name, value in fixed.items() if name in names}
-        aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if "*" in signature[n]}
-        source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
-        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
-        assert "ld.global.v4" in compiled.asm["ptx"] and "atom." not in compiled.asm["ptx"]
-        print(kernel.__name__, features, len(compiled.asm["cubin"]))
-"""
-
-
-def test_the_kernels_compile_for_a_gpu_that_is_not_here(tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    environment["TRITON_CACHE_DIR"] = str(tmp_path)
-    (tmp_path / "compile.py").write_text(COMPILED, encoding="utf-8")
-    command = [sys.executable, "-W", "ignore", str(tmp_path / "compile.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(done.stdout.splitlines()) == 4
+    fixed = {
+        "D": features,
+        "EPS": 1e-5,
+        "DROP": drop,
+        **options,
+        **dict.fromkeys(optional.keys() - types.keys()),
+    }
+    ptx = compiles("residual_norm_triton", kernel, types, fixed, warps)
+    assert "ld.global.v4" in ptx
+    assert "atom." not in ptx
 
 
 @ON_GPU
