@@ -17,8 +17,9 @@ from torch.nn import functional as F
 from caesura.kernels.linear import linear as product
 from caesura.kernels.precision import full, working_dtype
 from caesura.kernels.residual_norm import residual_norm
+from caesura.kernels.rotation import Rotation, turned
 from caesura.layers.checks import check_shares, check_sizes
-from caesura.layers.positions import Positions, Rotation, rotated
+from caesura.layers.positions import Positions
 
 HEADS = 1024  # at most
 # Context [B, N, Q, D] of queries, keys and values of this shape.
@@ -36,14 +37,11 @@ class SelfAttention(nn.Module):
     def forward(self, states: Tensor, rotation: Rotation | None, core: Core) -> Tensor:
         """[B, Q, size]."""
         parts = self.inputs(states).unflatten(2, (3, self.heads, -1))
-        # The gradient is put together at once: each slice would have one of its own, filled up with zeros.
         if rotation is None:
-            queries, keys, values = parts.unbind(2)
+            queries, keys, values = (part.transpose(1, 2) for part in parts.unbind(2))
         else:
-            both, rest = parts.split((2, 1), 2)
-            (queries, keys), values = rotated(both, rotation).unbind(2), rest.squeeze(2)
-        context = core(queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2))
-        return joined(context, self.output)
+            queries, keys, values = turned(parts, rotation)
+        return joined(core(queries, keys, values), self.output)
 
 
 class CrossAttention(nn.Module):
