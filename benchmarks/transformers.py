@@ -242,7 +242,11 @@ def planned(joeynmt: bool, compiled: bool) -> list[Row]:
     rows += theirs(half=False) if joeynmt else []
     rows += pytorch("reduce-overhead", lasts=120) if compiled else []
     rows += theirs(half=True) if joeynmt else []
-    return [*rows, length(2), *training("Caesura, rotary", partial(our_step, positions="rotary"))]
+    return [
+        *rows,
+        length(2),
+        *training("Caesura, rotary", partial(our_step, positions="rotary"), kernels=True),
+    ]
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from caesura.kernels import launch
 from caesura.kernels.precision import working_dtype
 
 ROWS, BLOCK = 32, 128
-PROGRAMS = 1024  # at most about so many, on every GPU, so that results are the same
+PROGRAMS = 512  # at most about so many, on every GPU, so that results are the same
 
 
 def unsupported(inputs: Tensor, bias: Tensor) -> str | None:
