@@ -126,14 +126,18 @@ def backward(
         rows = start + tl.arange(0, ROWS)
         inside = (rows < N)[:, None] & (columns < D)
         places = rows[:, None].to(tl.int64) * D + columns
-        x, scale = standard(tl.load(total + places, inside, 0.0), inside, D, EPS)
+        # All at once: the sums over a row would keep later reads waiting.
+        x = tl.load(total + places, inside, 0.0)
         g = tl.load(of_normed + places, inside, 0.0).to(tl.float32)
+        if of_total is not None:
+            straight = tl.load(of_total + places, inside, 0.0)
+        x, scale = standard(x, inside, D, EPS)
         of_weight += g * x
         of_bias += g
         g *= w
         g = scale * (g - (tl.sum(g, 1)[:, None] + x * tl.sum(g * x, 1)[:, None]) / D)
         if of_total is not None:
-            g += tl.load(of_total + places, inside, 0.0)
+            g += straight
         if of_states is not None:
             tl.store(of_states + places, g, inside)
         if seeds is not None:
