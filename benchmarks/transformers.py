@@ -9,7 +9,8 @@ with translations as long as the source. Weights are random, products are in bfl
 compiled, in both of the compiler's usual modes, or not; JoeyNMT, where it is installed, runs in TF32 and in
 bfloat16. Medians. What matters most comes first, and no row begins that may last beyond --seconds. Each is
 printed and written to --json at once. Ratios are to Caesura's row of the same text and batch; of its steps
-and searches, the kernels that take longest are listed.
+and searches, the kernels that take longest are listed. With CAESURA_KERNELS=reference, Caesura's Transformers
+run without Triton kernels.
 
 On a CPU: beam 5 in float32, and the two programs take turns. transformer_rows.py has the models and says how
 to install JoeyNMT.
@@ -241,7 +242,11 @@ def planned(joeynmt: bool, compiled: bool) -> list[Row]:
     rows += theirs(half=False) if joeynmt else []
     rows += pytorch("reduce-overhead", lasts=120) if compiled else []
     rows += theirs(half=True) if joeynmt else []
-    return [*rows, length(2), *training("Caesura, rotary", partial(our_step, positions="rotary"))]
+    return [
+        *rows,
+        length(2),
+        *training("Caesura, rotary", partial(our_step, positions="rotary"), kernels=True),
+    ]
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from caesura.decoders.base import Decoded, Decoder, DecoderStep, Heads
 from caesura.decoders.cache import Cache
 from caesura.encoders.base import Encoded
+from caesura.kernels.linear import linear
 from caesura.kernels.precision import working_dtype
 from caesura.kernels.states import ROOM, SENTENCE
 from caesura.layers.embedding import scaled_table
@@ -27,6 +28,7 @@ from caesura.layers.transformer import (
     check_blocks,
     cross_flops,
     projected,
+    stacked,
 )
 from caesura.segmenters.base import BaseSegmenter
 
@@ -148,10 +150,13 @@ class TransformerDecoder(Decoder[TransformerState]):
             turn = rotation(places, self.size // self.heads, working_dtype(states))
         else:
             states = states + sinusoids(places, self.size).to(states.dtype)
-        states, seen = self.dropout(states), list[Tensor]()
-        for i, (block, core, (keys, values)) in enumerate(zip(self.blocks, cores, memory, strict=True)):
-            states = block(states, turn, core, (keys, values, mask), seen if i in looks else None)
-        return self.output(self.norm(states), self.embedding), seen
+        seen = list[Tensor]()
+        arguments = [
+            (turn, core, (keys, values, mask), seen if i in looks else None)
+            for i, (core, (keys, values)) in enumerate(zip(cores, memory, strict=True))
+        ]
+        states = stacked(self.blocks, self.norm, states, self.dropout, arguments)
+        return self.output(states, self.embedding), seen
 
     def _memory(self, encoded: Encoded) -> tuple[Memory, Tensor]:
         """Keys and values of all layers, and the mask [B, 1, 1, S] of segments.
@@ -179,4 +184,4 @@ class Output(nn.Module):
 
     def forward(self, states: Tensor, embedding: nn.Embedding) -> Tensor:
         """[..., V] from states [..., size]."""
-        return F.linear(states, embedding.weight if self.weight is None else self.weight, self.bias)
+        return linear(states, embedding.weight if self.weight is None else self.weight, self.bias)

@@ -14,7 +14,7 @@ from caesura.kernels.precision import working_dtype
 from caesura.layers.masks import additive, positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
 from caesura.layers.projection import between
-from caesura.layers.transformer import Block, block_flops, check_blocks
+from caesura.layers.transformer import Block, block_flops, check_blocks, stacked
 from caesura.segmenters.base import Segments
 
 
@@ -74,10 +74,8 @@ class TransformerEncoder(Encoder):
         # A sentence without segments looks at one of zeros: a softmax over nothing is NaN.
         mask = additive(positions_mask(lengths.clamp(min=1), S)[:, None, None], working_dtype(states))
         core = partial(F.scaled_dot_product_attention, attn_mask=mask)
-        states = self.dropout(states)
-        for block in self.blocks:
-            states = block(states, turn, core)
-        return Encoded(self.norm(states), lengths)
+        arguments = [(turn, core)] * len(self.blocks)
+        return Encoded(stacked(self.blocks, self.norm, states, self.dropout, arguments), lengths)
 
     def flops(self, segments: int) -> int:
         """Operations of the projection, if there is one, and of the blocks."""

@@ -12,8 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from caesura.kernels.rotation import Rotation
+
 Positions = Literal["rotary", "sinusoidal"]
-Rotation = tuple[Tensor, Tensor]  # cosines and sines [..., 1, 1, D]
 
 LONGEST = 10_000.0  # the wavelength of the slowest angle, over 2 pi
 
@@ -31,16 +32,7 @@ def sinusoids(places: Tensor, size: int) -> Tensor:
 
 
 def rotation(places: Tensor, size: int, dtype: torch.dtype) -> Rotation:
-    """The argument of `rotated` for heads of `size` features at places [...]."""
+    """What `rotated` turns by, for heads of `size` features at places [...]."""
     turned = angles(places, size)[..., None, None, :]
     cosines, sines = turned.cos(), turned.sin()
     return torch.cat((cosines, cosines), -1).to(dtype), torch.cat((-sines, sines), -1).to(dtype)
-
-
-def rotated(features: Tensor, by: Rotation) -> Tensor:
-    """Features [..., D] turned by their places: feature i with feature i + D / 2 (Su et al. 2021).
-
-    The product of two rotated vectors then depends only on the distance between their places.
-    """
-    cosines, sines = by
-    return torch.addcmul(features * cosines, features.roll(features.shape[-1] // 2, -1), sines)

@@ -6,15 +6,20 @@ B sentences, Q queries, S keys, N heads, D features of a head.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from caesura.kernels.precision import full
+from caesura.kernels.linear import linear as product
+from caesura.kernels.precision import full, working_dtype
+from caesura.kernels.residual_norm import residual_norm
+from caesura.kernels.rotation import Rotation, turned
 from caesura.layers.checks import check_shares, check_sizes
-from caesura.layers.positions import Positions, Rotation, rotated
+from caesura.layers.positions import Positions
 
 HEADS = 1024  # at most
 # Context [B, N, Q, D] of queries, keys and values of this shape.
@@ -32,14 +37,11 @@ class SelfAttention(nn.Module):
     def forward(self, states: Tensor, rotation: Rotation | None, core: Core) -> Tensor:
         """[B, Q, size]."""
         parts = self.inputs(states).unflatten(2, (3, self.heads, -1))
-        # The gradient is put together at once: each slice would have one of its own, filled up with zeros.
         if rotation is None:
-            queries, keys, values = parts.unbind(2)
+            queries, keys, values = (part.transpose(1, 2) for part in parts.unbind(2))
         else:
-            both, rest = parts.split((2, 1), 2)
-            (queries, keys), values = rotated(both, rotation).unbind(2), rest.squeeze(2)
-        context = core(queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2))
-        return joined(context, self.output)
+            queries, keys, values = turned(parts, rotation)
+        return joined(core(queries, keys, values), self.output)
 
 
 class CrossAttention(nn.Module):
@@ -71,8 +73,9 @@ def projected(memory: Tensor, layers: Sequence[CrossAttention]) -> tuple[tuple[T
     weight, bias = (
         torch.cat([getattr(layer.memory, name) for layer in layers]) for name in ("weight", "bias")
     )
-    parts = F.linear(memory, weight, bias).unflatten(2, (2 * len(layers), layers[0].heads, -1))
-    each = parts.permute(2, 0, 3, 1, 4).unbind(0)
+    parts = product(memory, weight, bias).unflatten(2, (2 * len(layers), layers[0].heads, -1))
+    # In this order, the gradient is put together by one copy.
+    each = [part.transpose(1, 2) for part in parts.unbind(2)]
     return tuple(zip(each[::2], each[1::2], strict=True))
 
 
@@ -95,24 +98,72 @@ class Block(nn.Module):
     def forward(
         self,
         states: Tensor,
+        normed: Tensor,
+        following: Norm,
         rotation: Rotation | None,
         core: Core,
         memory: tuple[Tensor, Tensor, Tensor] | None = None,
         seen: list[Tensor] | None = None,
-    ) -> Tensor:
-        """[B, Q, size]; `memory` has keys, values and mask; the list `seen` gets the weights over it."""
-        states = states + self.dropout(self.attention(self.attention_norm(states), rotation, core))
+    ) -> tuple[Tensor, Tensor]:
+        """States [B, Q, size] and their `following` norm, for states and their `attention_norm`.
+
+        `memory` has keys, values and mask; the list `seen` gets the weights over it.
+        """
+        update = self.attention(normed, rotation, core)
         if memory is not None:
-            normed = self.cross_norm(states)
+            states, normed = Norm(self.cross_norm)(states, update, self.dropout)
             if seen is not None:
                 seen.append(self.cross.weights(normed, memory[0], memory[2]))
-            states = states + self.dropout(self.cross(normed, *memory))
-        return states + self.dropout(self.feed(self.feed_norm(states)))
+            update = self.cross(normed, *memory)
+        states, normed = Norm(self.feed_norm)(states, update, self.dropout)
+        return following(states, self.feed(normed), self.dropout)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A sum and its layer norm, as one operation; the norm is for products, unless it is the `last`."""
+
+    layer: nn.LayerNorm
+    last: bool = False
+
+    def __call__(
+        self, states: Tensor | None, update: Tensor, dropout: nn.Dropout | None
+    ) -> tuple[Tensor, Tensor]:
+        """`states` (None: nothing) + dropout(`update`), and its norm, in the precision of its use."""
+        layer, drop = self.layer, dropout.p if dropout is not None and dropout.training else 0.0
+        dtype = None if self.last else working_dtype(update if states is None else states)
+        return residual_norm(states, update, layer.weight, layer.bias, layer.eps, drop, dtype)
+
+
+def stacked(
+    blocks: nn.ModuleList,
+    norm: nn.LayerNorm,
+    inputs: Tensor,
+    dropout: nn.Dropout | None,
+    arguments: Iterable[tuple[Any, ...]],
+) -> Tensor:
+    """`norm` of what `blocks` make of dropout(`inputs`) [B, Q, size]; `arguments` of each from the fourth on.
+
+    A block ends with the norm that comes next: a sum and its norm need one pass over the states.
+    """
+    first, *others = (Norm(cast(Block, block).attention_norm) for block in blocks)
+    states, normed = first(None, inputs, dropout)
+    for block, following, rest in zip(blocks, (*others, Norm(norm, last=True)), arguments, strict=True):
+        states, normed = block(states, normed, following, *rest)
+    return normed
+
+
+class Linear(nn.Linear):
+    """PyTorch's, with the project's kernel."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[..., outputs]."""
+        return product(inputs, self.weight, self.bias)
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
     """A new linear map, drawn as Glorot and Bengio (2010) do, with a bias of 0."""
-    layer = nn.Linear(inputs, outputs)
+    layer = Linear(inputs, outputs)
     if not layer.weight.is_meta:  # see `embedding_table`
         nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(layer.bias)

@@ -8,7 +8,8 @@ from helpers import close
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caesura.layers.positions import rotated, rotation, sinusoids
+from caesura.kernels.rotation import rotated
+from caesura.layers.positions import rotation, sinusoids
 
 
 def turned(features: list[float], place: float) -> list[float]:

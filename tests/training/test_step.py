@@ -14,7 +14,7 @@ from torch import Tensor
 
 from caesura.data.batching import BatchPlan, Split, collate, rounded
 from caesura.inference import Translator
-from caesura.kernels import graphs
+from caesura.kernels import graphs, used
 from caesura.kernels.graphs import Played
 from caesura.segmenters.base import BaseSegmenter
 from caesura.segmenters.cutters.bernoulli import Bernoulli
@@ -302,6 +302,17 @@ def test_graphs_serve_transformers(
     step = side_by_side(ACT, decoder, precision, monkeypatch, encoder=encoder)
     assert step.graphs is not None
     assert len(step.graphs) >= 3
+
+
+@needs_cuda
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_graphs_drop_what_a_plain_step_drops(
+    precision: str, positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = TRANSFORMER | {"size": 16, "dropout": 0.3, "positions": positions}
+    side_by_side(LOOKUP | {"embedding_dim": 16}, blocks, precision, monkeypatch, encoder=blocks)
+    assert used["residual_norm"][0] == used["linear"][0] == "triton"
 
 
 RISING = {"start": 0.0, "end": 2.0, "updates": 20}

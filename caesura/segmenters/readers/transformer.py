@@ -14,7 +14,7 @@ from caesura.layers.checks import check_sizes
 from caesura.layers.local import Local, seen
 from caesura.layers.masks import positions_mask
 from caesura.layers.positions import Positions, rotation, sinusoids
-from caesura.layers.transformer import Block, Core, block_flops, check_blocks
+from caesura.layers.transformer import Block, Core, block_flops, check_blocks, stacked
 from caesura.segmenters.readers.lookup import Lookup
 
 TABLE = 3.0  # the standard deviation of new embeddings
@@ -122,10 +122,8 @@ class Transformer(Lookup):
             turn = rotation(places, self.output_dim // self.heads, working_dtype(states))
         else:
             states = states + sinusoids(places, self.output_dim).to(states.dtype)
-        for block, core in zip(self.blocks, cores, strict=True):
-            states = block(states, turn, core)
-        padding = ~positions_mask(lengths, symbols.shape[1])[..., None]
-        return self.norm(states).masked_fill(padding, 0)
+        states = stacked(self.blocks, self.norm, states, None, [(turn, core) for core in cores])
+        return states.masked_fill(~positions_mask(lengths, symbols.shape[1])[..., None], 0)
 
 
 def _pairs(symbols: int, window: int) -> int:
