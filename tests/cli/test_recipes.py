@@ -235,7 +235,8 @@ def test_the_wheel_has_every_recipe_and_works_without_the_clone(installed: Path,
 
 @pytest.mark.slow
 def test_the_wheel_sweeps_and_reproduces_without_the_clone(installed: Path, tmp_path: Path) -> None:
-    run(installed / "python", tmp_path, "-m", "caesura.data.numerals", "--out", "data/numerals-de-en")
+    few = [word for name in ("size", "dev", "test", "long", "typo") for word in (f"--{name}", "20")]
+    run(installed / "python", tmp_path, "-m", "caesura.data.numerals", "--out", "data/numerals-de-en", *few)
     grid = ("--seeds", "1,2", "--no-test", "--out", "sweep", *SETTINGS)
     output = run(installed / "caesura", tmp_path, "sweep", "numerals/act-enc-dec.yaml", *grid)
     assert "the recipe numerals/act-enc-dec that comes with Caesura" in output
