@@ -38,9 +38,7 @@ cli.main()
 """
 
 
-def interrupted(
-    words: list[str], presses: tuple[float, ...], ready: Callable[[], object]
-) -> tuple[int, str]:
+def interrupted(words: list[str], presses: tuple[float, ...], ready: Callable[[], object]) -> tuple[int, str]:
     """Status and output of a command that gets Ctrl-C when it is `ready`, and again after each pause."""
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
