@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two processes of one thread each: each has a half of the files, and takes tests of the other when it is through.
-# Modules are compiled once, not in every program that a test starts.
-TESTS  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
-PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Modules are compiled when they are first imported, which most never are; and once, not in every program.
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: answer demo explore demo-seeds picture explorer-picture tatoeba-de-en tutorial freedom test slow soak lint setup setup-dev setup-explore clean help
 
@@ -74,19 +75,13 @@ setup: $(VENV)/.run ## the program in .venv
 setup-dev: $(VENV)/.dev
 setup-explore: $(VENV)/.explore
 
-$(VENV)/.run: pyproject.toml constraints.txt
+$(VENV)/.explore: EXTRA := [explore]
+$(VENV)/.dev: EXTRA := [dev]
+$(VENV)/.run $(VENV)/.explore $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Caesura needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/pip || { echo "setting up $(VENV) (a minute or two) ..."; $(PYTHON) -m venv $(VENV); }
-	@$(PIP) -e .
-	@touch $@
-
-$(VENV)/.explore: $(VENV)/.run
-	@$(PIP) -e ".[explore]"
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/.run
-	@$(PIP) -e ".[dev]"
-	@touch $@
+	@$(PIP) -e ".$(EXTRA)"
+	@touch $(VENV)/.run $@
 
 clean: ## remove the environment and what tools leave behind; trained models in runs/ stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -103,6 +103,7 @@ def test_layers_their_training_and_a_search_need_torch_and_numpy_alone() -> None
 import torch
 import caesura
 from caesura.decoders.recurrent import RecurrentDecoder
+from caesura.decoders.transformer import TransformerDecoder
 from caesura.encoders.recurrent import RecurrentEncoder
 from caesura.kernels.adam import Adam
 from caesura.search.beam import beam_search
@@ -120,6 +121,8 @@ for layer in (caesura.ActSegmenter(9, 4, 3, 5), caesura.LookupSegmenter(9, 5)):
     optimizer.step()
     optimizer.load_state_dict(optimizer.state_dict())
     optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
+with torch.device("meta"):  # as every command begins, to check the config
+    TransformerDecoder(9, 4, 8, 2, 7)
 print({"torch._dynamo", "sympy"} & {*sys.modules})  # seconds for nothing
 """
     assert python(BLOCKED + program).split() == [*["2"] * 6, "set()"]

@@ -30,4 +30,6 @@ class ScaledEmbedding(nn.Embedding):
 def scaled_table(vocab_size: int, embedding_dim: int) -> ScaledEmbedding:
     """A new table whose scaled rows are those of `embedding_table`."""
     weight = embedding_table(vocab_size, embedding_dim).weight.data
-    return ScaledEmbedding(vocab_size, embedding_dim, _weight=weight / math.sqrt(embedding_dim))
+    if not weight.is_meta:
+        weight /= math.sqrt(embedding_dim)
+    return ScaledEmbedding(vocab_size, embedding_dim, _weight=weight)

@@ -164,6 +164,7 @@ def test_compare_writes_the_same_report(models: dict[str, Path], dev: Words, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_a_report_of_something_else_is_not_overwritten(
     models: dict[str, Path], corpus: Path, tmp_path: Path, write: Write
 ) -> None:

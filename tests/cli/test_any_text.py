@@ -316,6 +316,7 @@ def test_a_line_of_200_mb_takes_no_memory(models: dict[str, Path], giant: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("giant", ["plain", ".gz"], indirect=True)
 def test_a_training_line_of_200_mb_is_dropped_and_counted(corpus: Path, giant: Path, tmp_path: Path) -> None:
     config = write_config(tmp_path / "c.yaml", "char", corpus)
     text = f"data.train={{src: {giant}, trg: {giant}}}"

@@ -197,13 +197,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin"
 
 
-def run(program: Path, folder: Path, *words: object, status: int = 0) -> str:
+def run(program: Path, folder: Path, *words: object) -> str:
     """What an installed program prints in a folder; it never speaks of where it is installed."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     command = [str(program), *map(str, words)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     output = done.stdout + done.stderr
-    assert done.returncode == status, output
+    assert done.returncode == 0, output
     assert "site-packages" not in output
     return output
 
@@ -223,8 +223,6 @@ def test_the_wheel_has_every_recipe_and_works_without_the_clone(installed: Path,
     (tmp_path / "text").unlink()
     program = installed / "caesura"
     assert run(program, tmp_path, "recipes").startswith("your-text ")
-    assert "`caesura recipes copy your-text .`" in run(program, tmp_path, "train", "your-text.yaml", status=2)
-    assert "`caesura recipes copy " in run(program, tmp_path, "reproduce", "multi30k", status=2)
     assert contents(tmp_path) == {}
     assert "your-text.yaml, lines 5 to 7" in run(program, tmp_path, "recipes", "copy", "your-text", ".")
     write_corpus(tmp_path)
@@ -235,7 +233,8 @@ def test_the_wheel_has_every_recipe_and_works_without_the_clone(installed: Path,
 
 @pytest.mark.slow
 def test_the_wheel_sweeps_and_reproduces_without_the_clone(installed: Path, tmp_path: Path) -> None:
-    run(installed / "python", tmp_path, "-m", "caesura.data.numerals", "--out", "data/numerals-de-en")
+    few = [word for name in ("size", "dev", "test", "long", "typo") for word in (f"--{name}", "20")]
+    run(installed / "python", tmp_path, "-m", "caesura.data.numerals", "--out", "data/numerals-de-en", *few)
     grid = ("--seeds", "1,2", "--no-test", "--out", "sweep", *SETTINGS)
     output = run(installed / "caesura", tmp_path, "sweep", "numerals/act-enc-dec.yaml", *grid)
     assert "the recipe numerals/act-enc-dec that comes with Caesura" in output

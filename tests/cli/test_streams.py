@@ -203,7 +203,10 @@ def test_every_command_as_a_shell_starts_it(
 
 
 FEW = "--no-test --set training.updates=10 --set training.validation_freq=100"
-QUICK_DEMO = PROGRAM.replace("updates=1000000", "updates=3")
+QUICK_DEMO = """
+from caesura.experiments import demo
+demo.SYSTEMS = {"cif": demo.SYSTEMS["cif"]}
+""" + PROGRAM.replace("updates=1000000", "updates=3")
 
 
 # Three updates teach nobody numbers: the demo ends with status 1.
@@ -212,7 +215,7 @@ QUICK_DEMO = PROGRAM.replace("updates=1000000", "updates=3")
     ("words", "wrong", "status", "made"),
     [
         (
-            f"-m caesura.cli sweep TEXT/word.yaml --over training.learning_rate=0.01,0.02 {FEW} --out OUT",
+            f"-m caesura.cli sweep TEXT/word.yaml --over training.learning_rate=0.01 {FEW} --out OUT",
             "2>&1 | true",
             0,
             "sweep.json",

@@ -14,6 +14,7 @@ from caesura.training.checkpoint import Progress
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sketched")
 def test_a_log_gets_a_line_now_and_then_of_work_that_prints_nothing_else(
     models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from cli.program import caesura, command
+from cli.program import command
 from experiments import forks
 from experiments.fleets import wait_for
 
+from caesura.cli import program as cli
 from caesura.data.tensors import load_tensors
 from caesura.experiments.processes import Children
 from caesura.model_folder import WEIGHTS
@@ -28,7 +30,7 @@ from functools import partial
 from caesura.cli import program as cli
 from caesura.experiments import demo
 from caesura.data.numerals import HeldOut
-size = {{"updates": {UPDATES // 10}, "size": 100, "held_out": HeldOut(4, 4, 4, 4)}}
+size = {{"updates": {UPDATES // 20}, "size": 100, "held_out": HeldOut(4, 4, 4, 4)}}
 demo.run_demo = partial(demo.run_demo, scale=demo.Scale(**size, time_limit=600, demanding=False))
 demo.SYSTEMS = {{name: demo.SYSTEMS[name] for name in ("act", "cif")}}
 demo._report = lambda *_: None  # which takes longer than all else, when the trainings are done
@@ -36,16 +38,13 @@ cli.main()
 """
 
 
-def run(
-    words: list[str], presses: tuple[float, ...] = (), ready: Callable[[], object] = bool
-) -> tuple[int, str]:
+def interrupted(words: list[str], presses: tuple[float, ...], ready: Callable[[], object]) -> tuple[int, str]:
     """Status and output of a command that gets Ctrl-C when it is `ready`, and again after each pause."""
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as running:
         try:
-            if presses:
-                wait_for(lambda: ready() or running.poll() is not None)
+            wait_for(lambda: ready() or running.poll() is not None)
             for pause in presses:
                 time.sleep(pause)
                 os.killpg(running.pid, signal.SIGINT)  # as a terminal does
@@ -56,13 +55,12 @@ def run(
     return running.returncode, out
 
 
-def undisturbed(words: list[str]) -> tuple[int, str]:
-    """The same without Ctrl-C; of the program itself in this process, and its trainings in forks."""
-    if words[1] == "-c":
-        return run(words)
+def undisturbed(words: list[str], log: Path) -> tuple[int, str]:
+    """The same without Ctrl-C, in a fork, and its trainings in forks of that."""
     with mock.patch.object(Children, "start", forks.start):
-        done = caesura(*words[3:])
-    return done.status, done.out + done.err
+        run = partial(exec, DEMO, {}) if words[1] == "-c" else cli.main
+        status = forks.fork(run, words[3:], log).wait()
+    return status, log.read_text()
 
 
 def trained(folder: Path) -> bool:
@@ -108,7 +106,7 @@ def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     recipe: Path, tmp_path: Path, name: str, pause: float
 ) -> None:
     words, out, whole = commands(recipe, name), tmp_path / "out", tmp_path / "whole"
-    status, output = run(words(out), (0.0, pause), lambda: sum(map(trained, models(out, name))) >= 2)
+    status, output = interrupted(words(out), (0.0, pause), lambda: sum(map(trained, models(out, name))) >= 2)
     assert status == 130, output
     folders = models(out, name)
     assert "killed" not in output
@@ -119,8 +117,7 @@ def test_nothing_is_lost_and_the_end_is_that_of_an_undisturbed_run(
     for folder, updates in stopped.items():
         log = Path(f"{folder}.log").read_text()
         assert f"stopped by the signal SIGTERM after {updates} updates; the same command" in log
-    status, output = run(words(out))
-    assert status == 0, output
-    status, output = undisturbed(words(whole))
-    assert status == 0, output
+    for folder in (out, whole):
+        status, output = undisturbed(words(folder), tmp_path / "log")
+        assert status == 0, output
     assert [*map(weights, models(out, name))] == [*map(weights, models(whole, name))]

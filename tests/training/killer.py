@@ -39,7 +39,7 @@ from caesura.training.step import Step
 
 STAGES = ("reading", "update", "validation", "best model", "checkpoint")
 SLOWER = 0.02  # seconds that syncing takes, so that there is time to be killed in the middle of writing
-OFTEN = 30  # kills
+OFTEN = 15  # kills
 TAKES = {"update": 0.02, "validation": 0.05}  # seconds longer: those of a few short lines are over at once
 
 

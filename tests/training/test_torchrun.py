@@ -78,6 +78,7 @@ def said(printed: str) -> list[str]:
     return [line for line in printed.splitlines() if line.startswith(("caesura: ", "stopped by", "going on"))]
 
 
+@pytest.mark.slow
 def test_a_signal_to_torchrun_saves_and_ends(corpus: Path) -> None:
     with torchrun(corpus) as launcher:
         wait_for_update(corpus, 3)
@@ -99,13 +100,12 @@ def test_torchrun_starts_again_after_a_kill_and_a_run_ends_as_one_undisturbed(co
         launcher.communicate(timeout=WITHIN)
     assert launcher.returncode == 0
     (corpus / "run").rename(corpus / "undisturbed")
-    with torchrun(corpus, "--max-restarts=2") as launcher:
-        for rank, update in enumerate((3, 20)):
-            wait_for_update(corpus, update)
-            os.kill(workers(launcher)[rank], signal.SIGKILL)
+    with torchrun(corpus, "--max-restarts=1") as launcher:
+        wait_for_update(corpus, 3)
+        os.kill(workers(launcher)[0], signal.SIGKILL)
         printed = launcher.communicate(timeout=WITHIN)[0]
     assert launcher.returncode == 0
-    assert [line.partition(" ")[0] for line in said(printed)] == ["caesura:", "going"] * 2, printed
+    assert [line.partition(" ")[0] for line in said(printed)] == ["caesura:", "going"], printed
     assert outcome(corpus / "run") == outcome(corpus / "undisturbed")
 
 
