@@ -1,15 +1,15 @@
 """What does a reader pass on, and how fast does a model learn behind it?
 
-    python benchmarks/readers.py CONFIG [--updates 600] [--stop N] [--set KEY=VALUE]
+    python benchmarks/readers.py CONFIG [--updates 600] [--stop N] [--seed 1] [--set KEY=VALUE] [--out FOLDER]
 
-Trains a config, ends after `--stop` updates of its schedule, and measures five times on the way, on one batch
-of training text and without dropout, what the pooling gives to the encoder:
+Trains a config, ends after `--stop` updates of its schedule, and measures about five times on the way and
+once at the end, on one batch of training text and without dropout, what the pooling gives to the encoder:
 - size: the root of the mean square of all features; spread: their standard deviation over segments.
 - alike: the mean cosine between two segments; near 1, the encoder can hardly tell segments apart.
-- order: how far a segment moves if its first two characters change places, over the distance of two segments.
+- order: how far a segment moves if its first two characters are swapped, over the distance of two segments.
 - encoder: the spread of the encoder's states.
 `train` is the cross-entropy of the last 50 batches (nats per target symbol), `dev` that of 200 dev pairs.
-`order` takes segments of four. Seconds are of CPU.
+`order` needs segments of four characters. Seconds are CPU time.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def main() -> None:
     plan = BatchPlan(data.corpus.lengths, config.training.batch_size, seed=options.seed)
     planned = islice((rows for epoch in count() for rows in plan.epoch(epoch)), stop + 1)
     ready = feed(data.corpus, [*planned], model.device)
-    _, [looked] = next(ready)
+    _, [probe] = next(ready)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.training.learning_rate)
     step, recent, began = Step(model, config.training), list[float](), time.process_time()
     for update, (_, [batch]) in enumerate(ready):
         if update % max(1, stop // LOOKS) == 0:
-            print(f"{update:5} {measured(model, looked)}", flush=True)
+            print(f"{update:5} {measured(model, probe)}", flush=True)
         sums = dict(zip((*SUMS, *model.counted), step(batch, update).tolist(), strict=True))
         recent = [*recent, sums["cross_entropy"] / sums["symbols"]][-RECENT:]
         clip_grad_norm_(model.parameters(), config.training.clip_grad_norm or math.inf)
@@ -74,7 +74,7 @@ def main() -> None:
             group["lr"] = rate_at(config.training, config.training.learning_rate, update)
         optimizer.step()
     losses = f"train {fmean(recent):.3f} dev {cross_entropy(model, dev_batches(model)):.3f}"
-    print(f"{stop:5} {measured(model, looked)} {losses} ({time.process_time() - began:.0f} s)")
+    print(f"{stop:5} {measured(model, probe)} {losses} ({time.process_time() - began:.0f} s)")
 
 
 @torch.no_grad()

@@ -87,8 +87,8 @@ def explain(problem: BaseException) -> int:
     elif isinstance(problem, OSError) and problem.errno in unwritable:
         message = f"{one_line(problem.filename or 'output')}: {problem.strerror}"
     elif out_of_memory(problem):
-        remedy = "make the model or its batches smaller, or run less beside it (--traceback shows where)"
-        message = f"there is not enough memory; {remedy}"
+        remedy = "make the model or its batches smaller, or end other programs that use this memory"
+        message = f"there is not enough memory; {remedy} (--traceback shows where)"
     else:
         message = f"{type(problem).__name__}: {one_line(problem)} (--traceback shows where)"
     print(f"caesura: {message}", file=sys.stderr)

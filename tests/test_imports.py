@@ -109,6 +109,8 @@ from caesura.kernels.adam import Adam
 from caesura.search.beam import beam_search
 from caesura.search.greedy import greedy
 from caesura.search.sampling import sample
+from caesura.segmenters.readers.blocks import Blocks
+from caesura.segmenters.readers.transformer import Transformer
 for layer in (caesura.ActSegmenter(9, 4, 3, 5), caesura.LookupSegmenter(9, 5)):
     segments = layer(torch.tensor([[4, 5, 3], [3, 0, 0]]), torch.tensor([3, 1]))
     encoded = RecurrentEncoder(layer.output_dim, 2)(segments.vectors, segments.lengths)
@@ -122,7 +124,7 @@ for layer in (caesura.ActSegmenter(9, 4, 3, 5), caesura.LookupSegmenter(9, 5)):
     optimizer.load_state_dict(optimizer.state_dict())
     optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
 with torch.device("meta"):  # as every command begins, to check the config
-    TransformerDecoder(9, 4, 8, 2, 7)
+    TransformerDecoder(9, 4, 8, 2, 7), Blocks(9, 4), Transformer(9, 4, heads=2, feed_forward=7)
 print({"torch._dynamo", "sympy"} & {*sys.modules})  # seconds for nothing
 """
     assert python(BLOCKED + program).split() == [*["2"] * 6, "set()"]

@@ -166,8 +166,8 @@ def load_ngrams(path: Path, settings: EntropyCuts) -> NgramCuts:
                 raise ValueError("its threshold should be a finite number")
             model, text = _model(packed), _text(packed)
     except (*_ZIP_ERRORS, ValueError, TypeError, KeyError, OSError, MemoryError, OverflowError) as problem:
-        found = problem.args[0] if isinstance(problem, KeyError) else problem  # str() would quote it
-        reason = str(found).partition("\n")[0] or type(problem).__name__
+        cause = problem.args[0] if isinstance(problem, KeyError) else problem  # str() would quote it
+        reason = str(cause).partition("\n")[0] or type(problem).__name__
         raise InputError(f"{path}: not a file of n-grams: {reason}") from problem
     if model.order != settings.order:
         raise InputError(

@@ -1,7 +1,7 @@
-"""Which implementation of the recurrences runs, and why.
+"""Which implementation of the kernels runs, and why.
 
-Every kernel has a reference in plain autograd operations, the truth on every device; a fused form of the same
-function whose gradient is written by hand; and, on a GPU, Triton kernels.
+Every kernel has a reference in plain autograd operations, the truth on every device, and Triton kernels for
+GPUs. Most also have a fused form, whose gradient is written by hand.
 """
 
 from __future__ import annotations

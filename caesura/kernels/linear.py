@@ -1,4 +1,4 @@
-"""A linear map, in PyTorch's product; what runs here is the gradient of its bias."""
+"""A linear map by PyTorch, with a kernel of ours for the gradient of its bias."""
 
 from __future__ import annotations
 

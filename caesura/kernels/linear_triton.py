@@ -1,6 +1,6 @@
 """The gradient of a bias in Triton: sums of columns, always in the same order.
 
-N rows of M features. A program sums BLOCK columns of every so many rows, ROWS at a time.
+N rows of M features. A program sums BLOCK columns, ROWS rows at a time, of its share of the rows.
 """
 
 # mypy: allow-untyped-defs
@@ -18,7 +18,7 @@ from caesura.kernels import launch
 from caesura.kernels.precision import working_dtype
 
 ROWS, BLOCK = 32, 128
-PROGRAMS = 512  # at most about so many, on every GPU, so that results are the same
+PROGRAMS = 512  # at most about this many; the same on every GPU, so that results are too
 
 
 def unsupported(inputs: Tensor, bias: Tensor) -> str | None:

@@ -45,7 +45,7 @@ def residual_norm_reference(
 ) -> tuple[Tensor, Tensor]:
     """In autograd's operations."""
     update = F.dropout(update, drop)
-    # A sum over many layers is as precise as the weights, even where autocast gives it a short beginning.
+    # A sum over many layers is as precise as the weights, even where autocast makes its first term bfloat16.
     precise = torch.promote_types(update.dtype, weight.dtype)
     total = update.to(precise) if states is None else states + update
     normed = F.layer_norm(total, weight.shape, weight, bias, eps)

@@ -1,6 +1,7 @@
 """Dropout, a sum and its layer norm in Triton, one launch each way.
 
-The way back needs the sum and one random number, from which both ways draw the same dropout.
+The backward pass needs only the sum, the weights and one random number, from which both passes draw the same
+dropout.
 
 N rows of D features. A program has whole rows in registers, ROWS at a time, in BLOCK columns.
 """
@@ -54,7 +55,7 @@ def add(
 
 
 @triton.jit
-def kept(seeds, rows, DROP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def dropout_factors(seeds, rows, DROP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """[ROWS, BLOCK]: 0 for what is dropped, else the factor of dropout. One draw serves four neighbours."""
     fours = rows[:, None] * (BLOCK // 4) + tl.arange(0, BLOCK // 4)
     a, b, c, d = tl.rand4x(tl.load(seeds), fours)
@@ -92,7 +93,7 @@ def forward(
     places = rows[:, None].to(tl.int64) * D + columns
     x = tl.load(update + places, inside, 0.0).to(tl.float32)
     if seeds is not None:
-        x *= kept(seeds, rows, DROP, ROWS, BLOCK)
+        x *= dropout_factors(seeds, rows, DROP, ROWS, BLOCK)
     if states is not None:
         x += tl.load(states + places, inside, 0.0)
     tl.store(total + places, x, inside)
@@ -118,7 +119,7 @@ def backward(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """All gradients of every so many rows."""
+    """All gradients of a share of the rows."""
     columns = tl.arange(0, BLOCK)
     w = tl.load(weight + columns, columns < D, 0.0)
     of_weight, of_bias = tl.zeros([ROWS, BLOCK], tl.float32), tl.zeros([ROWS, BLOCK], tl.float32)
@@ -141,7 +142,7 @@ def backward(
         if of_states is not None:
             tl.store(of_states + places, g, inside)
         if seeds is not None:
-            g *= kept(seeds, rows, DROP, ROWS, BLOCK)
+            g *= dropout_factors(seeds, rows, DROP, ROWS, BLOCK)
         tl.store(of_update + places, rounded(g, of_update.dtype.element_ty), inside)
     part = of_weights + tl.program_id(0) * 2 * D + columns
     tl.store(part, tl.sum(of_weight, 0), columns < D)

@@ -68,7 +68,7 @@ def turn_rows(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Queries and keys turned, and values copied; the row of a sentence's symbol is its place, or has one."""
+    """Queries and keys turned, and values copied; row r has the angles of row r % PLACES."""
     rows, pairs = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None], tl.arange(0, BLOCK)[None, :]
     inside = (rows < R) & (pairs < N * HALF)
     at = rows % PLACES * (2 * HALF) + pairs % HALF

@@ -105,7 +105,7 @@ class Block(nn.Module):
         memory: tuple[Tensor, Tensor, Tensor] | None = None,
         seen: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """States [B, Q, size] and their `following` norm, for states and their `attention_norm`.
+        """New states [B, Q, size] and their `following` norm; `normed` is the `attention_norm` of `states`.
 
         `memory` has keys, values and mask; the list `seen` gets the weights over it.
         """
@@ -121,7 +121,7 @@ class Block(nn.Module):
 
 @dataclass(frozen=True)
 class Norm:
-    """A sum and its layer norm, as one operation; the norm is for products, unless it is the `last`."""
+    """A sum and its layer norm; the norm has the precision of products or, if the `last`, of the sum."""
 
     layer: nn.LayerNorm
     last: bool = False
@@ -142,7 +142,7 @@ def stacked(
     dropout: nn.Dropout | None,
     arguments: Iterable[tuple[Any, ...]],
 ) -> Tensor:
-    """`norm` of what `blocks` make of dropout(`inputs`) [B, Q, size]; `arguments` of each from the fourth on.
+    """dropout(`inputs`) [B, Q, size] through all `blocks`, each with its `arguments`, then `norm`.
 
     A block ends with the norm that comes next: a sum and its norm need one pass over the states.
     """
@@ -154,7 +154,7 @@ def stacked(
 
 
 class Linear(nn.Linear):
-    """PyTorch's, with the project's kernel."""
+    """PyTorch's; on a GPU, a Triton kernel computes the gradient of its bias."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """[..., outputs]."""

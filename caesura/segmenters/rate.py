@@ -22,7 +22,7 @@ from caesura.schedules import Setting, extremes, first, shown
 Kind = Literal["scaling", "quantile", "logits", "ratio", "prior", "pi"]
 NEEDS = {  # what each kind asks of a cutter
     "scaling": "weights that can be scaled to a number of segments",
-    "quantile": "scores whose threshold training moves",
+    "quantile": "scores with a threshold that training can move",
     "logits": "logits that a loss can push",
     "ratio": "scores that a loss can push",
     "prior": "drawn cuts with gradient: straight-through",

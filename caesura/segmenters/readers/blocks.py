@@ -12,7 +12,7 @@ from caesura.segmenters.parts import Reader
 from caesura.segmenters.readers.conv import windows
 from caesura.segmenters.readers.lookup import Lookup
 
-TABLE = 0.125  # the standard deviation of new embeddings
+EMBEDDING_STD = 0.125  # the standard deviation of new embeddings
 
 
 class Blocks(Lookup):
@@ -37,11 +37,11 @@ class Blocks(Lookup):
         check_sizes(largest=largest, width=width)
         self.largest, self.width, self.calibrate = largest, width, calibrate
         self.convolution = nn.Linear(width * embedding_dim, embedding_dim)
-        # Adam moves every weight by about the same amount. With embeddings of size 1, its first updates would
-        # add to all states, through thousands of inputs, far more than what tells them apart.
-        with torch.no_grad():
-            self.embedding.weight.mul_(TABLE)
-            self.convolution.weight.div_(TABLE)
+        # Adam moves every weight by about the same amount. With embeddings of standard deviation 1, its first
+        # updates would add to all states, through thousands of inputs, far more than what tells them apart.
+        if not self.embedding.weight.is_meta:  # see `embedding_table`
+            self.embedding.weight.data.mul_(EMBEDDING_STD)
+            self.convolution.weight.data.div_(EMBEDDING_STD)
         self.score = nn.Linear(embedding_dim, 1, bias=False)
 
     def extra_repr(self) -> str:

@@ -17,7 +17,7 @@ from caesura.layers.positions import Positions, rotation, sinusoids
 from caesura.layers.transformer import Block, Core, block_flops, check_blocks, stacked
 from caesura.segmenters.readers.lookup import Lookup
 
-TABLE = 3.0  # the standard deviation of new embeddings
+EMBEDDING_STD = 3.0  # the standard deviation of new embeddings
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Transformer(Lookup):
         check_blocks(size, heads, feed_forward, num_layers, dropout, positions)
         check_sizes(window=window)
         super().__init__(vocab_size, size, dropout)
-        # In its first updates, Adam makes the blocks add nearly the same to all states. The norm would leave
-        # little of embeddings of size 1.
-        with torch.no_grad():
-            self.embedding.weight.mul_(TABLE)
+        # In its first updates, Adam makes the blocks add nearly the same to all states. After the final norm,
+        # little would be left of embeddings with standard deviation 1.
+        if not self.embedding.weight.is_meta:  # see `embedding_table`
+            self.embedding.weight.data.mul_(EMBEDDING_STD)
         self.heads, self.feed_forward, self.positions = heads, feed_forward, positions
         self.window, self.ahead = window, 0 if causal else window
         self.blocks = nn.ModuleList(Block(size, heads, feed_forward, dropout) for _ in range(num_layers))
