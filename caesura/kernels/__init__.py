@@ -18,6 +18,7 @@ from caesura.errors import InputError
 
 VARIABLE = "CAESURA_KERNELS"
 CHOICES = ("reference", "fused", "triton")
+PLAIN = ("cif", "linear", "residual_norm", "rotation")  # kernels without a fused form
 
 
 # By kernel, the implementation of its last call and why: the one picked, unless its arguments forbid it.
@@ -50,6 +51,8 @@ def _pick(kind: str, kernel: str, args: tuple[Any, ...]) -> tuple[str, str]:
             against = import_module(f"{__name__}.{kernel}_triton").unsupported(*args)
         if against is None:
             return "triton", reason if requested else "a CUDA device, and Triton is installed"
+    if kernel in PLAIN:
+        return "reference", against or "there is no fused form"
     if torch.is_autocast_enabled(kind):
         return "reference", against or "autocast is on: it chooses dtypes a single operation at a time"
     if requested == "fused":

@@ -21,6 +21,8 @@ def unsupported(device: torch.device, dtype: torch.dtype, *supported: torch.dtyp
     """Why kernels for these dtypes cannot work on this device in this dtype; None if they can."""
     if device.type != "cuda" and not INTERPRETED:
         return f"the device is {device.type}, and TRITON_INTERPRET was not set before Triton's import"
+    if device.type == "cuda" and device.index not in (None, torch.cuda.current_device()):
+        return f"{device} is not the current device; torch.cuda.set_device({device.index}) makes it so"
     if dtype in supported:
         return None
     allowed, given = (" or ".join(map(str, kinds)).replace("torch.", "") for kinds in (supported, [dtype]))

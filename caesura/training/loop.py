@@ -18,7 +18,7 @@ from caesura.data.batching import BatchPlan, Split
 from caesura.data.tensors import DamagedError
 from caesura.errors import InputError, Interrupted, TrainingError
 from caesura.evaluation.evaluate import Evaluation, evaluate
-from caesura.kernels import pick, used
+from caesura.kernels import PLAIN, pick, used
 from caesura.segmenters.figures import value as ratio
 from caesura.training.card import write_card
 from caesura.training.checkpoint import ranked
@@ -185,8 +185,9 @@ def _say_what_ran(run: Run, reporter: Reporter) -> None:
     """Report kernels that their arguments ruled out, which only the first update shows."""
     if run.progress.update == 0:
         run.journal.record("kernels", 0, {kernel: list(choice) for kernel, choice in used.items()})
+    usual, _ = pick(run.model.device)
     for kernel, (choice, why) in used.items():
-        if choice != pick(run.model.device)[0]:
+        if choice != usual and (usual == "triton" or kernel not in PLAIN):
             reporter.say(f"{kernel}: {choice} ({why})")
 
 

@@ -296,7 +296,7 @@ def _announce(run: Run, reporter: Reporter) -> None:
     device, testing = run.model.device, run.config.testing
     processes = "" if run.world.alone else f", {run.world.size} processes"
     reporter.say(f"{run.config.name}: {run.model.parameter_count():,} parameters on {device}{processes}")
-    reporter.say("recurrences: {} ({})".format(*pick(device)))
+    reporter.say("kernels: {} ({})".format(*pick(device)))
     if device.type == "cpu" and run.config.training.precision == "bfloat16":
         reporter.say("training.precision is bfloat16, which is slow on a CPU: float32 is faster here")
     for part in ("segmenter", "decoder"):

@@ -260,7 +260,7 @@ def test_a_signal_stops_the_children_once_and_the_same_command_goes_on(tmp_path:
     )
     deadline = time.monotonic() + 300
     logs = [out / "cif-1.log", out / "entropy-1.log"]  # these start first
-    while not all(log.exists() and "recurrences:" in log.read_text() for log in logs):
+    while not all(log.exists() and "kernels:" in log.read_text() for log in logs):
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)

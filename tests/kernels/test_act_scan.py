@@ -190,9 +190,18 @@ def test_what_a_kernel_ran_and_why_is_kept(monkeypatch):
         assert used["act_scan"] == (choice, "CAESURA_KERNELS asks for it")
 
 
+def test_a_gpu_that_is_not_the_current_one_takes_the_reference(monkeypatch):
+    unsupported = pytest.importorskip("caesura.kernels.launch").unsupported
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    kinds = torch.float32, torch.float32
+    assert "torch.cuda.set_device(1)" in unsupported(torch.device("cuda:1"), *kinds)
+    assert unsupported(torch.device("cuda:0"), *kinds) is None
+
+
 def test_one_place_picks_and_says_why(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     assert pick("cpu")[0] == "fused"
+    assert pick("cpu", "linear") == ("reference", "there is no fused form")
     assert pick(torch.device("cuda"))[0] == ("triton" if find_spec("triton") else "fused")
     with torch.autocast("cpu", torch.bfloat16):
         assert pick("cpu")[0] == "reference"

@@ -131,10 +131,11 @@ def test_sizes_of_real_models(case: tuple[Any, ...]) -> None:
 def test_a_captured_graph_gives_what_plain_launches_give() -> None:
     parts, places = problem(3, 40, 4, 64, False)
     leaf, by = parts.bfloat16().requires_grad_(), at(places, 64, torch.bfloat16)
+    factors = torch.arange(3.0, device=leaf.device)
 
     def step() -> tuple[Tensor, ...]:
         outputs = turn(leaf, *by)
-        loss = torch.stack([output.float().square().sum() for output in outputs]) @ torch.arange(3.0).cuda()
+        loss = torch.stack([output.float().square().sum() for output in outputs]) @ factors
         return *(output.detach() for output in outputs), *torch.autograd.grad(loss, [leaf])
 
     assert_a_graph_replays(step, [leaf], [problem(3, 40, 4, 64, False, seed=1)[0].bfloat16()])
