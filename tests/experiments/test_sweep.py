@@ -364,7 +364,7 @@ def test_one_that_is_interrupted_says_where_things_are(configs, tmp_path, monkey
 def test_the_program_sweeps_as_users_start_it(configs, tmp_path):
     folder = configs["act"].parent
     out = tmp_path / "sweep"
-    words = ["sweep", configs["act"], "--over", f"{TAU}=0,1", "--over", f"{BIAS}=-2,1", "--parallel", "2"]
+    words = ["sweep", configs["act"], "--over", f"{TAU}=0,1", "--over", f"{BIAS}=-2", "--parallel", "2"]
     words += ["--set", "training.updates=12", "--set", "training.validation_freq=100", "--out", out]
     words += ["--set", f"data.test.src={folder}/test.de", "--set", f"data.test.trg={folder}/test.en"]
     done = caesura(*words, "--time-limit", "1s")

@@ -202,7 +202,7 @@ def test_a_model_by_triton_is_the_model_by_the_reference(
     model = tiny_model(NEAR, scale=1.0, encoder=TRANSFORMER, decoder=TRANSFORMER, training=training)
     model = model.to(DEVICE)
     off: dict[str, list[float]] = {"triton": [], "reference": []}
-    for seed in range(3 if precision == "bfloat16" else 1):
+    for seed in range(2 if precision == "bfloat16" else 1):
         sides = sentences(60, seed=2 * seed + 1, longest=9), sentences(60, seed=2 * seed + 2, vocab_size=9)
         batch, results = collate(list(zip(*sides, strict=True))), {}
         for name in ("triton", "reference", "exact"):
