@@ -14,7 +14,7 @@ from cli.program import write_config, write_corpus
 from helpers import ACT, close, tiny_model
 from safetensors.torch import load_file
 from training.outcomes import DROPOUT, outcome, records
-from training.ranks import Ranks, ranks
+from training.ranks import Ended, Ranks, ranks
 from wording import wording
 
 from caesura.training.checkpoint import list_checkpoints, read_progress
@@ -111,7 +111,7 @@ def check_world(together: Ranks, corpus: Path, folder: Path, systems: Collection
 
 
 def test_two_processes_make_the_updates_of_one(together: Ranks, corpus: Path, tmp_path: Path) -> None:
-    check_world(together, corpus, tmp_path, ("act", "parts", "stops"), 2)
+    check_world(together, corpus, tmp_path, ("act", "cif", "transformer", "stops"), 2)
     verdicts = [row["verdict"] for row in records(tmp_path / "stops by 2", "validation")]
     assert verdicts[-2:] == ["halve", "stop"], verdicts
 
@@ -208,15 +208,20 @@ def test_when_one_process_dies_all_end_with_one_sentence_and_the_next_start_goes
     assert outcome(tmp_path / "run") == outcome(undisturbed)
 
 
+def check_ended_at_once(ended: Ended) -> None:
+    """With one sentence, of all together."""
+    assert ended.apart < 5
+    assert ended.printed.startswith("caesura: another process")
+    assert ended.printed.count("\n") == 1
+
+
 def test_what_waits_for_a_dead_process_as_for_a_gpu_ends_too(
     together: Ranks, corpus: Path, tmp_path: Path
 ) -> None:
     """Process 2 is not tied to process 1, and waits for process 0."""
     ended = together.start(3, killed(corpus, tmp_path, killed={"1": 3}, stuck={"0": 3, "2": 3}))
     assert ended.statuses == [1, -signal.SIGKILL, 1], ended.printed
-    assert ended.apart < 5
-    assert ended.printed.startswith("caesura: another process")
-    assert ended.printed.count("\n") == 1
+    check_ended_at_once(ended)
 
 
 def test_what_cannot_end_after_the_death_of_another_is_ended(
@@ -224,9 +229,7 @@ def test_what_cannot_end_after_the_death_of_another_is_ended(
 ) -> None:
     ended = together.start(2, killed(corpus, tmp_path, killed={"1": 3}, hanging={"0": True}))
     assert ended.statuses == [1, -signal.SIGKILL], ended.printed
-    assert ended.apart < 5
-    assert ended.printed.startswith("caesura: another process")
-    assert ended.printed.count("\n") == 1
+    check_ended_at_once(ended)
 
 
 def test_a_farewell_that_gets_lost_does_not_undo_a_training(
